@@ -1,0 +1,1 @@
+"""Worldsize: from a declarative spec to a distributed-training pipeline for Azure Machine Learning."""

@@ -1,0 +1,155 @@
+"""Azure ML's job graph as pure data: what a spec compiles to and what a native YAML file holds.
+
+Every leaf is a :class:`Field`: the value and, where it was read from a file, the span of its text.
+A graph made by ``emit`` has no spans of its own file yet; rules point at ``span`` and stay silent
+where it is None. Values keep the user's Python type (PyYAML's), even where it is wrong: the
+reader never coerces, rules judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from worldsize.azureml.binding import Expression
+from worldsize.yaml.nodes import Node
+from worldsize.yaml.span import Span
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[T]):
+    """A value, the span of its text, the span of its key, and the YAML node (for sub-spans)."""
+
+    value: T
+    span: Span | None = None
+    key_span: Span | None = None
+    node: Node | None = None
+    comment: str | None = None  # written behind the value by the emitter
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output that a component declares."""
+
+    name: str
+    type: str  # uri_folder, uri_file, mltable, mlflow_model, custom_model, number, integer, …
+    span: Span | None = None
+    description: str | None = None
+    optional: bool = False
+    default: Field[Any] | None = None
+    min: Field[Any] | None = None
+    max: Field[Any] | None = None
+    enum: Field[list[Any]] | None = None
+    mode: Field[Any] | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the port carries files rather than a literal."""
+        return self.type not in {"string", "number", "integer", "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A component's interface and what it runs. ``None`` fields were absent."""
+
+    path: Path | None  # its file, None when inline
+    type: str  # command, pipeline, parallel, sweep …
+    name: Field[Any] | None
+    version: Field[Any] | None
+    inputs: Mapping[str, Port]
+    outputs: Mapping[str, Port]
+    command: Field[Any] | None = None
+    code: Field[Any] | None = None
+    environment: Field[Any] | None = None
+    distribution: Field[Any] | None = None  # a plain mapping; see `distribution.py`
+    resources: Field[Any] | None = None
+    additional_includes: Field[Any] | None = None
+    is_deterministic: Field[Any] | None = None
+    display_name: Field[Any] | None = None
+    description: Field[Any] | None = None
+    tags: Field[Any] | None = None
+    graph: Job | None = None  # the inner graph of a pipeline component
+    raw: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """An argument that is exactly one expression: ``${{parent.jobs.a.outputs.model}}``."""
+
+    expression: Expression
+    mode: Field[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, text or boolean (which may still contain expressions inside its text)."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """``{type, path, mode}``: data that exists before the job."""
+
+    type: str | None
+    path: Field[Any] | None
+    mode: Field[Any] | None = None
+
+
+Argument = Binding | Literal | Data
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSetting:
+    """What a node or job says of one of its outputs; all parts optional."""
+
+    type: str | None = None
+    path: Field[Any] | None = None
+    mode: Field[Any] | None = None
+    name: Field[Any] | None = None
+    version: Field[Any] | None = None
+    binding: Field[Expression] | None = None  # ${{parent.outputs.x}}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the graph (Azure ML says node): an instance of a component with arguments and settings."""
+
+    name: str
+    type: str
+    span: Span | None  # of the node's name
+    component: Component | None  # None: lives in a workspace or registry, or could not be read
+    reference: Field[Any] | None  # the text of `component:`; None for an inline job
+    inputs: Mapping[str, Field[Argument]] = field(default_factory=dict)
+    outputs: Mapping[str, Field[OutputSetting]] = field(default_factory=dict)
+    compute: Field[Any] | None = None
+    resources: Field[Any] | None = None
+    distribution: Field[Any] | None = None
+    limits: Field[Any] | None = None
+    environment_variables: Field[Any] | None = None
+    display_name: Field[Any] | None = None
+    comment: Field[Any] | None = None
+    raw: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pipeline job, or a standalone command, sweep or parallel job seen as a graph of one node."""
+
+    path: Path | None
+    type: str
+    name: Field[Any] | None = None
+    display_name: Field[Any] | None = None
+    description: Field[Any] | None = None
+    experiment_name: Field[Any] | None = None
+    tags: Field[Any] | None = None
+    inputs: Mapping[str, Field[Argument]] = field(default_factory=dict)
+    outputs: Mapping[str, Field[OutputSetting]] = field(default_factory=dict)
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    settings: Field[Any] | None = None
+    compute: Field[Any] | None = None
+    raw: Node | None = None

@@ -1,0 +1,63 @@
+"""The entry point. Sub-commands load lazily, so that `worldsize --help` costs an interpreter start."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+import click
+
+COMMANDS: Mapping[str, str] = {
+    "check": "Check specs and Azure ML YAML, files or folders.",
+    "plan": "Print what a spec derives, and the arithmetic behind it.",
+    "compile": "Write the Azure ML pipeline of a spec.",
+    "run": "Run a spec's pipeline on this machine.",
+    "explain": "Print the page of a rule.",
+}
+
+EXAMPLES = """\b
+Examples:
+  worldsize check .                          every spec and Azure ML file below
+  worldsize plan pipelines/digits_ddp.yml    numbers and where they come from
+  worldsize compile SPEC -o build            pipeline.yml and what it needs
+  worldsize run SPEC                         the same pipeline, here
+  worldsize explain WS203                    what a diagnostic means
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' one-line help without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The commands in the order a user meets them, not alphabetically."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the one command that was asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"worldsize.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the table of commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415 - 20 ms that only this option needs
+
+        click.echo(f"worldsize {version('worldsize')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+def main() -> None:
+    """Distributed-training pipelines for Azure Machine Learning, right before they cost a GPU-hour."""

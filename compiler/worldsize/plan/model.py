@@ -1,0 +1,77 @@
+"""What planning yields: plain numbers, and for each the arithmetic it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
+PlanValue = int | float | str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """One row of the plan's table: ``world_size = 8 = 2 instances × 4 GPUs``."""
+
+    quantity: str  # e.g. "world_size"
+    value: PlanValue
+    formula: str  # e.g. "2 instances × 4 processes per instance"
+    source: str  # "pinned at train.instance_count", "VM size Standard_…", "Goyal et al. 2017" …
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Who runs where. ``gpus_per_instance`` is 0 on CPU sizes and None when the size is unknown."""
+
+    launcher: Launcher
+    instance_type: str | None
+    instance_count: int
+    gpus_per_instance: float | None
+    process_count_per_instance: int
+    world_size: int  # processes that average gradients (TensorFlow: replicas)
+    worker_count: int | None = None
+    parameter_server_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Batches, learning rate and length of one training step. Batches count samples."""
+
+    optimizer: str
+    batch_size_per_device: int  # b
+    gradient_accumulation_steps: int  # a
+    global_batch_size: int  # G = b·a·W
+    reference_batch_size: int
+    kappa: float  # G / reference batch
+    rule: Literal["linear", "sqrt", "none"]
+    reference_learning_rate: float
+    learning_rate: float
+    epochs: float | None
+    warmup_epochs: float
+    rows: int | None  # training rows, None when unknown at compile time
+    steps_per_epoch: int | None
+    total_steps: int | None
+    warmup_steps: int | None
+    shard_count: int
+    shards_per_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """The plan of one step; ``training`` is None where the step has no ``scale:``."""
+
+    step: str
+    topology: Topology
+    training: Training | None
+    derivations: tuple[Derivation, ...] = ()
+    advice: tuple[str, ...] = ()  # e.g. β′ and ε′ offered by the √ rule
+    inputs: Mapping[str, PlanValue] | None = None  # every planned quantity by its input name
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of a spec, one entry a step in spec order."""
+
+    name: str
+    steps: Mapping[str, StepPlan]

@@ -1,0 +1,23 @@
+"""Where the components and schemas lie: inside an installed wheel, or beside the compiler in a clone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_IN_WHEEL = _PACKAGE / "_data"
+_IN_CLONE = _PACKAGE.parent.parent
+
+
+def _root() -> Path:
+    return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CLONE
+
+
+def components() -> Path:
+    """The folder that holds one sub-folder a built-in component."""
+    return _root() / "components"
+
+
+def schemas() -> Path:
+    """The folder that holds the published JSON Schemas."""
+    return _root() / "schemas"

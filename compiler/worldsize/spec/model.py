@@ -1,0 +1,131 @@
+"""The declarative spec, typed: what the user wrote, each value with the place it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from worldsize.yaml.span import Span
+
+T = TypeVar("T")
+
+ScaleRule = Literal["auto", "linear", "sqrt", "none"]
+Framework = Literal["pytorch", "tensorflow", "mpi"]
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Generic[T]):
+    """A value, the span of its text, and the span of the key it was given under."""
+
+    value: T
+    span: Span
+    key_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProfile:
+    """One named entry of ``compute:``: a cluster and what its instances are."""
+
+    name: str
+    span: Span
+    target: Located[str] | None  # azureml:gpu-cluster
+    instance_type: Located[str] | None  # VM size
+    min_instances: Located[int] | None
+    max_instances: Located[int] | None
+    tier: Located[str] | None  # dedicated | low_priority
+    idle_time_before_scale_down: Located[int] | None  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """``scale:``: what worked on the reference device, and what the user pins of the rest.
+
+    Everything but ``reference`` is optional; what is given is verified, never trusted.
+    """
+
+    span: Span
+    reference_batch_size: Located[int]  # samples per optimizer step where it worked
+    reference_learning_rate: Located[float]
+    reference_gpus: Located[int] | None  # devices the reference batch was spread over, default 1
+    rule: Located[ScaleRule] | None  # default auto
+    optimizer: Located[str] | None  # for own scripts; built-in components say it in `with`
+    epochs: Located[float] | None  # likewise
+    beta1: Located[float] | None
+    beta2: Located[float] | None
+    epsilon: Located[float] | None
+    warmup_epochs: Located[float] | None
+    rows: Located[int] | None  # training rows, where they cannot be counted at compile time
+    batch_size_per_device: Located[int] | None
+    gradient_accumulation_steps: Located[int] | None
+    global_batch_size: Located[int] | None
+    learning_rate: Located[float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """``distribution:`` of a step with its own command: Azure ML's block, counts optional."""
+
+    span: Span
+    type: Located[Framework]
+    process_count_per_instance: Located[int] | None
+    worker_count: Located[int] | None
+    parameter_server_count: Located[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of ``steps:``: either ``uses`` a component or runs its own ``command``."""
+
+    name: str
+    span: Span  # of the step's name
+    uses: Located[str] | None
+    command: Located[str] | None
+    code: Located[str] | None
+    environment: Located[Any] | None  # text or mapping, in Azure ML's own syntax
+    distribution: Distribution | None
+    display_name: Located[str] | None
+    description: Located[str] | None
+    compute: Located[str] | None
+    instance_count: Located[int] | None
+    process_count_per_instance: Located[int] | None
+    worker_count: Located[int] | None
+    parameter_server_count: Located[int] | None
+    shm_size: Located[str] | None
+    timeout: Located[int] | None  # seconds
+    environment_variables: Mapping[str, Located[Any]]
+    with_: Mapping[str, Located[Any]]  # inputs
+    outputs: Mapping[str, Located[Any]]  # own scripts: output name -> type or mapping
+    scale: Scale | None
+    when: Mapping[str, Located[str]]  # metric -> condition such as ">= 0.97"
+    on_fail: Located[Literal["skip", "error"]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """``schedule:``: a cron expression or a recurrence, never both."""
+
+    span: Span
+    name: Located[str] | None
+    cron: Located[str] | None
+    recurrence: Located[Mapping[str, Any]] | None  # frequency, interval, schedule {hours, …}
+    time_zone: Located[str] | None
+    start_time: Located[str] | None
+    end_time: Located[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A whole spec file."""
+
+    path: Path
+    span: Span
+    name: Located[str]
+    display_name: Located[str] | None
+    description: Located[str] | None
+    experiment_name: Located[str] | None
+    tags: Mapping[str, Located[str]]
+    compute: Mapping[str, ComputeProfile]
+    steps: Mapping[str, Step]
+    schedule: Schedule | None

@@ -1,1 +1,53 @@
-"""Worldsize: from a declarative spec to a distributed-training pipeline for Azure Machine Learning."""
+"""Worldsize: from a declarative spec to a distributed-training pipeline for Azure Machine Learning.
+
+The same five verbs as the command line, typed::
+
+    import worldsize
+
+    report = worldsize.check(["pipelines"])           # diagnostics with line and column
+    plan = worldsize.plan("pipelines/digits_ddp.yml") # every derived number and its arithmetic
+    worldsize.compile("pipelines/digits_ddp.yml", "build")
+    result = worldsize.run("pipelines/digits_ddp.yml", processes=2)
+
+``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``.
+Nothing heavy is imported until the verb that needs it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from worldsize import components
+    from worldsize.check import Report, check
+    from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
+    from worldsize.errors import SpecError
+    from worldsize.planning import plan
+    from worldsize.running import RunResult, run
+
+__all__ = ["Compiled", "Report", "RunResult", "SpecError", "check", "compile", "components", "plan", "run"]
+
+_HOMES = {
+    "check": "worldsize.check",
+    "Report": "worldsize.check",
+    "plan": "worldsize.planning",
+    "compile": "worldsize.compiling",
+    "Compiled": "worldsize.compiling",
+    "run": "worldsize.running",
+    "RunResult": "worldsize.running",
+    "SpecError": "worldsize.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module behind a public name on first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'worldsize' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

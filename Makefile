@@ -1,0 +1,55 @@
+# Everything a clone needs: `make demo` trains and registers a model, `make test` proves the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
+INPUTS := pyproject.toml .ci/constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test fast check format bench golden clean
+
+help: ## print this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes, real data
+	$(BIN)/worldsize run pipelines/digits_ddp.yml
+
+test: $(VENV)/.all ## every test; the heavy ones start real process groups
+	$(BIN)/pytest -m "not run and not bench" -n 2 -q
+	$(BIN)/pytest -m run -q
+
+fast: $(VENV)/.all ## the fast tests only: seconds
+	$(BIN)/pytest -m "not run and not bench" -n 2 -q
+
+check: $(VENV)/.all ## format, lint, types, fast tests and our own checker on our own files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/worldsize check pipelines components
+	$(BIN)/pytest -m "not run and not bench" -n 2 -q
+
+format: $(VENV)/.all ## rewrite the sources as `make check` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.all ## speed, as ratios against named peers
+	$(BIN)/pytest tests/benchmarks -m bench -q -s --timeout 1800
+
+golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
+	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo
+
+clean: ## remove what was installed and run
+	rm -rf $(VENV) .worldsize build dist
+
+# A stamp is newer than what it installed from: the second call of any target starts at once.
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "worldsize needs Python 3.10 or newer; say make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(INPUTS) | $(BIN)/python
+	$(PIP) --editable '.[run]'
+	touch $@
+
+$(VENV)/.all: $(INPUTS) | $(BIN)/python
+	$(PIP) --editable '.[run,azure,test,dev]'
+	touch $@ $(VENV)/.demo

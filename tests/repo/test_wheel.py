@@ -1,0 +1,53 @@
+"""The wheel alone is the product: what it holds, and the fast tests run against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the built wheel was unpacked, as an installer would."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
+        check=True,
+        timeout=300,
+    )
+    (wheel,) = folder.glob("worldsize-*.whl")
+    site = folder / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def test_it_carries_components_schemas_and_no_tests(installed: Path) -> None:
+    assert (installed / "worldsize/_data/schemas/spec.schema.json").is_file()
+    assert (installed / "worldsize/_data/components/train_ddp/component.yml").is_file()
+    assert (installed / "wstrain/arithmetic.py").is_file()
+    assert not list(installed.rglob("test_*.py"))
+    assert not list(installed.rglob("*.pyc"))
+
+
+def test_the_fast_tests_pass_against_it(installed: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    where = subprocess.run(
+        [sys.executable, "-c", "import worldsize; print(worldsize.__file__)"],
+        env=environment, cwd=installed, capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert str(installed) in where
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "not run and not bench", "-p", "no:cacheprovider",
+         "tests/unit", "tests/golden", "tests/rules"],
+        env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-3000:]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from worldsize.yaml.nodes import Node
 from worldsize.yaml.span import Span
 
 T = TypeVar("T")
@@ -17,11 +18,15 @@ Framework = Literal["pytorch", "tensorflow", "mpi"]
 
 @dataclass(frozen=True, slots=True)
 class Located(Generic[T]):
-    """A value, the span of its text, and the span of the key it was given under."""
+    """A value, the span of its text, and the span of the key it was given under.
+
+    ``node`` is the YAML node of the value, for carets inside a text and for places inside a mapping.
+    """
 
     value: T
     span: Span
     key_span: Span
+    node: Node | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Step:
     distribution: Distribution | None
     display_name: Located[str] | None
     description: Located[str] | None
-    compute: Located[str] | None
+    compute: Located[str] | None  # filled in by the loader where only one profile exists
     instance_count: Located[int] | None
     process_count_per_instance: Located[int] | None
     worker_count: Located[int] | None
@@ -129,3 +134,4 @@ class Spec:
     compute: Mapping[str, ComputeProfile]
     steps: Mapping[str, Step]
     schedule: Schedule | None
+    settings: Mapping[str, Located[Any]] = field(default_factory=dict)  # default_datastore, force_rerun …

@@ -1,0 +1,69 @@
+"""YAML nodes as the plain values that JSON Schema judges, and words for what was found."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from typing import Any
+
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+
+Plain = Any  # dict | list | str | bool | int | float | date | bytes | None
+
+# Azure ML reads YAML 1.1, where a number with an exponent needs both a dot and a sign.
+_EXPONENT_NUMBER = re.compile(r"([-+]?)(\d[\d_]*)(?:\.(\d*))?[eE]([-+]?)(\d+)")
+
+
+def plain(node: Node) -> Plain:
+    """Plain Python values, with the *text* of every key: a key ``on`` stays ``"on"``."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return {key.text: plain(value) for key, value in node.items()}
+
+
+def kind(value: Plain) -> str:
+    """What a value is, in words for a sentence: ``text``, ``a whole number``, ``a list``."""
+    kinds: tuple[tuple[type, str], ...] = (
+        (bool, "true or false"),
+        (int, "a whole number"),
+        (float, "a number"),
+        (str, "text"),
+        (dict, "a mapping"),
+        (list, "a list"),
+        (datetime.date, "a date"),
+        (bytes, "binary data"),
+    )
+    return next((words for type_, words in kinds if isinstance(value, type_)), "nothing")
+
+
+def flow(value: Plain) -> str:
+    """A short value in YAML's flow style, as a person would write it on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    if isinstance(value, str):
+        # `\Z`, not `$`, because a trailing line break must be quoted.
+        return value if re.match(r"(?!true|false|yes|no|on|off|null)[A-Za-z./][\w./-]*(:[\w./-]+)*\Z", value) \
+            else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, default=str)
+
+
+def shown(node: Node) -> str:
+    """The user's own token, cut where it is long, for back-ticks."""
+    if not isinstance(node, Scalar):
+        return "{…}" if isinstance(node, Mapping) else "[…]"
+    text = " ".join(node.text.split())
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def number_with_dot(text: str) -> str | None:
+    """How YAML 1.1 wants a number that it reads as text: ``1e-3`` becomes ``1.0e-3``."""
+    match = _EXPONENT_NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    sign, whole, fraction, exponent_sign, exponent = match.groups()
+    return f"{sign}{whole}.{fraction or '0'}e{exponent_sign or '+'}{exponent}"

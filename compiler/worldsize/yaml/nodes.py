@@ -1,8 +1,10 @@
 """The tree a YAML file becomes: values that still know where they stand.
 
 Three node types only, so that every reader is a three-way ``isinstance``. Aliases share the node
-of their anchor: the tree is a graph without cycles, and walking it must be bounded by the caller
-(``load`` refuses files whose expansion would be large).
+of their anchor: the tree is a graph without cycles, and ``load`` refuses files whose expansion
+would be large or deep, so that plain recursion over it is safe.
+
+Nodes keep offsets; line and column are worked out when asked for. Most nodes are never reported.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from worldsize.yaml import segments
 from worldsize.yaml.scalars import PlainValue, resolve
+from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 
 
@@ -18,34 +22,74 @@ from worldsize.yaml.span import Span
 class Scalar:
     """A leaf. ``text`` is the content after unquoting and folding; ``value`` what PyYAML would give."""
 
-    span: Span
+    source: Source = field(repr=False)
+    start: int
+    end: int
     text: str
-    style: str  # "" plain, "'" or '"' quoted, "|" literal block, ">" folded block
+    style: str = ""  # "" plain, "'" or '"' quoted, "|" literal block, ">" folded block
     tag: str | None = None  # an explicit tag such as "!!str", else None
+    _segments: segments.Segments | None = field(default=None, repr=False)
+
+    @property
+    def span(self) -> Span:
+        """Where the text stands, quotes and block header included, anchor and tag not."""
+        return self.source.span(self.start, self.end)
 
     @property
     def value(self) -> PlainValue:
         """The Python value by YAML 1.1 rules: ``yes`` is True, ``010`` is 8, ``1e-3`` is text."""
         return resolve(self.text, self.style, self.tag)
 
+    def subspan(self, start: int, end: int) -> Span:
+        """The span of ``text[start:end]`` in the source, through quotes, escapes and folding.
+
+        Args:
+            start: Offset of the first character in ``text``.
+            end: Offset after the last one; equal to ``start`` for a place between two characters.
+
+        Returns:
+            The exact span, or the whole scalar's where the text cannot be traced back.
+        """
+        if self._segments is None:
+            self._segments = segments.trace(self.source.text, self.start, self.end, self.text, self.style)
+        found = segments.locate(self._segments, start, end)
+        return self.span if found is None else self.source.span(*found)
+
 
 @dataclass(slots=True, eq=False)
 class Sequence:
     """A list of nodes, in flow or block style."""
 
-    span: Span
+    source: Source = field(repr=False)
+    start: int
+    end: int
     items: list[Node]
     flow: bool = False
+
+    @property
+    def span(self) -> Span:
+        """From the first item's dash (or the bracket) to the end of the last item."""
+        return self.source.span(self.start, self.end)
 
 
 @dataclass(slots=True, eq=False)
 class Mapping:
-    """Keys and values in the order written. A repeated key keeps its *last* value, as Azure reads it."""
+    """Keys and values in the order written. A repeated key keeps its *last* value, as Azure reads it.
 
-    span: Span
+    Entries brought in by a merge key ``<<`` stand first, and the mapping's own override them.
+    """
+
+    source: Source = field(repr=False)
+    start: int
+    end: int
     entries: list[tuple[Scalar, Node]]
     flow: bool = False
     _index: dict[str, int] | None = field(default=None, repr=False)
+
+    @property
+    def span(self) -> Span:
+        """From the first key (or the brace) to the end of the last value."""
+        return self.source.span(self.start, self.end)
 
     def _positions(self) -> dict[str, int]:
         if self._index is None:
@@ -60,6 +104,10 @@ class Mapping:
 
     def __len__(self) -> int:
         return len(self._positions())
+
+    def __bool__(self) -> bool:
+        """Always true, so that ``node or default`` means "absent", never "empty"."""
+        return True
 
     def get(self, key: str) -> Node | None:
         """The value node under ``key``, or None."""

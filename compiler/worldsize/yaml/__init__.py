@@ -1,0 +1,22 @@
+"""YAML with exact places: text to nodes by the rules of PyYAML's SafeLoader. Knows nothing of Azure ML."""
+
+from __future__ import annotations
+
+from worldsize.yaml.comments import Comment
+from worldsize.yaml.load import Document, load, to_python
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.source import Source
+from worldsize.yaml.span import Span
+
+__all__ = [
+    "Comment",
+    "Document",
+    "Mapping",
+    "Node",
+    "Scalar",
+    "Sequence",
+    "Source",
+    "Span",
+    "load",
+    "to_python",
+]

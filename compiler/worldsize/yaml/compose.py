@@ -1,0 +1,253 @@
+"""Parser events to nodes, with a stack of our own so that no input can exhaust Python's.
+
+libyaml does the scanning where PyYAML was built with it; the pure Python scanner gives the same
+tree. What PyYAML's own composer would accept silently (repeated keys, a million-fold alias) or
+only meet as an exception (unhashable keys, impossible dates) becomes a problem with a place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.yaml import limits, mappings, syntax
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.scalars import unreadable
+from worldsize.yaml.source import Source
+
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PROPERTY = re.compile(r"(?:\s|#[^\r\n]*)*[&!]\S*(?:\s|(?<=\s)#[^\r\n]*)*")
+_SUSPECT = frozenset("+-.0123456789=<")  # first characters of plain words that PyYAML may fail on
+_COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
+
+
+class _Stop(Exception):  # noqa: N818 - not an error of the program: the file is given up
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open collection: what it needs until its end event."""
+
+    node: Mapping | Sequence
+    anchor: str | None
+    key: Scalar | None = None
+    weight: int = 1  # nodes of the expanded tree below, itself included
+    height: int = 1  # levels of the expanded tree below, itself included
+
+
+@dataclass(slots=True)
+class Composer:
+    """The state of one composition; ``root`` and ``problems`` are its result."""
+
+    source: Source
+    root: Node | None = None
+    problems: list[Problem] = field(default_factory=list)
+    scalars: list[tuple[int, int, str]] = field(default_factory=list)  # start, end, style: not comments
+    _stack: list[_Frame] = field(default_factory=list)
+    _anchors: dict[str, tuple[Node, int, int]] = field(default_factory=dict)
+    _nodes: int = 0
+    _aliased: int = 0
+    _documents: int = 0
+
+    def run(self) -> None:
+        """Compose the whole text. ``root`` stays None where PyYAML would fail; repeated keys leave it."""
+        try:
+            self._events()
+        except _Stop as stop:
+            self.problems.append(stop.problem)
+        except yaml.YAMLError as error:
+            self.problems.append(syntax.problem(self.source, error))
+        if any(problem.slug != "yaml-duplicate-key" for problem in self.problems):
+            self.root = None
+
+    def _events(self) -> None:
+        loader = _LOADER(self.source.text)
+        handlers = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.MappingStartEvent: self._open_mapping,
+            yaml.SequenceStartEvent: self._open_sequence,
+            yaml.MappingEndEvent: self._close,
+            yaml.SequenceEndEvent: self._close,
+            yaml.AliasEvent: self._alias,
+            yaml.DocumentStartEvent: self._document,
+        }
+        try:
+            while (event := loader.get_event()) is not None:
+                handler = handlers.get(type(event))
+                if handler is not None:
+                    handler(event)
+        finally:
+            loader.dispose()
+
+    def _document(self, event: Any) -> None:
+        self._documents += 1
+        self._anchors.clear()
+        if self._documents > 1:
+            mark = event.start_mark.index
+            raise self._stop(
+                "yaml-syntax",
+                mark,
+                mark + 3,
+                "a second document starts here, and Azure ML reads one a file",
+                "move it to a file of its own, or remove the `---`",
+            )
+
+    def _scalar(self, event: Any) -> None:
+        start, end = event.start_mark.index, event.end_mark.index
+        tag, style = _tag(event), event.style or ""
+        if event.anchor or event.tag:
+            start = min(self._skip_properties(start, event), end)
+        if style in ("|", ">"):
+            end = start + len(self.source.text[start:end].rstrip())
+        node = Scalar(self.source, start, end, event.value, style, tag)
+        self.scalars.append((start, end, style))
+        if tag is not None or (not style and event.value[:1] in _SUSPECT):
+            self._check_scalar(node)
+        self._count(start)
+        if event.anchor:
+            self._name(event, node)
+            self._anchors[event.anchor] = (node, 1, 1)
+        self._attach(node, 1, 1, end)
+
+    def _check_scalar(self, node: Scalar) -> None:
+        frame = self._stack[-1] if self._stack else None
+        is_key = frame is not None and isinstance(frame.node, Mapping) and frame.key is None
+        reason = unreadable(node.text, node.style, node.tag, is_key=is_key)
+        if reason is not None:
+            help_ = "put it in quotes to keep it as text"
+            self.problems.append(Problem("yaml-syntax", node.span, reason, help_))
+
+    def _open_mapping(self, event: Any) -> None:
+        start = self._skip_properties(event.start_mark.index, event)
+        self._open(event, Mapping(self.source, start, start, [], bool(event.flow_style)))
+
+    def _open_sequence(self, event: Any) -> None:
+        start = self._skip_properties(event.start_mark.index, event)
+        self._open(event, Sequence(self.source, start, start, [], bool(event.flow_style)))
+
+    def _open(self, event: Any, node: Mapping | Sequence) -> None:
+        self._count(node.start)
+        if event.tag not in _COLLECTION_TAGS:
+            mark = event.start_mark.index
+            shown = event.tag.replace("tag:yaml.org,2002:", "!!")
+            message = f"tag `{shown}` means nothing to Azure ML"
+            raise self._stop("yaml-syntax", mark, node.start, message, "remove the tag")
+        if len(self._stack) >= limits.DEPTH:
+            raise self._too_deep(node.start)
+        if event.anchor:
+            self._name(event, node)
+        self._stack.append(_Frame(node, event.anchor))
+
+    def _name(self, event: Any, node: Node) -> None:
+        if event.anchor in self._anchors or any(frame.anchor == event.anchor for frame in self._stack):
+            message = f"anchor `&{event.anchor}` is defined a second time"
+            start = event.start_mark.index
+            raise self._stop("yaml-syntax", start, node.start, message, "give each anchor its own name")
+
+    def _close(self, event: Any) -> None:
+        frame = self._stack.pop()
+        node = frame.node
+        if node.flow:
+            node.end = event.end_mark.index
+        if isinstance(node, Mapping):
+            merged = mappings.finish(node, self.problems)
+            self._aliased += merged
+            frame.weight += merged
+            self._check_expansion(node.start, node.end)
+        if frame.anchor:
+            self._anchors[frame.anchor] = (node, frame.weight, frame.height)
+        self._attach(node, frame.weight, frame.height, node.end)
+
+    def _alias(self, event: Any) -> None:
+        start, end = event.start_mark.index, event.end_mark.index
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            raise self._unknown_alias(event.anchor, start, end)
+        node, weight, height = found
+        if len(self._stack) + height > limits.DEPTH:
+            raise self._too_deep(start)
+        self._aliased += weight
+        self._check_expansion(start, end)
+        self._attach(node, weight, height, end)
+
+    def _unknown_alias(self, name: str, start: int, end: int) -> _Stop:
+        if any(frame.anchor == name for frame in self._stack):
+            message = f"alias `*{name}` stands inside its own anchor, so the file has no end"
+            return self._stop("yaml-alias-bomb", start, end, message, "remove the alias")
+        message = f"alias `*{name}` has no anchor `&{name}` before it"
+        return self._stop("yaml-syntax", start, end, message, "quote the text if the `*` is part of it")
+
+    def _attach(self, node: Node, weight: int, height: int, end: int) -> None:
+        if not self._stack:
+            self.root = node
+            return
+        frame = self._stack[-1]
+        frame.weight += weight
+        if height >= frame.height:
+            frame.height = height + 1
+        parent = frame.node
+        parent.end = end
+        if isinstance(parent, Sequence):
+            parent.items.append(node)
+        elif frame.key is not None:
+            parent.entries.append((frame.key, node))
+            frame.key = None
+        elif isinstance(node, Scalar):
+            frame.key = node
+        else:
+            frame.key = self._not_a_key(node)
+
+    def _not_a_key(self, node: Node) -> Scalar:
+        what = "list" if isinstance(node, Sequence) else "mapping"
+        help_ = "quote the text if the brackets or braces are part of it"
+        problem = Problem("yaml-syntax", node.span, f"a {what} cannot be a key", help_)
+        if self.problems and self.problems[-1].message.endswith("cannot be a key"):
+            inner = self.problems[-1].span
+            if problem.span <= inner:  # `{{x}}` is one cause: keep the outer place
+                self.problems.pop()
+        self.problems.append(problem)
+        return Scalar(self.source, node.start, node.end, self.source.text[node.start : node.end], '"')
+
+    def _skip_properties(self, start: int, event: Any) -> int:
+        """The offset behind ``&anchor`` and ``!tag``, which are not part of the value."""
+        for wanted in (event.anchor, event.tag):
+            match = _PROPERTY.match(self.source.text, start) if wanted else None
+            start = match.end() if match else start
+        return start
+
+    def _count(self, offset: int) -> None:
+        self._nodes += 1
+        if self._nodes > limits.NODES:
+            message = f"the file holds more than {limits.NODES:,} values"
+            raise self._stop("yaml-too-large", offset, offset, message, "split the file")
+
+    def _check_expansion(self, start: int, end: int) -> None:
+        if self._aliased > limits.ALIASED:
+            message = f"aliases repeat more than {limits.ALIASED:,} values"
+            raise self._stop(
+                "yaml-alias-bomb", start, end, message, "write the values out, or nest fewer aliases"
+            )
+
+    def _too_deep(self, offset: int) -> _Stop:
+        message = f"more than {limits.DEPTH} levels of nesting"
+        return self._stop("yaml-too-deep", offset, offset + 1, message, "flatten the structure")
+
+    def _stop(self, slug: str, start: int, end: int, message: str, help_: str) -> _Stop:
+        return _Stop(Problem(slug, self.source.span(start, end), message, help_))
+
+
+def _tag(event: Any) -> str | None:
+    """The tag that decides the value; a lone ``!`` makes quotes count for nothing, or the text empty."""
+    if event.tag == "!":
+        return "!" if event.implicit[0] else "!!str"
+    if event.tag is None and event.style in ("'", '"', "|", ">") and event.implicit[0]:
+        return "!"
+    tag: str | None = event.tag
+    return tag

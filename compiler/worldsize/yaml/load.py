@@ -1,0 +1,150 @@
+"""Reading a YAML file: bytes to a document, every fault of the file as a problem, never an exception."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.yaml import comments, limits
+from worldsize.yaml.compose import Composer
+from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.yaml.source import Source
+
+_NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(eq=False)
+class Document:
+    """One file: its text, its tree (None where it could not be read) and what is wrong with it."""
+
+    source: Source
+    root: Node | None
+    problems: list[Problem] = field(default_factory=list)
+    scalars: list[tuple[int, int, str]] = field(default_factory=list, repr=False)
+
+    @property
+    def path(self) -> str:
+        """The path as the caller gave it; spans carry the same text."""
+        return self.source.path
+
+    @property
+    def text(self) -> str:
+        """The decoded text, without a byte order mark."""
+        return self.source.text
+
+    @cached_property
+    def comments(self) -> tuple[comments.Comment, ...]:
+        """All comments, in order; found when first asked for."""
+        return comments.find(self.source, self.scalars)
+
+
+def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Document:
+    """Read a YAML file, or ``text`` in its name.
+
+    Args:
+        path: The file; it names the document in every span.
+        text: The content, where it is already at hand. Nothing is read from disk then.
+
+    Returns:
+        The document. ``root`` is None for an unreadable, malformed, empty or oversized file, and
+        ``problems`` then says why; repeated keys are problems that leave ``root`` in place.
+    """
+    name = os.fspath(path)
+    data = text if text is not None else _read(name)
+    if isinstance(data, Problem):
+        return Document(Source(name, ""), None, [data])
+    source, problem = _decode(name, data)
+    if problem is not None:
+        return Document(source, None, [problem])
+    composer = Composer(source)
+    composer.run()
+    problems = composer.problems
+    if composer.root is None and not problems:
+        message = "the file is empty"
+        problems = [
+            Problem("yaml-empty", source.span(0, 0), message, "write a spec or a job, or remove the file")
+        ]
+    return Document(source, composer.root, problems, composer.scalars)
+
+
+def to_python(node: Node) -> Any:
+    """Plain Python values by YAML 1.1 rules, as ``yaml.safe_load`` gives them.
+
+    Aliased nodes become the same object, as there.
+    """
+    return _plain(node, {})
+
+
+def _plain(node: Node, done: dict[int, Any]) -> Any:
+    if isinstance(node, Scalar):
+        return node.value
+    known = done.get(id(node))
+    if known is not None:
+        return known
+    plain: Any
+    if isinstance(node, Mapping):
+        plain = {key.value: _plain(value, done) for key, value in node.entries}
+    else:
+        plain = [_plain(item, done) for item in node.items]
+    done[id(node)] = plain
+    return plain
+
+
+def _read(name: str) -> bytes | Problem:
+    """The bytes of a regular file of bounded size, or why there are none."""
+    at_start = Source(name, "").span(0, 0)
+    try:
+        with open(name, "rb", opener=_open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return Problem(
+                    "yaml-unreadable", at_start, f"`{name}` is not a regular file", "name a YAML file"
+                )
+            data = file.read(limits.SIZE + 1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        return Problem(
+            "yaml-unreadable", at_start, f"`{name}` cannot be read: {reason}", "check the path and its rights"
+        )
+    if len(data) > limits.SIZE:
+        size = max(status.st_size, len(data)) / 2**20
+        message = f"the file has {size:.1f} MiB, and at most {limits.SIZE // 2**20} MiB are read"
+        return Problem(
+            "yaml-too-large", at_start, message, "keep data in files that the job names, not in the job"
+        )
+    return data
+
+
+def _open_without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # a named pipe must not block the check
+
+
+def _decode(name: str, data: str | bytes) -> tuple[Source, Problem | None]:
+    """The text, and the problem that makes it unusable, pointing at the offending byte or character."""
+    if isinstance(data, bytes):
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            return _not_utf8(name, data, error)
+    else:
+        text = data.removeprefix("\ufeff")
+    source = Source(name, text)
+    bad = _NOT_TEXT.search(text)
+    if bad is None:
+        return source, None
+    message = f"character U+{ord(bad.group()):04X} is not allowed in YAML"
+    span = source.span(bad.start(), bad.end())
+    return source, Problem("yaml-not-text", span, message, "save the file as UTF-8 text")
+
+
+def _not_utf8(name: str, data: bytes, error: UnicodeDecodeError) -> tuple[Source, Problem]:
+    before = data[: error.start].decode("utf-8", "replace").removeprefix("\ufeff")
+    source = Source(name, data.decode("utf-8", "replace").removeprefix("\ufeff"))
+    span = source.span(len(before), len(before) + 1)
+    message = f"byte 0x{data[error.start]:02X} is not UTF-8, so the file is not text that Azure ML can read"
+    return source, Problem("yaml-not-text", span, message, "save the file as UTF-8 text")

@@ -1,0 +1,52 @@
+"""A file's text with the arithmetic between offsets and line/column positions."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from worldsize.yaml.span import Span
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """The decoded text of one file (without a byte order mark) and the name it is shown under."""
+
+    path: str
+    text: str = field(repr=False)
+    _starts: list[int] | None = field(default=None, repr=False)
+
+    def _line_starts(self) -> list[int]:
+        if self._starts is None:
+            self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+        return self._starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column of a 0-based offset."""
+        starts = self._line_starts()
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of the half-open range ``text[start:end]``."""
+        line, column = self.position(start)
+        end_line, end_column = self.position(max(start, end))
+        return Span(self.path, line, column, end_line, end_column)
+
+    def offset(self, line: int, column: int) -> int:
+        """The 0-based offset of a 1-based position, clamped to the text."""
+        starts = self._line_starts()
+        if line > len(starts):
+            return len(self.text)
+        return min(starts[line - 1] + column - 1, len(self.text))
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line without its line end; empty past the last line."""
+        starts = self._line_starts()
+        if not 1 <= number <= len(starts):
+            return ""
+        end = starts[number] if number < len(starts) else len(self.text)
+        return self.text[starts[number - 1] : end].rstrip("\r\n")

@@ -8,8 +8,10 @@ lives in one place and no lower layer imports it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from worldsize.yaml.span import Span
+if TYPE_CHECKING:  # the YAML reader reports problems itself: a real import would go round in a circle
+    from worldsize.yaml.span import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,55 @@
+"""A problem that has its code and severity: what every renderer and the Python API see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from worldsize.diagnostics.problem import Fix, Related
+from worldsize.yaml.span import Span
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+DOCS = "https://github.com/worldsize/worldsize/blob/main/compiler/docs/rules/{code}.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. Its order is the order of the output: by path, line, column, code, message."""
+
+    code: str
+    slug: str
+    severity: Severity
+    message: str
+    span: Span
+    help: str | None = None
+    related: tuple[Related, ...] = ()
+    fix: Fix | None = None
+
+    @property
+    def docs(self) -> str:
+        """The address of the rule's page."""
+        return DOCS.format(code=self.code)
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """What diagnostics are sorted by."""
+        return (self.span.path, self.span.line, self.span.column, self.code, self.message)
+
+
+def arrange(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sorted, each once: the same finding reached on two ways (a component used twice) is one."""
+    unique: dict[tuple[object, ...], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        unique.setdefault((*diagnostic.sort_key, diagnostic.span), diagnostic)
+    return sorted(unique.values(), key=lambda diagnostic: diagnostic.sort_key)
+
+
+def count(diagnostics: Iterable[Diagnostic]) -> dict[Severity, int]:
+    """How many there are of each severity."""
+    totals: dict[Severity, int] = dict.fromkeys(SEVERITIES, 0)
+    for diagnostic in diagnostics:
+        totals[diagnostic.severity] += 1
+    return totals

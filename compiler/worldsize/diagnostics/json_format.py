@@ -1,0 +1,49 @@
+"""Diagnostics for programs: the versioned JSON shape. Additions keep the version, other changes do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from worldsize.diagnostics.diagnostic import Diagnostic, count
+from worldsize.diagnostics.sources import shown_path
+from worldsize.yaml.span import Span
+
+VERSION = 1
+
+
+def render(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
+    """The report as one JSON document; lines and columns count from 1, ends are exclusive."""
+    totals = count(diagnostics)
+    report = {
+        "version": VERSION,
+        "diagnostics": [as_dict(diagnostic) for diagnostic in diagnostics],
+        "summary": {
+            "files": files,
+            "errors": totals["error"],
+            "warnings": totals["warning"],
+            "infos": totals["info"],
+        },
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
+    """One diagnostic with the keys of version 1."""
+    return {
+        "code": diagnostic.code,
+        "slug": diagnostic.slug,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        **_place(diagnostic.span),
+        "end_line": diagnostic.span.end_line,
+        "end_column": diagnostic.span.end_column,
+        "help": diagnostic.help,
+        "docs": diagnostic.docs,
+        "related": [{**_place(related.span), "message": related.message} for related in diagnostic.related],
+    }
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {"path": shown_path(span.path), "line": span.line, "column": span.column}

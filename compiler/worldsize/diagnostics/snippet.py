@@ -1,0 +1,77 @@
+"""The picture of a source line with a caret under a node: tabs, wide characters and long lines."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from worldsize.yaml.span import Span
+
+_TAB = 4
+_WIDEST = 120  # columns of a source line that are shown
+
+
+def clean(text: str) -> str:
+    """Text safe for a terminal: control and direction-changing characters become a visible mark."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in text)
+
+
+def width(text: str) -> int:
+    """Terminal columns of cleaned text."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def draw(line: str, span: Span) -> tuple[str, int, int]:
+    """A source line as shown, with the columns to underline.
+
+    Args:
+        line: The text of ``span.line``.
+        span: What to underline; of a span over several lines the part on the first.
+
+    Returns:
+        The shown line, the 0-based terminal column of the underline and its length (at least 1).
+    """
+    start = span.column - 1
+    end = span.end_column - 1 if span.end_line == span.line else len(line.rstrip())
+    end = max(end, start + 1)
+    line, start, end = _cut(line, start, end)
+    before, marked, after = line[:start], line[start:end], line[end:]
+    shown_before = clean(_expand(before, 0))
+    column = width(shown_before)
+    shown_marked = clean(_expand(marked, column))
+    shown_after = clean(_expand(after, column + width(shown_marked)))
+    return (shown_before + shown_marked + shown_after).rstrip(), column, max(1, width(shown_marked))
+
+
+def _expand(text: str, column: int) -> str:
+    if "\t" not in text:
+        return text
+    shown: list[str] = []
+    for char in text:
+        piece = " " * (_TAB - column % _TAB) if char == "\t" else char
+        shown.append(piece)
+        column += width(piece)
+    return "".join(shown)
+
+
+def _cut(line: str, start: int, end: int) -> tuple[str, int, int]:
+    """A window of a long line around the underline, its cut ends marked with ``…``."""
+    if len(line) <= _WIDEST:
+        return line, start, end
+    low = 0 if end <= _WIDEST else max(0, start - _WIDEST // 3)
+    high = low + _WIDEST
+    window = line[low:high]
+    if high < len(line):
+        window = window[:-1] + "…"
+    if low > 0:
+        window = "…" + window[1:]
+    return window, start - low, min(end, high) - low

@@ -1,0 +1,60 @@
+"""Did you mean: the one place where a mistyped word is matched against the words that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` was probably meant to be, or None.
+
+    Compares without regard to case, ``-`` and ``_``; an edit is one character added, dropped,
+    changed, or swapped with its neighbour, and a third of the word may be wrong. Equally close
+    words are decided by the alphabet, so that the answer never depends on the order given.
+    """
+    target = _fold(word)
+    best: tuple[int, str] | None = None
+    limit = max(1, len(target) // 3)
+    for candidate in sorted(known):
+        folded = _fold(candidate)
+        if abs(len(folded) - len(target)) > limit:
+            continue
+        distance = edits(target, folded, limit)
+        if distance <= limit and (best is None or distance < best[0]):
+            best = (distance, candidate)
+    return None if best is None else best[1]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A ``help`` sentence: the nearest word, else the list of all where it is short, else None."""
+    words = sorted(known)
+    found = closest(word, words)
+    if found is not None:
+        return f"did you mean `{found}`?"
+    if 0 < len(words) <= 12:
+        return "write one of " + ", ".join(f"`{name}`" for name in words)
+    return None
+
+
+def edits(left: str, right: str, limit: int) -> int:
+    """The optimal-string-alignment distance, cut off above ``limit`` (any larger number then).
+
+    Source: Damerau, "A technique for computer detection and correction of spelling errors", 1964.
+    """
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, first in enumerate(left, 1):
+        current = [i]
+        for j, second in enumerate(right, 1):
+            cost = min(row[j] + 1, current[j - 1] + 1, row[j - 1] + (first != second))
+            if i > 1 and j > 1 and first == right[j - 2] and left[i - 2] == second:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) > limit:
+            return limit + 1
+        before, row = row, current
+    return row[-1]
+
+
+def _fold(word: str) -> str:
+    return word[:200].lower().replace("-", "_").replace(" ", "_")

@@ -1,0 +1,125 @@
+"""``# worldsize: ignore[WS203] reason``: silences a code on its line, or on the line below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.yaml.comments import Comment
+from worldsize.yaml.span import Span
+
+_MARK = re.compile(r"#\s*worldsize\s*:(?P<rest>.*)")
+_IGNORE = re.compile(r"\s*ignore\s*\[(?P<codes>[^\]]*)\]")
+_WORD = re.compile(r"[^\s,]+")
+UNSUPPRESSABLE = frozenset({"WS000", "internal-error"})
+
+
+@dataclass(slots=True)
+class Suppression:
+    """One code (or slug) of one comment."""
+
+    name: str
+    span: Span  # of the name inside the comment
+    lines: tuple[int, ...]  # where a diagnostic must start to be silenced
+    used: bool = field(default=False)
+
+
+def parse(
+    comments: Sequence[Comment], known: Callable[[str], bool], names: Callable[[], Collection[str]]
+) -> tuple[list[Suppression], list[Problem]]:
+    """Suppressions of one file, and the comments that were meant as one but cannot work.
+
+    Args:
+        comments: All comments of the file.
+        known: Whether a word is a code or slug.
+        names: All codes and slugs, for the suggestion.
+    """
+    own_lines = {comment.span.line for comment in comments if comment.own_line}
+    found: list[Suppression] = []
+    problems: list[Problem] = []
+    for comment in comments:
+        mark = _MARK.match(comment.text)
+        if mark is None:
+            continue
+        ignore = _IGNORE.match(mark["rest"])
+        words = list(_WORD.finditer(ignore["codes"])) if ignore else []
+        if ignore is None or not words:
+            message = "this comment suppresses nothing: it names no code"
+            problems.append(
+                Problem(
+                    "suppression-unknown", comment.span, message, "write `# worldsize: ignore[WS203] reason`"
+                )
+            )
+            continue
+        lines = _lines(comment, own_lines)
+        offset = mark.start("rest") + ignore.start("codes")
+        for word in words:
+            span = _inside(comment, offset + word.start(), offset + word.end())
+            problem = _unusable(word.group(), span, known, names)
+            if problem is None:
+                found.append(Suppression(word.group(), span, lines))
+            else:
+                problems.append(problem)
+    return found, problems
+
+
+def apply(diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppression]]) -> list[Diagnostic]:
+    """The diagnostics that no comment silences. Marks the suppressions that silenced one."""
+    kept = []
+    for diagnostic in diagnostics:
+        matching = [
+            suppression
+            for suppression in suppressions.get(diagnostic.span.path, ())
+            if diagnostic.span.line in suppression.lines
+            and suppression.name in (diagnostic.code, diagnostic.slug)
+        ]
+        for suppression in matching:
+            suppression.used = True
+        if not matching or diagnostic.code in UNSUPPRESSABLE:
+            kept.append(diagnostic)
+    return kept
+
+
+def unused(suppressions: Iterable[Suppression], judged: Callable[[str], bool]) -> list[Problem]:
+    """A problem for each suppression that silenced nothing, among the codes that were looked for."""
+    return [
+        Problem(
+            "suppression-unused",
+            suppression.span,
+            f"`{suppression.name}` suppresses nothing here",
+            "remove it, or move it to the line of the diagnostic",
+        )
+        for suppression in suppressions
+        if not suppression.used and judged(suppression.name)
+    ]
+
+
+def _lines(comment: Comment, own_lines: set[int]) -> tuple[int, ...]:
+    """A comment behind a value covers its line; one on a line of its own the next line of content."""
+    line = comment.span.line
+    if not comment.own_line:
+        return (line,)
+    while line in own_lines:
+        line += 1
+    return (line,)
+
+
+def _inside(comment: Comment, start: int, end: int) -> Span:
+    span = comment.span
+    return Span(span.path, span.line, span.column + start, span.line, span.column + end)
+
+
+def _unusable(
+    word: str, span: Span, known: Callable[[str], bool], names: Callable[[], Collection[str]]
+) -> Problem | None:
+    if word in UNSUPPRESSABLE:
+        message = f"`{word}` cannot be suppressed: it is a fault of worldsize itself"
+        return Problem("suppression-unknown", span, message, "remove the comment and report the fault")
+    if known(word):
+        return None
+    help_ = did_you_mean(word, names()) or "`worldsize explain` lists all codes"
+    return Problem("suppression-unknown", span, f"`{word}` is not the code of a rule", help_)

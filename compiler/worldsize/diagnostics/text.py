@@ -1,0 +1,92 @@
+"""Diagnostics for people: place, message, source line with a caret, related places, help, page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from worldsize.diagnostics.diagnostic import Diagnostic, count
+from worldsize.diagnostics.problem import Related
+from worldsize.diagnostics.snippet import clean, draw
+from worldsize.diagnostics.sources import Sources, line_of, shown_path
+from worldsize.yaml.span import Span
+
+_COLOURS = {
+    "error": "\x1b[1;31m",
+    "warning": "\x1b[1;33m",
+    "info": "\x1b[1;36m",
+    "bold": "\x1b[1m",
+    "dim": "\x1b[2m",
+}
+_RESET = "\x1b[0m"
+
+
+def render(diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False) -> str:
+    """The whole report, ending in a line that counts."""
+    blocks = [render_one(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
+    return "\n".join([*blocks, tally(diagnostics, files), ""])
+
+
+def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:
+    """One diagnostic as a block of lines, ending in a line break."""
+    span = diagnostic.span
+    lines_named = [span.line, *(related.span.line for related in diagnostic.related)]
+    style = _Style(colour, len(str(max(lines_named))))
+    label = style.paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]")
+    place = style.paint("bold", f"{_place(span)}:")
+    lines = [f"{place} {label} {style.paint('bold', clean(diagnostic.message))}"]
+    lines += _excerpt(Related(span, ""), sources, style, "^", diagnostic.severity)
+    for related in diagnostic.related:
+        if related.span.path != span.path:
+            lines.append(style.note("::", _place(related.span)))
+        lines += _excerpt(related, sources, style, "-", "info")
+    if diagnostic.help:
+        lines.append(style.note("=", f"{style.paint('bold', 'help:')} {clean(diagnostic.help)}"))
+    lines.append(style.note("=", f"docs: {diagnostic.docs}"))
+    return "\n".join(lines) + "\n"
+
+
+def _place(span: Span) -> str:
+    return f"{clean(shown_path(span.path))}:{span.line}:{span.column}"
+
+
+def tally(diagnostics: Sequence[Diagnostic], files: int) -> str:
+    """``2 errors, 1 warning in 3 files``."""
+    totals = count(diagnostics)
+    parts = [
+        _plural(number, severity) for severity, number in totals.items() if number and severity != "info"
+    ]
+    if totals["info"]:
+        parts.append(_plural(totals["info"], "note"))
+    return f"{', '.join(parts) or 'nothing found'} in {_plural(files, 'file')}"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How one diagnostic is laid out: colours or none, and the width of the line numbers."""
+
+    colour: bool
+    gutter: int
+
+    def paint(self, name: str, text: str) -> str:
+        return f"{_COLOURS[name]}{text}{_RESET}" if self.colour else text
+
+    def note(self, sign: str, text: str) -> str:
+        return f"{' ' * self.gutter} {self.paint('dim', sign)} {text}"
+
+
+def _excerpt(place: Related, sources: Sources, style: _Style, mark: str, name: str) -> list[str]:
+    """The source line with its number, and the underline with its label."""
+    line = line_of(sources, place.span.path, place.span.line)
+    label = clean(place.message)
+    if line is None:
+        return [style.note("=", label)] if label else []
+    shown, column, length = draw(line, place.span)
+    underline = style.paint(name, mark * length + (f" {label}" if label else ""))
+    number = style.paint("dim", f"{place.span.line:>{style.gutter}}")
+    source = f"{number} {style.paint('dim', '|')} {shown}".rstrip()
+    return [style.note("|", "").rstrip(), source, style.note("|", " " * column + underline)]

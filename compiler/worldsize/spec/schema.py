@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,18 @@ from worldsize import resources
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One keyword of the schema that one value breaks."""
+
+    path: tuple[str | int, ...]  # of the value
+    keyword: str  # "type", "enum", "required" …
+    argument: Any  # what the schema says under the keyword
+    subschema: Mapping[str, Any]  # the part of the schema that has the keyword
+    instance: Any  # the value
+    about_name: bool  # the value is a key of the mapping at `path`
 
 
 @cache
@@ -23,9 +36,28 @@ def document() -> Mapping[str, Any]:
     return schema
 
 
-def violations(instance: object) -> list[ValidationError]:
-    """Every place where the instance breaks the schema, in jsonschema's own terms."""
-    return list(_validator().iter_errors(instance))
+def violations(instance: object) -> list[Violation]:
+    """Every place where the instance breaks the schema, as jsonschema finds them."""
+    return [_violation(error) for error in _validator().iter_errors(instance)]
+
+
+def _violation(error: ValidationError) -> Violation:
+    subschema: Any = error.schema
+    return Violation(
+        path=tuple(error.absolute_path),
+        keyword=str(error.validator),
+        argument=error.validator_value,
+        subschema=subschema,
+        instance=error.instance,
+        about_name="propertyNames" in error.absolute_schema_path,
+    )
+
+
+def matches(text: str, subschema: Mapping[str, Any]) -> bool:
+    """Whether a text would pass a part of the schema that asks for text of some form."""
+    wanted = subschema.get("enum")
+    pattern = subschema.get("pattern", "")
+    return (wanted is None or text in wanted) and re.search(_exact(pattern), text) is not None
 
 
 @cache
@@ -35,7 +67,8 @@ def _validator() -> Any:
     from jsonschema.validators import extend  # noqa: PLC0415
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine("number", _is_finite_number)
-    strict = extend(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
+    make: Any = extend  # typeshed's stub leaves it untyped
+    strict = make(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
     return strict(document())
 
 
@@ -45,10 +78,15 @@ def _is_finite_number(_checker: object, instance: object) -> bool:
     return isinstance(instance, int) or math.isfinite(instance)
 
 
-def _pattern(_validator: object, pattern: str, instance: object, _schema: object) -> Iterator[ValidationError]:
-    """ECMA 262 reads ``$`` as the very end; Python's would let a final line break pass."""
+def _pattern(
+    _validator: object, pattern: str, instance: object, _schema: object
+) -> Iterator[ValidationError]:
     from jsonschema.exceptions import ValidationError  # noqa: PLC0415
 
-    exact = re.sub(r"\$$", r"\\Z", pattern)
-    if isinstance(instance, str) and not re.search(exact, instance):
+    if isinstance(instance, str) and not re.search(_exact(pattern), instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _exact(pattern: str) -> str:
+    """ECMA 262 reads ``$`` as the very end; Python's would let a final line break pass."""
+    return re.sub(r"\$$", r"\\Z", pattern)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import re
 from typing import Any
@@ -33,7 +33,7 @@ def kind(value: Plain) -> str:
         (str, "text"),
         (dict, "a mapping"),
         (list, "a list"),
-        (datetime.date, "a date"),
+        (dt.date, "a date"),
         (bytes, "binary data"),
     )
     return next((words for type_, words in kinds if isinstance(value, type_)), "nothing")
@@ -47,8 +47,11 @@ def flow(value: Plain) -> str:
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if isinstance(value, str):
         # `\Z`, not `$`, because a trailing line break must be quoted.
-        return value if re.match(r"(?!true|false|yes|no|on|off|null)[A-Za-z./][\w./-]*(:[\w./-]+)*\Z", value) \
+        return (
+            value
+            if re.match(r"(?!true|false|yes|no|on|off|null)[A-Za-z./][\w./-]*(:[\w./-]+)*\Z", value)
             else json.dumps(value, ensure_ascii=False)
+        )
     return json.dumps(value, default=str)
 
 

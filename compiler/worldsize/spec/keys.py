@@ -1,0 +1,158 @@
+"""Faults in the keys of a mapping: unknown, missing, misnamed, at odds with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from worldsize.diagnostics.problem import Fix, Problem, Related
+from worldsize.spec import schema
+from worldsize.spec.locate import Path, Place, label
+from worldsize.spec.schema import Violation
+from worldsize.spec.suggest import closest, quoted_list
+from worldsize.spec.values import flow
+from worldsize.yaml.nodes import Mapping as MappingNode
+from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.span import Span
+
+_COMMAND_ONLY = ("code", "environment", "distribution", "outputs")
+
+
+def problems(where: Place, path: Path, errors: list[Violation]) -> Iterator[Problem]:
+    """One problem for each cause among the errors about the keys of one mapping."""
+    by_keyword: dict[str, list[Violation]] = {}
+    for error in errors:
+        by_keyword.setdefault(error.keyword, []).append(error)
+    meant: set[str] = set()
+    for error in by_keyword.get("additionalProperties", []):
+        for unknown in _unknown(error):
+            near = closest(unknown, _free(error))
+            meant |= {near} if near else set()
+            yield _unknown_key(where, error, unknown, near)
+    for error in by_keyword.get("required", [])[:1]:
+        yield from _missing(where, error, meant)
+    for error in by_keyword.get("dependentRequired", [])[:1]:
+        yield from _dependent(where, error, meant)
+    for error in by_keyword.get("anyOf", []):
+        yield from _none_of(where, path, error, meant)
+    for error in by_keyword.get("not", []):
+        yield _both_of(where, path, error)
+
+
+def bad_name(where: Place, error: Violation) -> Problem:
+    """A key that may be chosen freely (a step, a profile, an input) but not with these characters."""
+    name = str(error.instance)
+    return Problem(
+        "spec-bad-pattern",
+        _key_span(where, name),
+        f"`{name}` is not a name that can be used in `{label(where.path)}`",
+        f"use {error.subschema.get('description', error.argument)}",
+    )
+
+
+def _unknown(error: Violation) -> list[str]:
+    known = _properties(error)
+    return [key for key in error.instance if key not in known]
+
+
+def _free(error: Violation) -> list[str]:
+    """Known keys that are not given yet: the only ones a misspelt key can have meant."""
+    return [key for key in _properties(error) if key not in error.instance]
+
+
+def _properties(error: Violation) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = error.subschema.get("properties", {})
+    return properties
+
+
+def _unknown_key(where: Place, error: Violation, key: str, near: str | None) -> Problem:
+    span = _key_span(where, key)
+    keys = [name for name in _properties(error) if not name.startswith("$")]
+    help_ = f"did you mean `{near}`?" if near else f"keys that can stand here: {quoted_list(keys, 24)}"
+    fix = Fix(span, near) if near else None
+    return Problem("spec-unknown-key", span, f"unknown key `{key}` {_inside(where)}", help_, fix=fix)
+
+
+def _missing(where: Place, error: Violation, meant: set[str]) -> Iterator[Problem]:
+    for key in error.argument:
+        if key not in error.instance and key not in meant:
+            example = _written(_properties(error), key)
+            yield Problem(
+                "spec-missing-key", where.name_span, f"{_subject(where)} has no `{key}`", f"add `{example}`"
+            )
+
+
+def _dependent(where: Place, error: Violation, meant: set[str]) -> Iterator[Problem]:
+    given = error.instance
+    for key, needed in error.argument.items():
+        for other in needed:
+            if key not in given or other in given or other in meant:
+                continue
+            if key in _COMMAND_ONLY and other == "command":
+                # A step with neither `uses` nor `command` is reported as such, once.
+                if "uses" in given:
+                    yield _needs_command(where, key)
+                continue
+            example = _written(_properties(error), other)
+            message = f"{_subject(where)} has `{key}` but no `{other}`"
+            yield Problem("spec-missing-key", _key_span(where, key), message, f"add `{example}`")
+
+
+def _needs_command(where: Place, key: str) -> Problem:
+    return Problem(
+        "step-key-needs-command",
+        _key_span(where, key),
+        f"`{key}` belongs to a step with its own `command`, but {_subject(where)} uses a component",
+        f"remove `{key}`: the component brings its own, or replace `uses` by `command`",
+        (Related(_key_span(where, "uses"), "the component is named here"),),
+    )
+
+
+def _none_of(where: Place, path: Path, error: Violation, meant: set[str]) -> Iterator[Problem]:
+    choices = [branch["required"][0] for branch in error.argument]
+    if meant & set(choices):
+        return
+    slug = {"steps": "step-needs-uses-or-command", "schedule": "schedule-needs-cron-or-recurrence"}.get(
+        str(path[0]) if path and path[-1] != "environment" else "", "spec-missing-key"
+    )
+    written = " or ".join(f"`{_written(_properties(error), choice)}`" for choice in choices)
+    names = " nor ".join(f"`{choice}`" for choice in choices)
+    yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", f"add {written}")
+
+
+def _both_of(where: Place, path: Path, error: Violation) -> Problem:
+    first, second = error.argument["required"]
+    slug = "schedule-cron-and-recurrence" if path[0] == "schedule" else "step-uses-and-command"
+    return Problem(
+        slug,
+        _key_span(where, second),
+        f"{_subject(where)} has both `{first}` and `{second}`",
+        "keep one of the two",
+        (Related(_key_span(where, first), f"`{first}` is given here"),),
+    )
+
+
+def _written(properties: Mapping[str, Any], key: str) -> str:
+    """``key: example``, as the schema's first example has it."""
+    found = properties.get(key, {})
+    examples = found.get("examples") or _definition(found).get("examples") or [""]
+    return f"{key}: {flow(examples[0])}"
+
+
+def _definition(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = str(found.get("$ref", "")).rpartition("/")[2]
+    definition: Mapping[str, Any] = schema.document()["$defs"].get(name, {})
+    return definition
+
+
+def _subject(where: Place) -> str:
+    return f"`{label(where.path)}`" if where.path else "the spec"
+
+
+def _inside(where: Place) -> str:
+    return f"in `{label(where.path)}`" if where.path else "at the top of the spec"
+
+
+def _key_span(where: Place, key: str) -> Span:
+    node: Scalar | None = where.node.key(key) if isinstance(where.node, MappingNode) else None
+    return node.span if node is not None else where.name_span

@@ -1,0 +1,50 @@
+"""From a file to the typed spec, with every fault on the way as a problem at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from worldsize import yaml
+from worldsize.diagnostics.problem import Problem
+from worldsize.spec import parse, references, schedule, violations
+from worldsize.spec.model import Spec
+
+
+def load(path: str | Path) -> tuple[Spec | None, list[Problem], yaml.Document]:
+    """Read a spec file.
+
+    Args:
+        path: The spec.
+
+    Returns:
+        The spec, or None where it cannot be planned (the YAML is broken, the schema is, or a step
+        runs on a profile that does not exist); the problems in file order; and the document, whose
+        own YAML problems are among them.
+    """
+    document = yaml.load(Path(path))
+    spec, problems = from_document(document, Path(path))
+    return spec, problems, document
+
+
+def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, list[Problem]]:
+    """As :func:`load`, for a document that is already read."""
+    root = document.root
+    if root is None:
+        return None, list(document.problems)
+    found = violations.check(root)
+    if found or not isinstance(root, yaml.Mapping):
+        return None, _in_order([*document.problems, *found])
+    spec = references.with_only_profile(parse.spec(path, root))
+    broken = list(references.check(spec))
+    timing = list(schedule.check(spec.schedule)) if spec.schedule else []
+    return None if broken else spec, _in_order([*document.problems, *broken, *timing])
+
+
+def is_spec(document: yaml.Document) -> bool:
+    """Whether a YAML file means to be a spec: it has ``steps``, and no ``jobs`` of a native pipeline."""
+    root = document.root
+    return isinstance(root, yaml.Mapping) and "steps" in root and "jobs" not in root
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: (problem.span, problem.slug, problem.message))

@@ -1,0 +1,82 @@
+"""From a path in plain values (``("steps", "train", "scale")``) to the place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Steps
+from dataclasses import dataclass
+
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.span import Span
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value in the tree, and the key it was given under (None at the top and in lists)."""
+
+    path: Path
+    node: Node
+    key: Scalar | None
+
+    @property
+    def value_span(self) -> Span:
+        """The text of a leaf; for a mapping or list its key, since a caret under a block says little."""
+        if isinstance(self.node, Scalar) and self.node.span != _empty(self.node.span):
+            return self.node.span
+        return self.name_span
+
+    @property
+    def name_span(self) -> Span:
+        """The key, or the start of the value where there is no key."""
+        if self.key is not None:
+            return self.key.span
+        first = self.node.entries[0][0].span if isinstance(self.node, Mapping) and self.node.entries else None
+        return first if first is not None else self.node.span
+
+    @property
+    def title(self) -> str:
+        """The value as the subject of a sentence."""
+        return f"`{self.name}`" if self.path else "the spec"
+
+    @property
+    def name(self) -> str:
+        """The last key of the path, for a sentence: ``instance_count``."""
+        return (
+            label(self.path[-1:])
+            if not self.path or isinstance(self.path[-1], str)
+            else label(self.path[-2:])
+        )
+
+
+def place(root: Node, path: Steps[str | int]) -> Place:
+    """The place a path leads to; the nearest that exists where the path leads nowhere."""
+    node, key, walked = root, None, 0
+    for part in path:
+        following = _child(node, part)
+        if following is None:
+            break
+        child, child_key = following
+        node, key, walked = child, child_key or key, walked + 1
+    return Place(tuple(path[:walked]), node, key)
+
+
+def label(path: Path) -> str:
+    """A path as it is written in sentences: ``steps.train.scale``, ``hours[1]``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def _child(node: Node, part: str | int) -> tuple[Node, Scalar | None] | None:
+    if isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+        return node.items[part], None
+    if isinstance(node, Mapping) and isinstance(part, str):
+        value = node.get(part)
+        return None if value is None else (value, node.key(part))
+    return None
+
+
+def _empty(span: Span) -> Span:
+    return Span(span.path, span.line, span.column, span.line, span.column)

@@ -1,0 +1,183 @@
+"""jsonschema's errors, each turned into one problem at the exact place.
+
+jsonschema reports every keyword that fails; a reader wants one sentence a cause. So errors are
+grouped by the value they are about, the most telling keyword of a group speaks for it, and a
+misspelt key is not also reported as the missing key it was meant to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.spec import keys, schema
+from worldsize.spec.locate import Place, place
+from worldsize.spec.schema import Violation
+from worldsize.spec.suggest import closest, quoted_list
+from worldsize.spec.values import flow, kind, number_with_dot, plain, shown
+from worldsize.yaml.nodes import Node, Scalar
+
+_VALUE_KEYWORDS = (  # the first that fails speaks for the value
+    "type", "minLength", "enum", "pattern", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum",
+    "maxLength", "minProperties", "minItems",
+)  # fmt: skip
+_TYPES = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+}
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "greater than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
+
+
+def check(root: Node) -> list[Problem]:
+    """Every violation of the spec's schema in a YAML tree, one problem a cause, in file order."""
+    problems: list[Problem] = []
+    for path, errors in _by_path(schema.violations(plain(root))).items():
+        problems += _at_one_value(place(root, path), path, errors)
+    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
+
+
+def _by_path(errors: Iterable[Violation]) -> dict[tuple[str | int, ...], list[Violation]]:
+    groups: dict[tuple[str | int, ...], list[Violation]] = {}
+    for error in errors:
+        groups.setdefault(error.path, []).append(error)
+    return groups
+
+
+def _at_one_value(where: Place, path: tuple[str | int, ...], errors: list[Violation]) -> Iterator[Problem]:
+    names = [error for error in errors if error.about_name]
+    for error in names:
+        yield keys.bad_name(where, error)
+    others = {error.keyword: error for error in errors if error not in names}
+    telling = next((others[keyword] for keyword in _VALUE_KEYWORDS if keyword in others), None)
+    if telling is not None:
+        yield _value_problem(where, telling)
+        return
+    yield from keys.problems(where, path, [error for error in errors if error not in names])
+
+
+def _value_problem(where: Place, error: Violation) -> Problem:
+    keyword = error.keyword
+    if keyword == "type":
+        return _wrong_type(where, error)
+    if keyword == "enum":
+        return _not_allowed(where, error)
+    if keyword == "pattern":
+        return _bad_pattern(where, error)
+    if keyword in _BOUNDS:
+        return _out_of_bounds(where, error)
+    return _wrong_length(where, error)
+
+
+def _wrong_type(where: Place, error: Violation) -> Problem:
+    wanted = error.argument
+    expected = _alternatives([_TYPES[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
+    if error.instance is None:
+        message = f"{where.title} has no value; it must be {expected}"
+    else:
+        message = f"{where.title} must be {expected}, but `{shown(where.node)}` is {_found(error.instance)}"
+    return Problem("spec-wrong-type", where.value_span, message, _type_help(where, error))
+
+
+def _alternatives(words: list[str]) -> str:
+    """``text, a number, or a mapping``."""
+    return " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])}, or {words[-1]}"
+
+
+def _found(value: object) -> str:
+    return (
+        "not a finite number"
+        if isinstance(value, float) and not float("-inf") < value < float("inf")
+        else kind(value)
+    )
+
+
+def _type_help(where: Place, error: Violation) -> str:
+    """Say what YAML 1.1 did where that explains the surprise; else show an example."""
+    node, value = where.node, error.instance
+    if not isinstance(node, Scalar) or value is None:
+        return _example(where, error)
+    dotted = number_with_dot(value) if isinstance(value, str) and node.style == "" else None
+    if dotted is not None:
+        return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
+    if "string" in error.argument and schema.matches(node.text, error.subschema):
+        return f'YAML 1.1 reads `{shown(node)}` as {_found(value)}; to mean the text, write "{shown(node)}"'
+    return _example(where, error)
+
+
+def _example(where: Place, error: Violation) -> str:
+    examples = error.subschema.get("examples")
+    if not examples:
+        return f"look up {where.title} in the spec's schema"
+    in_list = bool(where.path) and isinstance(where.path[-1], int)
+    written = flow(examples[0]) if in_list or not where.path else f"{where.name}: {flow(examples[0])}"
+    return f"write for example `{written}`"
+
+
+def _not_allowed(where: Place, error: Violation) -> Problem:
+    if where.path == ("schedule", "time_zone"):
+        from worldsize.spec.time_zones import unknown_zone  # noqa: PLC0415 - reads a table
+
+        return unknown_zone(str(error.instance), where.value_span)
+    allowed = [str(value) for value in error.argument]
+    near = closest(str(error.instance), allowed)
+    choices = f"allowed: {quoted_list(allowed)}"
+    return Problem(
+        "spec-value-not-allowed",
+        where.value_span,
+        f"{where.title} cannot be `{shown(where.node)}`",
+        f"did you mean `{near}`? {choices}" if near else choices,
+    )
+
+
+def _bad_pattern(where: Place, error: Violation) -> Problem:
+    return Problem(
+        "spec-bad-pattern",
+        where.value_span,
+        f"{where.title} is `{shown(where.node)}`, which does not have the form that is needed",
+        _form(where, error),
+    )
+
+
+def _form(where: Place, error: Violation) -> str:
+    """The example, and the first sentence of the field's description, which says the form."""
+    sentence = str(error.subschema.get("description", "")).partition(". ")[0].rstrip(".")
+    return (
+        f"{_example(where, error)}: {sentence[:1].lower()}{sentence[1:]}"
+        if sentence
+        else _example(where, error)
+    )
+
+
+def _out_of_bounds(where: Place, error: Violation) -> Problem:
+    bound = f"{_BOUNDS[error.keyword]} {error.argument}"
+    return Problem(
+        "spec-out-of-range",
+        where.value_span,
+        f"{where.title} is {shown(where.node)} but must be {bound}",
+        _range(where, error),
+    )
+
+
+def _range(where: Place, error: Violation) -> str:
+    low, high = error.subschema.get("minimum"), error.subschema.get("maximum")
+    if low is not None and high is not None and high < 1000:
+        return f"write a number from {low} to {high}"
+    return _example(where, error)
+
+
+def _wrong_length(where: Place, error: Violation) -> Problem:
+    if error.keyword == "maxLength":
+        length = len(error.instance)
+        message = f"{where.title} has {length} characters but may have at most {error.argument}"
+    else:
+        message = f"{where.title} is empty"
+    return Problem("spec-out-of-range", where.value_span, message, _example(where, error))

@@ -1,0 +1,192 @@
+"""What azure-ai-ml does beyond its schema classes: checks in constructors, loaders and validators.
+
+Each amendment says where the SDK does it, so that it can be looked up again.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+Shape = dict[str, Any]
+
+# Nodes that the SDK tries for a `component` without `type`, in its order.
+UNTYPED_NODES = ("command", "parallel", "spark")
+
+# Schema class -> entity, where the names differ.
+ENTITY_NAMES = {
+    "MPIDistribution": "MpiDistribution",
+    "BaseEnvironment": "Environment",
+    "CommandJob": "Command",
+    "PipelineCommandJob": "CommandJob",
+    "ParameterizedCommand": "CommandJob",
+    "ComponentResource": "JobResourceConfiguration",
+    "PipelineJobSettings": "PipelineJobSettings",
+    "DataInput": "Input",
+    "ModelInput": "Input",
+    "MLTableInput": "Input",
+    "InputPort": "Input",
+    "OutputPort": "Output",
+    "JobSchedule": "JobSchedule",
+}
+
+
+def amend(name: str, shape: Shape) -> Shape:
+    """The shape of the schema class ``name`` with what its entity adds."""
+    amendment = _AMENDMENTS.get(name)
+    return amendment(shape) if amendment else shape
+
+
+def split(name: str, shape: Shape) -> dict[str, Shape]:
+    """A component's literal input, one shape a type: entities/_inputs_outputs/input.py checks min, max, default."""
+    if name != "parameter":
+        return {}
+    properties = shape["properties"]
+    defaults = {
+        "string": properties["default"],
+        "integer": {"$ref": "#/$defs/number"},
+        "number": {"$ref": "#/$defs/number"},
+        "boolean": {"type": ["boolean", "string"], "enum": [True, False, "true", "false"], "x-case": "ignore"},
+    }
+    branches = {}
+    for kind, default in defaults.items():
+        own = {key: properties[key] for key in ("description", "optional", "enum")}
+        own |= {"type": {"type": "string", "enum": [kind]}, "default": default}
+        if kind in {"integer", "number"}:
+            own |= {key: {"$ref": "#/$defs/number"} for key in ("min", "max")}
+        branches[f"parameter_{kind}"] = {**shape, "properties": dict(sorted(own.items()))}
+    return branches
+
+
+def _port(shape: Shape) -> Shape:
+    """A data input has no default: entities/_inputs_outputs/input.py, _update_default."""
+    shape["properties"].pop("default")
+    return shape
+
+
+def _environment(shape: Shape) -> Shape:
+    """Environment.validate wants exactly one of image and build."""
+    shape["x-one-of-keys"] = ["image", "build"]
+    shape["properties"]["conda_file"] = {"x-path": "file"}
+    return shape
+
+
+def _output(shape: Shape) -> Shape:
+    """Output.__init__ refuses a version without a name."""
+    return {**shape, "dependentRequired": {"version": ["name"]}}
+
+
+def _parallel(shape: Shape) -> Shape:
+    """parallel_run_function parses the size with this pattern."""
+    size = shape["properties"]["mini_batch_size"]
+    pattern = {"type": "string", "pattern": r"^\d+([kKmMgG][bB])*$"}
+    for part in size.get("anyOf", [size]):
+        if part.get("type") == "string" and "pattern" not in part:
+            part.update(pattern)
+    return shape
+
+
+def _pipeline_job(shape: Shape) -> Shape:
+    """PipelineJobSchema.check_exclusive_fields."""
+    return {**shape, "x-exclusive-keys": [["jobs", "component"]]}
+
+
+def _schedule(shape: Shape) -> Shape:
+    """JobSchedule.__init__ has no default for either."""
+    return {**shape, "required": sorted([*shape["required"], "trigger", "create_job"])}
+
+
+def _settings(shape: Shape) -> Shape:
+    """Settings that the SDK does not know are sent to the service as they are."""
+    return {**shape, "x-unknown-keys": "kept"}
+
+
+_AMENDMENTS = {
+    "InputPortSchema": _port,
+    "AnonymousEnvironmentSchema": _environment,
+    "EnvironmentSchema": _environment,
+    "OutputSchema": _output,
+    "ParallelSchema": _parallel,
+    "PipelineParallelJobSchema": _parallel,
+    "ParallelJobSchema": _parallel,
+    "ParallelComponentSchema": _parallel,
+    "AnonymousParallelComponentSchema": _parallel,
+    "PipelineJobSchema": _pipeline_job,
+    "JobScheduleSchema": _schedule,
+    "PipelineJobSettingsSchema": _settings,
+}
+
+
+def amend_kind(kind: str, shape: Shape) -> Shape:
+    """A whole file: its `type` is compared letter by letter (Job._load, component_factory)."""
+    if kind.endswith(("-job", "-component")):
+        name = kind.rpartition("-")[0]
+        shape["properties"]["type"] = {"type": "string", "enum": [name]}
+        if name != "command":
+            shape["required"] = sorted({*shape.get("required", []), "type"})
+    if kind.endswith("-component"):
+        # A file that a pipeline refers to is anonymous: its name is neither read nor judged.
+        shape["x-registered-only"] = ["name"]
+    return shape
+
+
+def compute(kinds: dict[str, Shape]) -> Shape:
+    """One shape of all computes, told apart by `type` in any case (Compute._load)."""
+    mapping = {name.removeprefix("compute-"): position for position, name in enumerate(kinds)}
+    return {
+        "oneOf": list(kinds.values()),
+        "x-discriminator": {"key": "type", "case": "ignore", "mapping": mapping},
+    }
+
+
+def merge(shapes: list[Shape]) -> Shape:
+    """A mapping that has every key of ``shapes``; where they differ in a key, its value may be anything."""
+    merged = copy.deepcopy(shapes[0])
+    for shape in shapes[1:]:
+        for key, value in shape["properties"].items():
+            known = merged["properties"].setdefault(key, value)
+            if bare(known) != bare(value):
+                merged["properties"][key] = _join_enums(known, value)
+        merged["required"] = [key for key in merged.get("required", []) if key in shape.get("required", [])]
+    merged["properties"] = dict(sorted(merged["properties"].items()))
+    return merged
+
+
+def bare(shape: Shape) -> Shape:
+    """``shape`` without its description."""
+    return {key: value for key, value in shape.items() if key != "description"}
+
+
+def _join_enums(first: Shape, second: Shape) -> Shape:
+    one, two = enum_of(first), enum_of(second)
+    if one is None or two is None:
+        return {}
+    joined: Shape = copy.deepcopy(first)
+    for part in joined.get("anyOf", [joined]):
+        if "enum" in part:
+            part["enum"] = list(dict.fromkeys(one + two))
+    return joined
+
+
+def enum_of(shape: Shape) -> list[str] | None:
+    """The words that ``shape`` allows, apart from bindings; None where any word is."""
+    for part in shape.get("anyOf", [shape]):
+        if "enum" in part:
+            words: list[str] = part["enum"]
+            return words
+    return None
+
+
+def case_of(shape: Shape) -> str:
+    """How the words of ``shape`` are compared."""
+    return next((part["x-case"] for part in shape.get("anyOf", [shape]) if "x-case" in part), "exact")
+
+
+def telling_keys(shapes: list[Shape]) -> dict[str, int]:
+    """A key that only one of ``shapes`` requires -> its position."""
+    return {
+        key: position
+        for position, shape in enumerate(shapes)
+        for key in shape.get("required", [])
+        if sum(key in other.get("required", []) for other in shapes) == 1
+    }

@@ -13,8 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "compiler" / "worldsize"
 
 # A module may import from its own layer and from any earlier one.
 ORDER = [
-    {"yaml", "resources"},
-    {"diagnostics", "facts"},
+    {"yaml", "diagnostics", "facts", "resources"},
     {"errors", "spec", "azureml"},
     {"planning"},
     {"rules"},

@@ -1,8 +1,10 @@
-"""Did-you-mean: the known name nearest to what was written."""
+"""Did-you-mean for specs: words of Azure ML that a spec says otherwise, then the spelling."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+
+from worldsize.diagnostics import suggest
 
 # Words of Azure ML's own files, or of its documentation, that a spec says in another way.
 _SAID_OTHERWISE: Mapping[str, str] = {
@@ -26,16 +28,10 @@ _SAID_OTHERWISE: Mapping[str, str] = {
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The nearest of ``known``, case aside, or None where nothing is near."""
+    """The known name that was meant, by another word for it or by its spelling, or None."""
     names = list(known)
     synonym = _SAID_OTHERWISE.get(name.lower())
-    if synonym in names:
-        return synonym
-    import difflib  # noqa: PLC0415 - only a faulty file pays for it
-
-    lower = {candidate.lower(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-    return lower[near[0]] if near else None
+    return synonym if synonym in names else suggest.closest(name, names)
 
 
 def quoted_list(names: Iterable[str], limit: int = 12) -> str:

@@ -36,6 +36,8 @@ _BOUNDS = {
     "exclusiveMaximum": "less than",
 }
 
+_LONGEST_EXAMPLE = 110
+
 
 def check(root: Node) -> list[Problem]:
     """Every violation of the spec's schema in a YAML tree, one problem a cause, in file order."""
@@ -114,12 +116,15 @@ def _type_help(where: Place, error: Violation) -> str:
 
 
 def _example(where: Place, error: Violation) -> str:
-    examples = error.subschema.get("examples")
-    if not examples:
-        return f"look up {where.title} in the spec's schema"
-    in_list = bool(where.path) and isinstance(where.path[-1], int)
-    written = flow(examples[0]) if in_list or not where.path else f"{where.name}: {flow(examples[0])}"
-    return f"write for example `{written}`"
+    """The shortest example of the schema, or the keys that are needed where none is short."""
+    examples = sorted((flow(example) for example in error.subschema.get("examples", [])), key=len)
+    if not examples or len(examples[0]) > _LONGEST_EXAMPLE:
+        required = quoted_list(error.subschema.get("required", []))
+        return (
+            f"write a mapping with {required}" if required else f"look up {where.title} in the spec's schema"
+        )
+    in_list = not where.path or isinstance(where.path[-1], int)
+    return f"write for example `{examples[0] if in_list else f'{where.name}: {examples[0]}'}`"
 
 
 def _not_allowed(where: Place, error: Violation) -> Problem:
@@ -149,12 +154,9 @@ def _bad_pattern(where: Place, error: Violation) -> Problem:
 
 def _form(where: Place, error: Violation) -> str:
     """The example, and the first sentence of the field's description, which says the form."""
+    example = _example(where, error)
     sentence = str(error.subschema.get("description", "")).partition(". ")[0].rstrip(".")
-    return (
-        f"{_example(where, error)}: {sentence[:1].lower()}{sentence[1:]}"
-        if sentence
-        else _example(where, error)
-    )
+    return f"{example}: {sentence[:1].lower()}{sentence[1:]}" if sentence else example
 
 
 def _out_of_bounds(where: Place, error: Violation) -> Problem:

@@ -1,0 +1,144 @@
+"""Reading component YAML: Azure's own files, ours and inline ones, kept as they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from worldsize import yaml
+from worldsize.azureml import fields, graph
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Component, Field, Port
+from worldsize.azureml.references import local_path
+from worldsize.diagnostics.problem import Problem
+from worldsize.yaml.nodes import Mapping, Node, Scalar
+
+
+def read(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
+    """Read a component file, and the component files that a pipeline component refers to.
+
+    Args:
+        path: The file.
+        files: What has been read before; a fresh one where not given.
+
+    Returns:
+        The component, None where the file is no mapping or cannot be read, and the problems that
+        this call met. Wrong types are kept for rules to judge.
+    """
+    files = files or Files()
+    before = len(files.problems)
+    component = load(Path(path), files)
+    return component, files.problems[before:]
+
+
+def load(path: Path, files: Files) -> Component | None:
+    """As :func:`read`; problems go to ``files``."""
+    key = path.resolve()
+    if key in files.components:
+        return files.components[key]
+    document = files.document(path)
+    if not isinstance(document.root, Mapping):
+        if document.root is not None:
+            message = f"`{path.name}` holds no mapping, so it is no component"
+            span = document.root.span
+            files.problems.append(
+                Problem("component-not-mapping", span, message, "start with `type: command`")
+            )
+        files.components[key] = None
+        return None
+    files.components[key] = None  # what a component that contains itself sees
+    files.reading.append(key)
+    files.components[key] = from_node(document.root, path, path.parent, files)
+    files.reading.pop()
+    return files.components[key]
+
+
+def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> Component:
+    """A component from its mapping, ``path`` being None for an inline one."""
+    kind = fields.text(node, "type") or "command"
+    return Component(
+        path=path,
+        type=kind,
+        name=fields.get(node, "name"),
+        version=fields.get(node, "version"),
+        inputs=ports(node.get("inputs")),
+        outputs=ports(node.get("outputs")),
+        command=fields.get(node, "command"),
+        code=fields.get(node, "code"),
+        environment=fields.get(node, "environment"),
+        distribution=fields.get(node, "distribution"),
+        resources=fields.get(node, "resources"),
+        additional_includes=fields.get(node, "additional_includes"),
+        is_deterministic=fields.get(node, "is_deterministic"),
+        display_name=fields.get(node, "display_name"),
+        description=fields.get(node, "description"),
+        tags=fields.get(node, "tags"),
+        graph=graph.from_node(node, path, folder, files, resolve) if kind == "pipeline" else None,
+        raw=node,
+    )
+
+
+def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | None, Field[str] | None]:
+    """What ``component:`` of a step holds.
+
+    Args:
+        reference: The node under ``component:`` (``trial:`` of a sweep).
+        folder: The folder of the file it stands in.
+        files: The files read so far.
+
+    Returns:
+        The component where it can be read here, and the text of the reference where it is text.
+    """
+    if isinstance(reference, Mapping):
+        return from_node(reference, None, folder, files), None
+    if not isinstance(reference, Scalar) or not isinstance(reference.value, str):
+        return None, fields.of(reference)
+    field = fields.of(reference)
+    path = local_path(reference.value, folder)
+    if path is None:
+        return None, field
+    if not path.is_file():
+        files.problems.append(_missing(reference, path))
+        return None, field
+    if path.resolve() in files.reading:
+        message = f"component `{reference.text}` contains itself"
+        help_ = "a pipeline component cannot be one of its own steps"
+        files.problems.append(Problem("component-recursive", reference.span, message, help_))
+        return None, field
+    return load(path, files), field
+
+
+def ports(node: yaml.Node | None) -> dict[str, Port]:
+    """The ports under ``inputs:`` or ``outputs:`` of a component; entries of another shape too."""
+    if not isinstance(node, Mapping):
+        return {}
+    return {key.text: _port(key, value) for key, value in node.items()}
+
+
+def _port(key: Scalar, node: Node) -> Port:
+    if not isinstance(node, Mapping):
+        return Port(key.text, "uri_folder", key.span)
+    optional = node.get("optional")
+    return Port(
+        name=key.text,
+        type=fields.text(node, "type") or "uri_folder",
+        span=key.span,
+        description=fields.text(node, "description"),
+        optional=isinstance(optional, Scalar) and optional.value is True,
+        default=fields.get(node, "default"),
+        min=fields.get(node, "min"),
+        max=fields.get(node, "max"),
+        enum=fields.get(node, "enum"),
+        mode=fields.get(node, "mode"),
+    )
+
+
+def _missing(reference: Scalar, path: Path) -> Problem:
+    """A reference to a file that is not there, with the likeliest one beside it."""
+    message = f"component file `{reference.text}` does not exist"
+    names = sorted(entry.name for entry in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+    beside = ", ".join(f"`{name}`" for name in names[:6])
+    if ":" in reference.text:
+        help_ = f"for a registered component write `azureml:{reference.text}`"
+    else:
+        help_ = f"files in that folder: {beside}" if beside else "the path is relative to this file"
+    return Problem("component-missing", reference.span, message, help_)

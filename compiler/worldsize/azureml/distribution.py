@@ -1,0 +1,57 @@
+"""A distribution block as typed counts, whatever the case its type is written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from worldsize.azureml import fields
+from worldsize.azureml.model import Field
+from worldsize.yaml.nodes import Mapping
+
+FIELDS = {
+    "pytorch": ("process_count_per_instance",),
+    "mpi": ("process_count_per_instance",),
+    "tensorflow": ("worker_count", "parameter_server_count"),
+    "ray": (
+        "port",
+        "address",
+        "include_dashboard",
+        "dashboard_port",
+        "head_node_additional_args",
+        "worker_node_additional_args",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The counts as written: not coerced, not defaulted. ``type`` is in lower case."""
+
+    type: Field[Any] | None
+    process_count_per_instance: Field[Any] | None = None
+    worker_count: Field[Any] | None = None
+    parameter_server_count: Field[Any] | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """``pytorch``, ``mpi``, ``tensorflow``, ``ray`` or another word, in lower case."""
+        return self.type.value.lower() if self.type and isinstance(self.type.value, str) else None
+
+
+def view(block: Field[Any] | None) -> Distribution | None:
+    """The typed view of a ``distribution`` field; None where there is none or it is no mapping."""
+    if block is None or not isinstance(block.value, dict):
+        return None
+    names = ("type", "process_count_per_instance", "worker_count", "parameter_server_count")
+    return Distribution(*(member(block, name) for name in names))
+
+
+def member(block: Field[Any] | None, name: str) -> Field[Any] | None:
+    """One entry of a field that holds a mapping, with its own place where the block has one."""
+    if block is None or not isinstance(block.value, dict) or name not in block.value:
+        return None
+    if isinstance(block.node, Mapping):
+        return fields.get(block.node, name)
+    value = block.value[name]
+    return value if isinstance(value, Field) else Field(value)

@@ -1,0 +1,228 @@
+"""Reading the steps of a pipeline: nodes with arguments, settings and the component behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping as MappingType
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import binding, fields, literals
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import (
+    Argument,
+    Binding,
+    Component,
+    Data,
+    Field,
+    Job,
+    Literal,
+    OutputSetting,
+    Port,
+    Step,
+)
+from worldsize.yaml.nodes import Mapping, Node, Scalar
+
+Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | None"]]
+_DATA_KEYS = {"type", "path", "mode"}
+
+
+def from_node(node: Mapping, path: Path | None, folder: Path, files: Files, resolve: Resolve) -> Job:
+    """A pipeline job, or the inner graph of a pipeline component, from its mapping.
+
+    Args:
+        node: The whole job or component.
+        path: Its file.
+        folder: What relative paths in it are relative to.
+        files: The files read so far.
+        resolve: Finds the component behind ``component:``; passed in, because a component may
+            hold a graph in turn.
+    """
+    inputs = arguments(node.get("inputs"))
+    jobs = node.get("jobs")
+    entries = list(jobs.items()) if isinstance(jobs, Mapping) else []
+    steps = {key.text: _step(key, value, folder, files, resolve) for key, value in entries}
+    return Job(
+        path=path,
+        type="pipeline",
+        name=fields.get(node, "name"),
+        display_name=fields.get(node, "display_name"),
+        description=fields.get(node, "description"),
+        experiment_name=fields.get(node, "experiment_name"),
+        tags=fields.get(node, "tags"),
+        inputs=inputs,
+        outputs=settings(node.get("outputs")),
+        steps=_with_inline_inputs(steps, inputs),
+        settings=fields.get(node, "settings"),
+        compute=fields.get(node, "compute"),
+        raw=node,
+    )
+
+
+def single(node: Mapping, path: Path, folder: Path, files: Files, resolve: Resolve) -> Job:
+    """A standalone command, sweep or parallel job as a graph of one step of the same name as the job."""
+    kind = fields.text(node, "type") or "command"
+    name = fields.text(node, "name") or kind
+    steps = {name: replace(_parse_step(name, node, folder, files, resolve), span=None)}
+    return Job(
+        path=path,
+        type=kind,
+        name=fields.get(node, "name"),
+        display_name=fields.get(node, "display_name"),
+        description=fields.get(node, "description"),
+        experiment_name=fields.get(node, "experiment_name"),
+        tags=fields.get(node, "tags"),
+        steps=_with_inline_inputs(steps, {}),
+        raw=node,
+    )
+
+
+def arguments(node: Node | None) -> dict[str, Field[Argument]]:
+    """What ``inputs:`` of a job or node gives, by input name."""
+    if not isinstance(node, Mapping):
+        return {}
+    return {key.text: Field(_argument(value), value.span, key.span, value) for key, value in node.items()}
+
+
+def settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
+    """What ``outputs:`` of a job or node says, by output name."""
+    if not isinstance(node, Mapping):
+        return {}
+    return {key.text: Field(_output(value), value.span, key.span, value) for key, value in node.items()}
+
+
+def _argument(node: Node) -> Argument:
+    value = fields.of(node).value
+    if isinstance(node, Mapping):
+        if "value" in node and not _DATA_KEYS & set(node):
+            inner = node.get("value")
+            return _argument(inner) if inner is not None else Literal(None)
+        if _DATA_KEYS & set(node):
+            path = fields.get(node, "path")
+            expression = binding.whole(path.value) if path else None
+            if expression is not None:
+                return Binding(expression, fields.get(node, "mode"))
+            return Data(fields.text(node, "type"), path, fields.get(node, "mode"))
+        return Literal(value)
+    found = binding.whole(value)
+    return Literal(value) if found is None else Binding(found)
+
+
+def _output(node: Node) -> OutputSetting:
+    if isinstance(node, Scalar):
+        expression = binding.whole(node.value)
+        if expression is not None:
+            return OutputSetting(binding=Field(expression, node.span, None, node))
+        return OutputSetting() if node.value is None else OutputSetting(path=fields.of(node))
+    if not isinstance(node, Mapping):
+        return OutputSetting()
+    path = fields.get(node, "path")
+    bound = binding.whole(path.value) if path else None
+    return OutputSetting(
+        type=fields.text(node, "type"),
+        path=None if bound else path,
+        mode=fields.get(node, "mode"),
+        name=fields.get(node, "name"),
+        version=fields.get(node, "version"),
+        binding=Field(bound, path.span, path.key_span, path.node) if bound and path else None,
+    )
+
+
+def _step(key: Scalar, node: Node, folder: Path, files: Files, resolve: Resolve) -> Step:
+    if not isinstance(node, Mapping):
+        return Step(key.text, "command", key.span, None, None, raw=node)
+    return replace(_parse_step(key.text, node, folder, files, resolve), span=key.span)
+
+
+def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: Resolve) -> Step:
+    kind = (fields.text(node, "type") or "command").lower()
+    target = node.get("component") or (node.get("trial") if kind == "sweep" else None)
+    component, reference = resolve(target, folder, files) if target is not None else (None, None)
+    outputs = settings(node.get("outputs"))
+    if target is None:
+        component = _inline(kind, node, outputs)
+    return Step(
+        name=name,
+        type=kind,
+        span=None,
+        component=component,
+        reference=reference,
+        inputs=arguments(node.get("inputs")),
+        outputs=outputs,
+        compute=fields.get(node, "compute"),
+        resources=fields.get(node, "resources"),
+        distribution=fields.get(node, "distribution"),
+        limits=fields.get(node, "limits"),
+        environment_variables=fields.get(node, "environment_variables"),
+        display_name=fields.get(node, "display_name"),
+        comment=fields.get(node, "comment"),
+        raw=node,
+    )
+
+
+def _inline(kind: str, node: Mapping, outputs: MappingType[str, Field[OutputSetting]]) -> Component | None:
+    """The component that an inline job amounts to; its inputs follow once every source is known."""
+    if not {"command", "task", "code", "entry"} & set(node):
+        return None
+    return Component(
+        path=None,
+        type=kind,
+        name=None,
+        version=None,
+        inputs={},
+        outputs={
+            name: Port(name, setting.value.type or "uri_folder", setting.key_span)
+            for name, setting in outputs.items()
+        },
+        command=fields.get(node, "command"),
+        code=fields.get(node, "code"),
+        environment=fields.get(node, "environment"),
+        distribution=fields.get(node, "distribution"),
+        resources=fields.get(node, "resources"),
+        raw=node,
+    )
+
+
+def _with_inline_inputs(
+    steps: MappingType[str, Step], inputs: MappingType[str, Field[Argument]]
+) -> dict[str, Step]:
+    """Give each inline job the ports it takes, typed as azure-ai-ml does: like what feeds them."""
+
+    def typed(step: Step) -> Step:
+        component = step.component
+        if component is None or component.raw is not step.raw:
+            return step
+        ports = {
+            name: Port(name, _type_of(argument.value, inputs, steps, set()), argument.key_span)
+            for name, argument in step.inputs.items()
+        }
+        return replace(step, component=replace(component, inputs=ports))
+
+    return {name: typed(step) for name, step in steps.items()}
+
+
+def _type_of(
+    argument: Argument,
+    inputs: MappingType[str, Field[Argument]],
+    steps: MappingType[str, Step],
+    seen: set[str],
+) -> str:
+    if isinstance(argument, Literal):
+        return literals.type_of(argument.value)
+    if isinstance(argument, Data):
+        return (argument.type or "uri_folder").lower()
+    expression: Expression = argument.expression
+    if expression.name in seen:
+        return "uri_folder"
+    source: Any = None
+    if expression.scope == "parent.inputs":
+        source = inputs.get(expression.port or "")
+    elif expression.step in steps:
+        step = steps[expression.step or ""]
+        if expression.side == "inputs":
+            source = step.inputs.get(expression.port or "")
+        elif step.component and expression.port in step.component.outputs:
+            return step.component.outputs[expression.port or ""].type
+    return _type_of(source.value, inputs, steps, {*seen, expression.name}) if source else "uri_folder"

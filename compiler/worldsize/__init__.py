@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worldsize import components
-    from worldsize.check import Report, check
+    from worldsize.checking import Report, check
     from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
     from worldsize.errors import SpecError
     from worldsize.planning import plan
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Compiled", "Report", "RunResult", "SpecError", "check", "compile", "components", "plan", "run"]
 
 _HOMES = {
-    "check": "worldsize.check",
-    "Report": "worldsize.check",
+    "check": "worldsize.checking",
+    "Report": "worldsize.checking",
     "plan": "worldsize.planning",
     "compile": "worldsize.compiling",
     "Compiled": "worldsize.compiling",

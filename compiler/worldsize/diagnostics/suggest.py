@@ -14,7 +14,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     """
     target = _fold(word)
     best: tuple[int, str] | None = None
-    limit = max(1, len(target) // 3)
+    limit = max(len(target) // 3, len(target) > 2)
     for candidate in sorted(known):
         folded = _fold(candidate)
         if abs(len(folded) - len(target)) > limit:

@@ -121,5 +121,5 @@ def _unusable(
         return Problem("suppression-unknown", span, message, "remove the comment and report the fault")
     if known(word):
         return None
-    help_ = did_you_mean(word, names()) or "`worldsize explain` lists all codes"
+    help_ = did_you_mean(word, set(names()) - UNSUPPRESSABLE) or "`worldsize explain` lists all codes"
     return Problem("suppression-unknown", span, f"`{word}` is not the code of a rule", help_)

@@ -207,13 +207,15 @@ class Composer:
     def _not_a_key(self, node: Node) -> Scalar:
         what = "list" if isinstance(node, Sequence) else "mapping"
         help_ = "quote the text if the brackets or braces are part of it"
-        problem = Problem("yaml-syntax", node.span, f"a {what} cannot be a key", help_)
+        text = self.source.text[node.start : node.end]
+        shown = f"`{text}` is read as a {what}, and " if len(text) <= 60 and "\n" not in text else ""
+        problem = Problem("yaml-syntax", node.span, f"{shown}a {what} cannot be a key", help_)
         if self.problems and self.problems[-1].message.endswith("cannot be a key"):
             inner = self.problems[-1].span
             if problem.span <= inner:  # `{{x}}` is one cause: keep the outer place
                 self.problems.pop()
         self.problems.append(problem)
-        return Scalar(self.source, node.start, node.end, self.source.text[node.start : node.end], '"')
+        return Scalar(self.source, node.start, node.end, text, '"')
 
     def _skip_properties(self, start: int, event: Any) -> int:
         """The offset behind ``&anchor`` and ``!tag``, which are not part of the value."""

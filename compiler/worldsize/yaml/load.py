@@ -112,8 +112,8 @@ def _read(name: str) -> bytes | Problem:
             "yaml-unreadable", at_start, f"`{name}` cannot be read: {reason}", "check the path and its rights"
         )
     if len(data) > limits.SIZE:
-        size = max(status.st_size, len(data)) / 2**20
-        message = f"the file has {size:.1f} MiB, and at most {limits.SIZE // 2**20} MiB are read"
+        size = max(status.st_size, len(data))
+        message = f"the file has {size:,} bytes, and at most {limits.SIZE:,} are read"
         return Problem(
             "yaml-too-large", at_start, message, "keep data in files that the job names, not in the job"
         )

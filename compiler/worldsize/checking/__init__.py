@@ -1,0 +1,7 @@
+"""The checker: everything that is wrong with specs and Azure ML files, without running any of it."""
+
+from __future__ import annotations
+
+from worldsize.checking.check import Report, check
+
+__all__ = ["Report", "check"]

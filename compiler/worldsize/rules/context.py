@@ -1,0 +1,90 @@
+"""What rules may know besides the node they look at: other files of the tree, VM sizes, clusters."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worldsize import yaml
+from worldsize.yaml.source import Source
+
+if TYPE_CHECKING:
+    from worldsize.facts.vm_sizes import VmSize
+
+_LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is known of a compute target that a job only names."""
+
+    instance_type: str | None
+    max_instances: int | None
+    tier: str | None  # dedicated | low_priority
+
+
+@dataclass(slots=True)
+class Context:
+    """The tree that is checked. Files outside ``root`` do not exist here; each is read once."""
+
+    root: Path
+    clusters: dict[str, Cluster] = field(default_factory=dict)
+    _documents: dict[str, yaml.Document] = field(default_factory=dict, repr=False)
+    _texts: dict[str, Source | None] = field(default_factory=dict, repr=False)
+
+    def inside(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a path, symbolic links resolved, lies in the tree."""
+        real = os.path.realpath(path)
+        root = os.path.realpath(self.root)
+        return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a file or folder of the tree exists."""
+        return self.inside(path) and Path(path).exists()
+
+    def is_folder(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a path is a folder of the tree."""
+        return self.inside(path) and Path(path).is_dir()
+
+    def document(self, path: str | os.PathLike[str]) -> yaml.Document:
+        """A YAML file, parsed when first asked for. A file that cannot be read has problems and no root."""
+        name = os.path.normpath(os.fspath(path))
+        found = self._documents.get(name)
+        if found is None:
+            found = self._documents[name] = yaml.load(name)
+        return found
+
+    def text(self, path: str | os.PathLike[str]) -> Source | None:
+        """A text file of the tree (a script, a requirements file), or None where it cannot be read."""
+        name = os.path.normpath(os.fspath(path))
+        if name not in self._texts:
+            self._texts[name] = self._read(name)
+        return self._texts[name]
+
+    def _read(self, name: str) -> Source | None:
+        try:
+            if not self.inside(name) or not Path(name).is_file() or Path(name).stat().st_size > _LARGEST_TEXT:
+                return None
+            return Source(name, Path(name).read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError):
+            return None
+
+    def sources(self) -> dict[str, Source]:
+        """The texts of all files read so far, by the path that their spans carry."""
+        sources = {name: document.source for name, document in self._documents.items()}
+        sources |= {name: source for name, source in self._texts.items() if source is not None}
+        return sources
+
+    def vm_size(self, name: str | None) -> VmSize | None:
+        """A VM size of the catalogue, case aside, or None."""
+        from worldsize.facts import vm_sizes  # noqa: PLC0415 - the catalogue is read only where a rule needs it
+
+        return vm_sizes.find(name) if name else None
+
+    def cluster(self, target: object) -> Cluster | None:
+        """What is known of a compute target such as ``azureml:gpu-cluster``, or None."""
+        if not isinstance(target, str):
+            return None
+        return self.clusters.get(target.removeprefix("azureml:"))

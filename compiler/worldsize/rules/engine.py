@@ -1,0 +1,68 @@
+"""Runs rules over what was read, and gives problems their code and severity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import registry
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Check, Entry
+from worldsize.yaml.span import Span
+
+Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
+"""What is checked, by type name; the span is where a crash of a rule on it is reported."""
+
+
+def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
+    """The problems of every rule that has a check for one of the subjects."""
+    for entry in registry.entries():
+        kinds = [kind for kind in entry.on if subjects.get(kind)]
+        if not kinds:
+            continue
+        rule = registry.load(entry)
+        for kind, check in rule.registered:
+            for subject, span in subjects.get(kind.__name__, ()):
+                yield from _guarded(entry, check, context, subject, span)
+
+
+def _guarded(
+    entry: Entry, check: Check[Any], context: Context, subject: Any, span: Span
+) -> Iterator[Problem]:
+    """One check on one subject; a crash becomes a problem, so that the other rules still run."""
+    try:
+        yield from check(context, subject)
+    except Exception as error:
+        yield crash(f"rule `{entry.code} {entry.slug}`", span, error)
+
+
+def crash(what: str, span: Span, error: BaseException) -> Problem:
+    """The problem for a fault of our own."""
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    message = f"{what} failed, which is a fault of worldsize: {reason}"
+    shown = message if len(message) <= 200 else message[:199] + "…"
+    return Problem("internal-error", span, shown, "report it with the file; the other rules were run")
+
+
+def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
+    """Problems with the code and severity of their rule."""
+    for problem in problems:
+        entry = registry.find(problem.slug)
+        if entry is None:
+            error = LookupError(f"no rule declares `{problem.slug}` ({problem.message})")
+            problem = crash("the catalogue", problem.span, error)  # noqa: PLW2901 - it takes the place of the first
+            entry = registry.find(problem.slug)
+            assert entry is not None
+        rule = registry.load(entry)
+        yield Diagnostic(
+            rule.code,
+            rule.slug,
+            rule.severity,
+            problem.message,
+            problem.span,
+            problem.help,
+            problem.related,
+            problem.fix,
+        )

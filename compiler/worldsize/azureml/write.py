@@ -1,0 +1,193 @@
+"""Jobs, components, schedules and clusters as YAML text, keys in the order Azure's own examples use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from worldsize.azureml import yaml_text
+from worldsize.azureml.model import (
+    Argument,
+    Binding,
+    Component,
+    Data,
+    Field,
+    Job,
+    Literal,
+    OutputSetting,
+    Port,
+    Step,
+)
+
+Document = dict[str, Any]
+
+_SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
+
+
+def dump(job: Job) -> str:
+    """A pipeline job as YAML; comments of fields are written behind their values."""
+    return yaml_text.dump(job_document(job))
+
+
+def dump_component(component: Component) -> str:
+    """A command component as YAML."""
+    return yaml_text.dump(component_document(component))
+
+
+def job_document(job: Job) -> Document:
+    """A pipeline job as ordered plain values (fields keep their comments)."""
+    document: Document = {
+        "$schema": f"{_SCHEMAS}/pipelineJob.schema.json",
+        "type": "pipeline",
+        "name": job.name,
+        "display_name": job.display_name,
+        "description": job.description,
+        "experiment_name": job.experiment_name,
+        "tags": job.tags,
+        "inputs": {name: _argument(argument) for name, argument in job.inputs.items()} or None,
+        "outputs": {name: _setting(setting) for name, setting in job.outputs.items()} or None,
+        "settings": job.settings,
+        "compute": job.compute,
+        "jobs": {name: step_document(step) for name, step in job.steps.items()},
+    }
+    return present(document)
+
+
+def step_document(step: Step) -> Document:
+    """One step in component form."""
+    return present(
+        {
+            "type": step.type,
+            "component": step.reference,
+            "display_name": step.display_name,
+            "comment": step.comment,
+            "compute": step.compute,
+            "resources": step.resources,
+            "distribution": step.distribution,
+            "limits": step.limits,
+            "environment_variables": step.environment_variables,
+            "inputs": {name: _argument(argument) for name, argument in step.inputs.items()} or None,
+            "outputs": {name: _setting(setting) for name, setting in step.outputs.items()} or None,
+        }
+    )
+
+
+def component_document(component: Component) -> Document:
+    """A command component as ordered plain values."""
+    return present(
+        {
+            "$schema": f"{_SCHEMAS}/commandComponent.schema.json",
+            "type": component.type,
+            "name": component.name,
+            "version": component.version,
+            "display_name": component.display_name,
+            "description": component.description,
+            "tags": component.tags,
+            "is_deterministic": component.is_deterministic,
+            "inputs": {name: _port(port) for name, port in component.inputs.items()} or None,
+            "outputs": {name: _port(port) for name, port in component.outputs.items()} or None,
+            "code": component.code,
+            "additional_includes": component.additional_includes,
+            "environment": component.environment,
+            "distribution": component.distribution,
+            "resources": component.resources,
+            "command": component.command,
+        }
+    )
+
+
+def schedule(
+    name: str, trigger: Mapping[str, Any], job: str, *, display_name: str | None, force_rerun: bool
+) -> str:
+    """A job schedule that submits a pipeline file.
+
+    Args:
+        name: The schedule's name in the workspace.
+        trigger: ``type: cron`` or ``type: recurrence`` with their fields.
+        job: Path of the pipeline, relative to the schedule's file.
+        display_name: The name shown in Studio.
+        force_rerun: Whether steps run again although nothing changed. Retraining wants that: with
+            reuse, the second firing of an all-deterministic pipeline does nothing.
+    """
+    settings = Field(True, comment="without it, unchanged steps are reused and nothing is retrained")
+    create: Document = {"type": "pipeline", "job": job}
+    if force_rerun:
+        create["settings"] = {"force_rerun": settings}
+    return yaml_text.dump(
+        present(
+            {
+                "$schema": f"{_SCHEMAS}/schedule.schema.json",
+                "name": name,
+                "display_name": display_name,
+                "trigger": dict(trigger),
+                "create_job": create,
+            }
+        )
+    )
+
+
+def compute(
+    name: str,
+    size: str,
+    *,
+    tier: str | None,
+    min_instances: int,
+    max_instances: int | None,
+    idle_time_before_scale_down: int | None,
+) -> str:
+    """An AmlCompute cluster; the idle time is in seconds."""
+    return yaml_text.dump(
+        present(
+            {
+                "$schema": f"{_SCHEMAS}/amlCompute.schema.json",
+                "name": name,
+                "type": "amlcompute",
+                "size": size,
+                "tier": tier,
+                "min_instances": min_instances,
+                "max_instances": max_instances,
+                "idle_time_before_scale_down": idle_time_before_scale_down,
+            }
+        )
+    )
+
+
+def present(document: Mapping[str, Any]) -> Document:
+    """The document without the keys that hold nothing."""
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def _argument(argument: Field[Argument]) -> Any:
+    value = argument.value
+    if isinstance(value, Literal):
+        return Field(value.value, comment=argument.comment)
+    if isinstance(value, Binding):
+        text = str(value.expression)
+        plain: Any = text if value.mode is None else {"path": text, "mode": value.mode}
+        return Field(plain, comment=argument.comment)
+    assert isinstance(value, Data)
+    return present({"type": value.type, "path": value.path, "mode": value.mode})
+
+
+def _setting(setting: Field[OutputSetting]) -> Any:
+    value = setting.value
+    bound = str(value.binding.value) if value.binding else None
+    if bound and value.mode is None:
+        return bound
+    parts = {"type": value.type, "path": bound or value.path, "mode": value.mode}
+    return present({**parts, "name": value.name, "version": value.version})
+
+
+def _port(port: Port) -> Document:
+    return present(
+        {
+            "type": port.type,
+            "description": port.description,
+            "optional": True if port.optional else None,
+            "default": port.default,
+            "min": port.min,
+            "max": port.max,
+            "enum": port.enum,
+            "mode": port.mode,
+        }
+    )

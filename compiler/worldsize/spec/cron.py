@@ -82,7 +82,7 @@ def _field(part: re.Match[str], field: Field) -> Iterator[Fault]:
         yield Fault(
             part.start(),
             part.end(),
-            f"Azure ML ignores the {field.name} of a cron expression: `{part.group()}` is read as `*`",
+            f"the {field.name} of a cron expression is ignored by Azure ML: `{part.group()}` is read as `*`",
             "write `*` there, or use `recurrence` with `frequency: month`",
             ignored=True,
         )

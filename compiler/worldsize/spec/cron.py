@@ -26,6 +26,11 @@ class Field:
     words: dict[str, int]
     read: bool = True
 
+    @property
+    def named(self) -> str:
+        """The name with its article."""
+        return f"{'an' if self.name == 'hour' else 'a'} {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -92,7 +97,7 @@ def _item(item: str, offset: int, field: Field) -> Iterator[Fault]:
     match = _ITEM.fullmatch(item)
     if match is None:
         text = item or ","
-        yield Fault(offset, offset + max(len(item), 1), f"`{text}` is not a {field.name}", _forms(field))
+        yield Fault(offset, offset + max(len(item), 1), f"`{text}` is not {field.named}", _forms(field))
         return
     numbers: dict[str, int] = {}
     for name in ("first", "last", "step"):
@@ -106,7 +111,7 @@ def _item(item: str, offset: int, field: Field) -> Iterator[Fault]:
             else field.words.get(text.upper())
         )
         if number is None or (name == "step" and not text.isdigit()):
-            yield Fault(start, start + len(text), f"`{text}` is not a {field.name}", _forms(field))
+            yield Fault(start, start + len(text), f"`{text}` is not {field.named}", _forms(field))
         elif not (1 <= number <= field.high if name == "step" else field.low <= number <= field.high):
             yield Fault(start, start + len(text), _outside(text, name, field), _forms(field))
         else:
@@ -132,5 +137,5 @@ def _forms(field: Field) -> str:
         if not field.words
         else f" or {next(iter(field.words))} to {list(field.words)[field.high - field.low]}"
     )
-    numbers = f"a {field.name} is {field.low} to {field.high}{words}"
+    numbers = f"{field.named} is {field.low} to {field.high}{words}"
     return f"{numbers}, `*`, a range `a-b`, a step `*/n`, or a list with commas"

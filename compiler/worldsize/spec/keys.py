@@ -10,7 +10,7 @@ from worldsize.spec import schema
 from worldsize.spec.locate import Path, Place, label
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest, quoted_list
-from worldsize.spec.values import flow
+from worldsize.spec.values import clip, flow
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Scalar
 from worldsize.yaml.span import Span
@@ -45,7 +45,7 @@ def bad_name(where: Place, error: Violation) -> Problem:
     return Problem(
         "spec-bad-pattern",
         _key_span(where, name),
-        f"`{name}` is not a name that can be used in `{label(where.path)}`",
+        f"`{clip(name)}` is not a name that can be used in `{label(where.path)}`",
         f"use {error.subschema.get('description', error.argument)}",
     )
 
@@ -70,7 +70,7 @@ def _unknown_key(where: Place, error: Violation, key: str, near: str | None) -> 
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that can stand here: {quoted_list(keys, 24)}"
     fix = Fix(span, near) if near else None
-    return Problem("spec-unknown-key", span, f"unknown key `{key}` {_inside(where)}", help_, fix=fix)
+    return Problem("spec-unknown-key", span, f"unknown key `{clip(key)}` {_inside(where)}", help_, fix=fix)
 
 
 def _missing(where: Place, error: Violation, meant: set[str]) -> Iterator[Problem]:

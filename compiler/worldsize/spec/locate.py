@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Steps
 from dataclasses import dataclass
 
+from worldsize.spec.values import clip
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
 
@@ -41,12 +42,9 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The last key of the path, for a sentence: ``instance_count``."""
-        return (
-            label(self.path[-1:])
-            if not self.path or isinstance(self.path[-1], str)
-            else label(self.path[-2:])
-        )
+        """The last key of the path, with the index where it is in a list: ``hours[1]``."""
+        in_list = bool(self.path) and isinstance(self.path[-1], int)
+        return label(self.path[-2:] if in_list else self.path[-1:])
 
 
 def place(root: Node, path: Steps[str | int]) -> Place:
@@ -65,7 +63,7 @@ def label(path: Path) -> str:
     """A path as it is written in sentences: ``steps.train.scale``, ``hours[1]``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        text += f"[{part}]" if isinstance(part, int) else f".{clip(part)}"
     return text.removeprefix(".")
 
 

@@ -59,8 +59,12 @@ def shown(node: Node) -> str:
     """The user's own token, cut where it is long, for back-ticks."""
     if not isinstance(node, Scalar):
         return "{…}" if isinstance(node, Mapping) else "[…]"
-    text = " ".join(node.text.split())
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return clip(" ".join(node.text.split()))
+
+
+def clip(text: str, width: int = 40) -> str:
+    """A text that is short enough for a sentence."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def number_with_dot(text: str) -> str | None:

@@ -1,0 +1,115 @@
+"""The published schema of the spec: sound, described field by field, true to its own examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from worldsize import resources, spec
+from worldsize.spec import schema, time_zones
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
+PIPELINES = sorted((ROOT / "pipelines").glob("*.yml"))
+
+
+def fields(part: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every definition and every property, however deep, with a path for the test's name."""
+    for group in ("$defs", "properties"):
+        for name, inner in part.get(group, {}).items():
+            yield f"{path}/{name}", inner
+            yield from fields(inner, f"{path}/{name}")
+    for group in ("additionalProperties", "items"):
+        inner = part.get(group)
+        if isinstance(inner, dict):
+            yield from fields(inner, f"{path}/*")
+
+
+FIELDS = [("/", SCHEMA), *fields(SCHEMA)]
+
+
+def test_the_schema_is_a_schema():
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
+def test_every_field_is_described_by_words_and_examples(path, field):
+    assert field["title"]
+    assert len(field["title"]) <= 40
+    assert field["description"].endswith((".", "?"))
+    assert field["examples"]
+
+
+@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
+def test_the_examples_are_valid(path, field):
+    judge = Draft202012Validator({**field, "$defs": SCHEMA["$defs"]})
+    for example in field["examples"]:
+        judge.validate(example)
+
+
+@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
+def test_no_mapping_takes_keys_that_nothing_describes(path, field):
+    kinds = field.get("type", [])
+    if "object" in ([kinds] if isinstance(kinds, str) else kinds) and not path.endswith("conda_file"):
+        assert "additionalProperties" in field
+
+
+@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
+def test_patterns_are_anchored_and_mean_the_same_in_javascript(path, field):
+    pattern = field.get("pattern") or field.get("propertyNames", {}).get("pattern")
+    if pattern is not None:
+        assert pattern.startswith("^")
+        assert not re.search(r"\(\?P|\\[AZzdws]|\(\?[ims]", pattern), (
+            "Python's own syntax, or Unicode classes"
+        )
+
+
+def test_references_all_lead_somewhere():
+    references = set(re.findall(r'"\$ref": "([^"]+)"', json.dumps(SCHEMA)))
+    assert references == {f"#/$defs/{name}" for name in SCHEMA["$defs"]}, "unknown or unused definitions"
+
+
+def test_time_zones_are_the_ones_of_the_table():
+    assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(time_zones.table())
+
+
+def test_the_typed_model_has_a_place_for_every_field():
+    """A field that the schema takes and the model drops would be accepted and then ignored."""
+    for model, definition in [
+        (spec.Spec, SCHEMA),
+        (spec.ComputeProfile, SCHEMA["$defs"]["computeProfile"]),
+        (spec.Step, SCHEMA["$defs"]["step"]),
+        (spec.Distribution, SCHEMA["$defs"]["distribution"]),
+        (spec.Schedule, SCHEMA["$defs"]["schedule"]),
+    ]:
+        names = {{"with": "with_"}.get(name, name) for name in definition["properties"]} - {"$schema"}
+        assert names <= set(model.__dataclass_fields__)
+    scale = set(SCHEMA["$defs"]["scale"]["properties"]) - {"reference"}
+    reference = {f"reference_{name}" for name in SCHEMA["$defs"]["reference"]["properties"]}
+    assert scale | reference | {"span"} == set(spec.Scale.__dataclass_fields__)
+
+
+def test_the_loader_reads_this_very_file():
+    assert schema.document() == SCHEMA
+
+
+def test_there_are_pipelines():
+    assert {path.name for path in PIPELINES} >= {"digits_ddp.yml", "python_source_gpt.yml", "own_script.yml"}
+
+
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.name)
+def test_shipped_specs_load_clean_and_name_their_schema(path):
+    loaded, problems, document = spec.load(path)
+    assert problems == []
+    assert loaded is not None
+    assert spec.is_spec(document)
+    first = document.text.splitlines()[0]
+    name = first.removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / name).resolve() == (resources.schemas() / "spec.schema.json").resolve()

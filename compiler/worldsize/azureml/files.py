@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Files:
 
     def document(self, path: Path) -> yaml.Document:
         """The parsed file; its own problems are added to :attr:`problems` when first read."""
-        key = path.resolve()
+        key = Path(os.path.realpath(path))  # unlike resolve(), never raises on links in a circle
         known = self.documents.get(key)
         if known is None:
             known = self.documents[key] = yaml.load(path)

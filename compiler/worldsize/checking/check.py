@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from worldsize import yaml
 from worldsize.checking import discover
+from worldsize.checking.run import Run
 from worldsize.diagnostics import suppress
 from worldsize.diagnostics.diagnostic import Diagnostic, arrange
 from worldsize.diagnostics.problem import Problem
@@ -17,7 +16,6 @@ from worldsize.diagnostics.sources import Sources
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
-from worldsize.yaml.span import Span
 
 INTERNAL = "WS000"
 
@@ -80,7 +78,7 @@ def check(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     wanted = _wanted(select, ignore)
     context = Context(discover.root_of(listed))
-    run = _Run(context)
+    run = Run(context)
     for found in discover.files(listed):
         run.guarded(found)
     problems = run.problems + list(engine.run(context, run.subjects))
@@ -89,73 +87,7 @@ def check(
     return Report(tuple(kept), context.sources(), tuple(run.files))
 
 
-@dataclass
-class _Run:
-    """What one call collects on its way through the files."""
-
-    context: Context
-    problems: list[Problem] = field(default_factory=list)
-    subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-    incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
-
-    def guarded(self, found: discover.Found) -> None:
-        """Check one file; where that crashes it is reported, and the other files are still checked."""
-        try:
-            self.file(found)
-        except Exception as error:
-            self.incomplete.add(found.path)
-            self.files += [] if found.path in self.files else [found.path]
-            self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
-
-    def feed(self, subject: Any, span: Span) -> None:
-        """Hand something to the rules registered for its type."""
-        self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
-
-    def file(self, found: discover.Found) -> None:
-        """Recognise one file and run the stages of its kind."""
-        document = self.context.document(found.path)
-        kind = discover.kind_of(document, named=found.named)
-        if kind is None:
-            self._unrecognised(document, named=found.named)
-            return
-        self.files.append(found.path)
-        self.problems += document.problems
-        self.feed(document, Span(document.path, 1, 1, 1, 1))
-        stage = _STAGES.get(kind)
-        if stage is not None:
-            stage(self, document)
-
-    def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
-        unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
-        if named or unreadable or (document.root is None and discover.looks_ours(document)):
-            self.files.append(document.path)
-            self.incomplete.add(document.path)
-            self.problems += document.problems
-            if document.root is not None:
-                message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
-                help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
-                at_start = Span(document.path, 1, 1, 1, 1)
-                self.problems.append(Problem("file-not-recognised", at_start, message, help_))
-
-
-def _spec(run: _Run, document: yaml.Document) -> None:
-    from worldsize import spec as spec_layer  # noqa: PLC0415 - only files that are specs need the schema
-
-    spec, problems = spec_layer.from_document(document, Path(document.path))
-    run.problems += problems
-    if spec is None:
-        run.incomplete.add(document.path)
-        return
-    run.feed(spec, spec.span)
-    if spec.schedule is not None:
-        run.feed(spec.schedule, spec.schedule.span)
-
-
-_STAGES: dict[discover.Kind, Callable[[_Run, yaml.Document], None]] = {"spec": _spec}
-
-
-def _suppressed(diagnostics: list[Diagnostic], run: _Run, wanted: Callable[[str], bool]) -> list[Diagnostic]:
+def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Callable[[str], bool]) -> list[Diagnostic]:
     """Apply the comments of all files, and report those that silence nothing."""
     suppressions: dict[str, list[suppress.Suppression]] = {}
     problems: list[Problem] = []

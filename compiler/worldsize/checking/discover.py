@@ -6,11 +6,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from worldsize.yaml import Document, Mapping, Scalar
-
-Kind = Literal["spec", "job", "component", "compute", "schedule", "data", "environment", "settings"]
+from worldsize.yaml import Document, Mapping
 
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".venv", "venv", ".tox", ".worldsize", "node_modules", "__pycache__"}
@@ -18,22 +16,10 @@ SKIPPED_FOLDERS = frozenset(
 SUFFIXES = (".yml", ".yaml")
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
-# The file name inside `$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json`.
-_SCHEMA = re.compile(r"azuremlschemas\S*/(?P<name>\w+)\.schema\.json", re.IGNORECASE)
-_SCHEMA_KINDS: tuple[tuple[str, Kind], ...] = (
-    ("component", "component"),
-    ("schedule", "schedule"),
-    ("job", "job"),
-    ("compute", "compute"),
-    ("data", "data"),
-    ("environment", "environment"),
-)
 _OURS = re.compile(
     r"azuremlschemas|spec\.schema\.json|^\s*(?:component|uses):|azureml:|\$\{\{\s*(?:parent|plan)\.",
     re.MULTILINE,
 )
-_JOB_TYPES = frozenset({"command", "pipeline", "sweep", "parallel", "spark", "automl"})
-_COMPUTE_TYPES = frozenset({"amlcompute", "computeinstance", "kubernetes", "virtualmachine"})
 
 
 class Found(NamedTuple):
@@ -82,19 +68,22 @@ def root_of(paths: Iterable[str | os.PathLike[str]]) -> Path:
     return working if working == folder or working in folder.parents else folder
 
 
-def kind_of(document: Document, *, named: bool) -> Kind | None:
-    """What a file is, or None where it is none of ours."""
+def kind_of(document: Document, *, named: bool) -> str | None:
+    """What a file is, or None where it is none of ours.
+
+    Returns:
+        ``spec``, ``settings`` (``worldsize.yml``), or a kind of :mod:`worldsize.azureml.shape`.
+    """
     if os.path.basename(document.path) in SETTINGS:  # noqa: PTH119 - paths are text here
         return "settings"
     root = document.root
     if not isinstance(root, Mapping):
         return None
-    by_schema = _kind_by_schema(root)
-    if by_schema is not None:
-        return by_schema
-    if "steps" in root and "jobs" not in root and _means_a_spec(document, root, named=named):
-        return "spec"
-    return _kind_by_keys(root)
+    if "steps" in root and "jobs" not in root and "$schema" not in root:
+        return "spec" if _means_a_spec(document, root, named=named) else None
+    from worldsize.azureml.shape import recognise  # noqa: PLC0415 - a spec alone needs none of it
+
+    return recognise(root, document.path)
 
 
 def looks_ours(document: Document) -> bool:
@@ -102,50 +91,6 @@ def looks_ours(document: Document) -> bool:
     return _OURS.search(document.text) is not None
 
 
-def _kind_by_schema(root: Mapping) -> Kind | None:
-    schema = root.get("$schema")
-    match = _SCHEMA.search(schema.text) if isinstance(schema, Scalar) else None
-    if match is None:
-        return None
-    name = match["name"].lower()
-    return next((kind for part, kind in _SCHEMA_KINDS if part in name), None)
-
-
 def _means_a_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     """Azure DevOps and others have ``steps:`` too, but as a list."""
     return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
-
-
-def _kind_by_keys(root: Mapping) -> Kind | None:
-    type_ = root.get("type")
-    word = type_.text.lower() if isinstance(type_, Scalar) else ""
-    if "trigger" in root and "create_job" in root:
-        return "schedule"
-    if word in _COMPUTE_TYPES:
-        return "compute"
-    if word == "pipeline" or (isinstance(root.get("jobs"), Mapping) and not word and _has_steps(root)):
-        return "component" if _is_component(root) else "job"
-    if word in _JOB_TYPES or ("command" in root and "environment" in root and not word):
-        return "component" if _is_component(root) else "job"
-    return None
-
-
-def _has_steps(root: Mapping) -> bool:
-    """Whether ``jobs`` are Azure ML's: a GitHub workflow's have ``runs-on`` or ``uses`` and ``steps``."""
-    jobs = root.get("jobs")
-    assert isinstance(jobs, Mapping)
-    values = [job for _, job in jobs.items() if isinstance(job, Mapping)]
-    return bool(values) and all(
-        ("component" in job or "command" in job) and "steps" not in job for job in values
-    )
-
-
-def _is_component(root: Mapping) -> bool:
-    """Components declare ports; jobs have a compute, an experiment, settings, or arguments."""
-    if any(key in root for key in ("compute", "experiment_name", "settings", "services")):
-        return False
-    if any(key in root for key in ("version", "is_deterministic", "additional_includes")):
-        return True
-    inputs = root.get("inputs")
-    ports = [port for _, port in inputs.items()] if isinstance(inputs, Mapping) else []
-    return bool(ports) and all(isinstance(port, Mapping) and "path" not in port for port in ports)

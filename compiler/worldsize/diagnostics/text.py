@@ -39,7 +39,9 @@ def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False
     for related in diagnostic.related:
         if related.span.path != span.path:
             lines.append(style.note("::", _place(related.span)))
-        lines += _excerpt(related, sources, style, "-", "info")
+        excerpt = _excerpt(related, sources, style, "-", "info")
+        same_line = (related.span.path, related.span.line) == (span.path, span.line)
+        lines += excerpt[-1:] if same_line else excerpt  # the source line is shown already
     if diagnostic.help:
         lines.append(style.note("=", f"{style.paint('bold', 'help:')} {clean(diagnostic.help)}"))
     lines.append(style.note("=", f"docs: {diagnostic.docs}"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from worldsize import yaml
+from worldsize.azureml.files import Files
 from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Context:
 
     root: Path
     clusters: dict[str, Cluster] = field(default_factory=dict)
-    _documents: dict[str, yaml.Document] = field(default_factory=dict, repr=False)
+    files: Files = field(default_factory=Files, repr=False)
     _texts: dict[str, Source | None] = field(default_factory=dict, repr=False)
 
     def inside(self, path: str | os.PathLike[str]) -> bool:
@@ -50,11 +51,7 @@ class Context:
 
     def document(self, path: str | os.PathLike[str]) -> yaml.Document:
         """A YAML file, parsed when first asked for. A file that cannot be read has problems and no root."""
-        name = os.path.normpath(os.fspath(path))
-        found = self._documents.get(name)
-        if found is None:
-            found = self._documents[name] = yaml.load(name)
-        return found
+        return self.files.document(Path(path))
 
     def text(self, path: str | os.PathLike[str]) -> Source | None:
         """A text file of the tree (a script, a requirements file), or None where it cannot be read."""
@@ -73,7 +70,7 @@ class Context:
 
     def sources(self) -> dict[str, Source]:
         """The texts of all files read so far, by the path that their spans carry."""
-        sources = {name: document.source for name, document in self._documents.items()}
+        sources = {document.path: document.source for document in self.files.documents.values()}
         sources |= {name: source for name, source in self._texts.items() if source is not None}
         return sources
 

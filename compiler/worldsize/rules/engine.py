@@ -25,7 +25,8 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
         rule = registry.load(entry)
         for kind, check in rule.registered:
             for subject, span in subjects.get(kind.__name__, ()):
-                yield from _guarded(entry, check, context, subject, span)
+                if isinstance(subject, kind):
+                    yield from _guarded(entry, check, context, subject, span)
 
 
 def _guarded(

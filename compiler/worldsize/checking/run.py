@@ -1,0 +1,69 @@
+"""One pass over the files: each is recognised and goes through the stages of its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from worldsize import yaml
+from worldsize.checking import discover, stages
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import engine
+from worldsize.rules.context import Context
+from worldsize.yaml.span import Span
+
+
+@dataclass
+class Run:
+    """What one call collects on its way through the files."""
+
+    context: Context
+    problems: list[Problem] = field(default_factory=list)
+    subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
+    _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
+
+    def guarded(self, found: discover.Found) -> None:
+        """Check one file; where that crashes it is reported, and the other files are still checked."""
+        try:
+            self.file(found)
+        except Exception as error:
+            self.incomplete.add(found.path)
+            self.files += [] if found.path in self.files else [found.path]
+            self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
+
+    def feed(self, subject: Any, span: Span) -> None:
+        """Hand something to the rules registered for its type."""
+        self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
+
+    def first_time(self, subject: object) -> bool:
+        """Whether this object was not asked about before."""
+        new = id(subject) not in self._met
+        self._met[id(subject)] = subject
+        return new
+
+    def file(self, found: discover.Found) -> None:
+        """Recognise one file and run the stages of its kind."""
+        document = self.context.document(found.path)
+        kind = discover.kind_of(document, named=found.named)
+        if kind is None:
+            self._unrecognised(document, named=found.named)
+            return
+        self.files.append(found.path)
+        self.problems += document.problems
+        if document.root is not None:
+            self.feed(document, Span(document.path, 1, 1, 1, 1))
+        stages.of(kind)(self, document)
+
+    def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
+        unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
+        if named or unreadable or (document.root is None and discover.looks_ours(document)):
+            self.files.append(document.path)
+            self.incomplete.add(document.path)
+            self.problems += document.problems
+            if document.root is not None:
+                message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
+                help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
+                at_start = Span(document.path, 1, 1, 1, 1)
+                self.problems.append(Problem("file-not-recognised", at_start, message, help_))

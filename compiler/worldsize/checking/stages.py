@@ -1,0 +1,81 @@
+"""What is done with a file of each kind: which layers judge it, and what the rules get to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worldsize import yaml
+from worldsize.yaml.span import Span
+
+if TYPE_CHECKING:
+    from worldsize.azureml.model import Component, Job
+    from worldsize.checking.run import Run
+
+Stage = Callable[["Run", yaml.Document], None]
+
+
+def of(kind: str) -> Stage:
+    """The stage for a kind of :func:`worldsize.checking.discover.kind_of`."""
+    if kind == "spec":
+        return _spec
+    return _settings if kind == "settings" else partial(_native, kind=kind)
+
+
+def _settings(run: Run, document: yaml.Document) -> None:
+    """``worldsize.yml`` says things about other files; there is nothing in it to run."""
+
+
+def _spec(run: Run, document: yaml.Document) -> None:
+    from worldsize import spec as spec_layer  # noqa: PLC0415 - only files that are specs need the schema
+
+    spec, problems = spec_layer.from_document(document, Path(document.path))
+    run.problems += problems
+    if spec is None:
+        run.incomplete.add(document.path)
+        return
+    run.feed(spec, spec.span)
+    if spec.schedule is not None:
+        run.feed(spec.schedule, spec.schedule.span)
+
+
+def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
+    from worldsize.azureml import component, job, shape  # noqa: PLC0415 - only Azure ML's files need it
+
+    if document.root is None:
+        return
+    run.problems += shape.check(document.root, kind)
+    if kind.endswith("-job"):
+        graph, problems = job.read(document.path, run.context.files)
+        run.problems += problems
+        _feed_job(run, graph)
+    elif kind.endswith("-component"):
+        interface, problems = component.read(document.path, run.context.files)
+        run.problems += problems
+        _feed_component(run, interface)
+
+
+def _feed_job(run: Run, job: Job | None) -> None:
+    if job is None:
+        return
+    place = _place(job.path, job.raw)
+    run.feed(job, place)
+    for step in job.steps.values():
+        run.feed(step, step.span or place)
+        _feed_component(run, step.component)
+
+
+def _feed_component(run: Run, component: Component | None) -> None:
+    """A component is fed once, however many steps use it; so is the graph inside a pipeline component."""
+    if component is None or not run.first_time(component):
+        return
+    run.feed(component, _place(component.path, component.raw))
+    _feed_job(run, component.graph)
+
+
+def _place(path: Path | None, node: yaml.Node | None) -> Span:
+    if path is not None:
+        return Span(str(path), 1, 1, 1, 1)
+    return node.span if node is not None else Span("", 1, 1, 1, 1)

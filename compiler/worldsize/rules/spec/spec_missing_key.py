@@ -1,0 +1,24 @@
+"""A key that must be given is absent.
+
+The help shows the line to add, with an example from the schema.
+
+Why: without it the job is not defined: there is no value that could be assumed.
+
+Bad::
+
+    scale: {reference: {batch_size: 32}}
+
+Good::
+
+    scale: {reference: {batch_size: 32, learning_rate: 0.05}}
+
+Fix: add the line that the help shows.
+
+Source: ``schemas/spec.schema.json``.
+"""
+
+from __future__ import annotations
+
+from worldsize.rules.rule import Rule
+
+RULE = Rule("WS102", "spec-missing-key", "error", since="0.1.0", summary="a key that must be given is absent")

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import worldsize
+from worldsize.cli import main
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import registry
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Entry, Rule
+from worldsize.yaml import Document
+
+CLEAN = """\
+name: digits
+compute:
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+steps:
+  train:
+    command: python -c "print('hello')"
+    environment: azureml:my-training:4
+    compute: gpu
+"""
+TWICE = CLEAN + "  train: {command: echo, environment: 'azureml:e:1', compute: gpu}\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def codes(*paths: str, **options: list[str]) -> list[str]:
+    return [diagnostic.code for diagnostic in worldsize.check(paths, **options).diagnostics]  # type: ignore[arg-type]
+
+
+def test_a_clean_spec_has_no_findings(tree: Path) -> None:
+    (tree / "spec.yml").write_text(CLEAN)
+    report = worldsize.check("spec.yml")
+    assert (report.diagnostics, report.files, report.exit_code) == ((), ("spec.yml",), 0)
+
+
+def test_folders_pass_over_what_is_not_ours(tree: Path) -> None:
+    (tree / "ok.yml").write_text(CLEAN)
+    (tree / "workflow.yml").write_text("on: push\njobs: {a: {runs-on: x, steps: [{run: echo}]}}\n")
+    (tree / "devops.yml").write_text("steps:\n- script: echo\n")
+    (tree / "chart.yaml").write_text("{{ if .Values.x }}\na: b: c\n")
+    (tree / "empty.yml").write_text("")
+    (tree / "notes.txt").write_text(TWICE)
+    for folder in (".git", ".venv", "node_modules", ".worldsize"):
+        (tree / folder).mkdir()
+        (tree / folder / "bad.yml").write_text(TWICE)
+    assert worldsize.check(".").files == ("ok.yml",)
+
+
+def test_broken_files_in_folders_are_reported_where_they_are_ours(tree: Path) -> None:
+    (tree / "job.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json\na: b: c\n"
+    )
+    assert codes(".") == ["WS001"]
+
+
+def test_files_of_one_call_are_sorted_and_checked_once(tree: Path) -> None:
+    (tree / "b").mkdir()
+    for name in ("b/x.yml", "a.yml", "c.yaml"):
+        (tree / name).write_text(TWICE)
+    report = worldsize.check(["c.yaml", ".", "b", "./a.yml"])
+    assert report.files == ("a.yml", "b/x.yml", "c.yaml")
+    assert [diagnostic.span.path for diagnostic in report.diagnostics] == ["a.yml", "b/x.yml", "c.yaml"]
+
+
+def test_linked_folders_do_not_loop(tree: Path) -> None:
+    (tree / "a.yml").write_text(CLEAN)
+    (tree / "loop").symlink_to(tree)
+    assert worldsize.check(".").files == ("a.yml",)
+
+
+def test_select_and_ignore_take_codes_families_and_slugs(tree: Path) -> None:
+    (tree / "spec.yml").write_text(TWICE.replace("name:", "nmae:"))
+    both = set(codes("spec.yml"))
+    assert {"WS002", "WS101"} <= both
+    assert codes("spec.yml", select=["WS002"]) == ["WS002"]
+    assert codes("spec.yml", select=["ws0"]) == ["WS002"]
+    assert "WS002" not in codes("spec.yml", ignore=["yaml-duplicate-key"])
+    with pytest.raises(ValueError, match="yaml-duplicate-key"):
+        codes("spec.yml", select=["yaml-duplicate-keys"])
+
+
+def test_suppression_on_the_line_and_on_the_line_above(tree: Path) -> None:
+    lines = TWICE.splitlines()
+    (tree / "same.yml").write_text("\n".join([*lines[:-1], lines[-1] + " # worldsize: ignore[WS002] meant"]))
+    (tree / "above.yml").write_text(
+        "\n".join([*lines[:-1], "  # worldsize: ignore[yaml-duplicate-key]", "  # meant", lines[-1]])
+    )
+    (tree / "other.yml").write_text("\n".join([*lines[:-1], lines[-1] + " # worldsize: ignore[WS001]"]))
+    assert codes("same.yml") == []
+    assert codes("above.yml") == []
+    assert codes("other.yml") == ["WS002", "WS011"]
+    assert codes("other.yml", ignore=["WS001"]) == ["WS002"]
+
+
+def test_a_file_given_up_early_has_no_unused_suppressions(tree: Path) -> None:
+    (tree / "spec.yml").write_text(CLEAN.replace("name:", "nmae:") + "# worldsize: ignore[WS002]\n")
+    assert "WS011" not in codes("spec.yml")
+
+
+@pytest.fixture
+def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that raises, in the place of an ordinary one."""
+    entry = Entry("WS005", "yaml-empty", ("Document",))
+    rule = Rule("WS005", "yaml-empty", "error", since="0.1.0", summary="raises")
+
+    @rule.checks(Document)
+    def check(context: Context, document: Document) -> Iterator[Problem]:
+        raise KeyError("oh")
+        yield
+
+    load = registry.load
+    monkeypatch.setattr(registry, "entries", lambda: [entry])
+    monkeypatch.setattr(registry, "load", lambda wanted: rule if wanted == entry else load(wanted))
+
+
+@pytest.mark.usefixtures("broken_rule")
+def test_a_crashing_rule_is_named_and_stops_nobody(tree: Path) -> None:
+    (tree / "spec.yml").write_text("# worldsize: ignore[internal-error]\n" + TWICE)
+    report = worldsize.check("spec.yml", select=["WS005"])
+    assert [diagnostic.code for diagnostic in report.diagnostics] == ["WS000"]
+    assert "rule `WS005 yaml-empty`" in report.diagnostics[0].message
+    assert "KeyError: 'oh'" in report.diagnostics[0].message
+    assert report.exit_code == 3
+    assert {"WS000", "WS002"} <= set(codes("spec.yml"))
+
+
+def test_an_unregistered_slug_is_a_fault_of_ours(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "spec.yml").write_text(CLEAN)
+    monkeypatch.setattr(
+        "worldsize.spec.from_document",
+        lambda document, path: (None, [Problem("no-such-slug", document.root.span, "odd")]),
+    )
+    report = worldsize.check("spec.yml")
+    assert report.exit_code == 3
+    assert "`no-such-slug` (odd)" in report.diagnostics[0].message
+
+
+def test_a_crashing_layer_is_reported_and_the_other_files_are_checked(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "a.yml").write_text(CLEAN)
+    (tree / "b.yml").write_text("stages: 1\n")
+
+    def crash(document: object, path: object) -> None:
+        raise RuntimeError("line\nbreak" + "x" * 500)
+
+    monkeypatch.setattr("worldsize.spec.from_document", crash)
+    assert codes("a.yml", "b.yml") == ["WS000", "WS009"]
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, arguments)
+    return result.exit_code, result.output
+
+
+def test_exit_statuses(tree: Path) -> None:
+    (tree / "ok.yml").write_text(CLEAN)
+    (tree / "bad.yml").write_text(TWICE)
+    (tree / "other.yml").write_text("a: 1\n")
+    assert invoke("check", "ok.yml")[0] == 0
+    assert invoke("check", "bad.yml")[0] == 1
+    assert invoke("check", "other.yml")[0] == 0
+    assert invoke("check", "none.yml")[0] == 2
+    assert invoke("check", "ok.yml", "--select", "WS999")[0] == 2
+    assert invoke("check", "bad.yml", "--ignore", "WS002,WS1")[0] == 0
+
+
+def test_paths_are_relative_to_the_working_folder(tree: Path) -> None:
+    (tree / "sub").mkdir()
+    (tree / "sub" / "bad.yml").write_text(TWICE)
+    for path in ("sub", str(tree / "sub" / "bad.yml")):
+        _, output = invoke("check", path)
+        assert output.startswith("sub/bad.yml:9:3: error[WS002]")
+
+
+@pytest.mark.parametrize("format_", ["json", "sarif", "github", "junit"])
+def test_formats_of_the_command(tree: Path, format_: str) -> None:
+    (tree / "bad.yml").write_text(TWICE)
+    status, output = invoke("check", "bad.yml", "--format", format_)
+    assert status == 1
+    assert "WS002" in output
+    assert "\x1b" not in output
+
+
+def test_output_is_the_same_for_every_hash_seed(tree: Path) -> None:
+    (tree / "bad.yml").write_text(TWICE.replace("name:", "nmae:"))
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-m", "worldsize", "check", "bad.yml"],
+            env={"PYTHONHASHSEED": seed, "PATH": ""},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(outputs) == 1
+    assert b"WS002" in outputs.pop()
+
+
+def test_explain_prints_pages_by_code_and_slug(tree: Path) -> None:
+    by_code, by_slug = invoke("explain", "ws002"), invoke("explain", "yaml-duplicate-key")
+    assert by_code == by_slug
+    assert by_code[0] == 0
+    assert "Why: " in by_code[1]
+    status, table = invoke("explain")
+    assert status == 0
+    assert len(table.splitlines()) == len(registry.entries())
+    status, message = invoke("explain", "yaml-duplicate-keys")
+    assert status == 2
+    assert "did you mean `yaml-duplicate-key`?" in message
+
+
+def test_explain_writes_the_pages(tree: Path) -> None:
+    (tree / "pages").mkdir()
+    (tree / "pages" / "WS998.md").write_text("gone")
+    assert invoke("explain", "--write", "pages")[0] == 0
+    names = {path.name for path in (tree / "pages").iterdir()}
+    assert names == {f"{entry.code}.md" for entry in registry.entries()} | {"README.md"}

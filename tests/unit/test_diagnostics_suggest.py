@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worldsize.diagnostics.suggest import closest, did_you_mean, edits
+
+KEYS = ["instance_count", "instance_type", "learning_rate", "process_count_per_instance", "uses"]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("instance_cuont", "instance_count"),
+        ("Learning-Rate", "learning_rate"),
+        ("process_count_per_node", "process_count_per_instance"),
+        ("warmup", None),
+        ("use", "uses"),
+        ("x", None),
+        ("", None),
+    ],
+)
+def test_the_word_that_was_meant(word: str, meant: str | None) -> None:
+    assert closest(word, KEYS) == meant
+
+
+def test_ties_do_not_depend_on_order() -> None:
+    assert closest("aab", ["aac", "aad"]) == closest("aab", ["aad", "aac"]) == "aac"
+
+
+def test_a_short_list_is_shown_where_nothing_is_near() -> None:
+    assert did_you_mean("zzzzzz", ["b", "a"]) == "write one of `a`, `b`"
+    assert did_you_mean("instance_cuont", KEYS) == "did you mean `instance_count`?"
+    assert did_you_mean("zzzzzz", []) is None
+
+
+words = st.text("abc", max_size=8)
+
+
+@given(words, words)
+def test_distance_is_symmetric_and_bounded(left: str, right: str) -> None:
+    distance = edits(left, right, 99)
+    assert distance == edits(right, left, 99)
+    assert abs(len(left) - len(right)) <= distance <= max(len(left), len(right))
+    assert (distance == 0) == (left == right)
+    assert min(edits(left, right, 2), 3) == min(distance, 3)
+
+
+def test_a_swap_is_one_edit() -> None:
+    assert edits("ab", "ba", 5) == 1
+
+
+def test_endless_words_cost_no_time() -> None:
+    assert closest("a" * 10_000_000, ["a" * 1000]) in {None, "a" * 1000}

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from worldsize import resources, spec
-from worldsize.spec import schema, time_zones
+from worldsize.spec import reference, schema, time_zones
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
@@ -113,3 +113,10 @@ def test_shipped_specs_load_clean_and_name_their_schema(path):
     first = document.text.splitlines()[0]
     name = first.removeprefix("# yaml-language-server: $schema=")
     assert (path.parent / name).resolve() == (resources.schemas() / "spec.schema.json").resolve()
+
+
+def test_the_reference_page_is_the_generated_one(update_golden):
+    page = ROOT / "compiler" / "docs" / "spec.md"
+    if update_golden:
+        page.write_text(reference.markdown(), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == reference.markdown()

@@ -161,7 +161,7 @@ def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:
             "`week_days` cannot be `mon`",
         ),
         (
-            "{recurrence: {frequency: day, interval: 1, schedule: {hours: 4, minutes: 0, week_days: friday}}}",
+            "{recurrence: {frequency: day, interval: 1, schedule: {hours: 4,minutes: 0, week_days: sunday}}}",
             "schedule-days-unused",
             "week_days",
             "`week_days` has no meaning when the frequency is `day`",
@@ -212,7 +212,7 @@ def test_schedule_faults(tmp_path, schedule, slug, under, message):
     "schedule",
     [
         '{cron: "0 3 * * 1", time_zone: W. Europe Standard Time, start_time: "2026-03-01T03:00:00"}',
-        "{recurrence: {frequency: month, interval: 2, schedule: {hours: 4, minutes: [0, 9], month_days: [1]}}}",
+        "{recurrence: {frequency: month, interval: 2, schedule: {hours: 4, minutes: [0], month_days: 1}}}",
         "{name: weekly, recurrence: {frequency: week, interval: 1}}",
     ],
 )

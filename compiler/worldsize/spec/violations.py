@@ -14,21 +14,13 @@ from worldsize.spec import keys, schema
 from worldsize.spec.locate import Place, place
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest, quoted_list
-from worldsize.spec.values import flow, kind, number_with_dot, plain, shown
+from worldsize.spec.values import TYPE_WORDS, flow, kind, number_with_dot, plain, shown
 from worldsize.yaml.nodes import Node, Scalar
 
 _VALUE_KEYWORDS = (  # the first that fails speaks for the value
     "type", "minLength", "enum", "pattern", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum",
     "maxLength", "minProperties", "minItems",
 )  # fmt: skip
-_TYPES = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "object": "a mapping",
-    "array": "a list",
-}
 _BOUNDS = {
     "minimum": "at least",
     "exclusiveMinimum": "greater than",
@@ -81,7 +73,7 @@ def _value_problem(where: Place, error: Violation) -> Problem:
 
 def _wrong_type(where: Place, error: Violation) -> Problem:
     wanted = error.argument
-    expected = _alternatives([_TYPES[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
+    expected = _alternatives([TYPE_WORDS[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
     if error.instance is None:
         message = f"{where.title} has no value; it must be {expected}"
     else:

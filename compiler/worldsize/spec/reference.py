@@ -1,0 +1,84 @@
+"""The reference page of the spec, from the descriptions in its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from worldsize.spec import schema
+from worldsize.spec.values import TYPE_WORDS, flow
+
+Fields = Mapping[str, Any]
+
+_LONGEST_LIST = 12
+
+
+def markdown() -> str:
+    """The page: a section for the spec itself and one for each part of it, each with a table of fields."""
+    document = schema.document()
+    parts = [_section("The spec", document, level=1)]
+    parts += [_section(part["title"], part, level=2) for part in document["$defs"].values()]
+    return "\n".join(parts)
+
+
+def _section(title: str, part: Fields, level: int) -> str:
+    lines = [f"{'#' * level} {title}", "", part["description"], ""]
+    lines += ["```yaml", *(_written(example) for example in _short(part["examples"])), "```", ""]
+    lines += ["| key | type | what it is |", "|---|---|---|"]
+    required = part.get("required", ())
+    lines += [_row(name, field, name in required) for name, field in part["properties"].items()]
+    return "\n".join([*lines, ""])
+
+
+def _short(examples: list[Any]) -> list[Any]:
+    return [example for example in examples if len(flow(example)) <= 110] or examples[:1]
+
+
+def _written(example: Any) -> str:
+    """On one line where it fits, else as a block."""
+    line = flow(example)
+    return line if len(line) <= 110 else yaml.safe_dump(example, sort_keys=False).rstrip()
+
+
+def _row(name: str, field: Fields, required: bool) -> str:
+    facts = " ".join(_facts(field))
+    description = field["description"] + (f" {facts}" if facts else "")
+    examples = " · ".join(f"`{flow(example)}`" for example in field["examples"])
+    needed = "**required** " if required else ""
+    cells = (f"`{name}`", needed + _type(field), f"{description} For example {examples}.")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _type(field: Fields) -> str:
+    """The type in words; a part of its own is a link to its section."""
+    target = _target(field)
+    if target is not None:
+        title: str = target["title"]
+        return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
+    inner = field.get("additionalProperties")
+    if isinstance(inner, dict):
+        return f"names, each with: {_type(inner)}"
+    kinds = field.get("type", "string")
+    return " or ".join(TYPE_WORDS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds))
+
+
+def _target(field: Fields) -> Fields | None:
+    reference = field.get("$ref")
+    if reference is None:
+        return None
+    target: Fields = schema.document()["$defs"][reference.rpartition("/")[2]]
+    return target
+
+
+def _facts(field: Fields) -> Iterator[str]:
+    choices = field.get("enum", [])
+    if 0 < len(choices) <= _LONGEST_LIST:
+        yield f"One of {', '.join(f'`{choice}`' for choice in choices)}."
+    elif choices:
+        yield f"One of {len(choices)} names, which an editor lists from the schema."
+    if "exclusiveMinimum" in field:
+        yield f"Greater than {field['exclusiveMinimum']}."
+    elif "minimum" in field:
+        yield f"At least {field['minimum']}."

@@ -9,7 +9,6 @@ from typing import Any
 
 from worldsize.checking import discover
 from worldsize.checking.run import Run
-from worldsize.diagnostics import suppress
 from worldsize.diagnostics.diagnostic import Diagnostic, arrange
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
@@ -89,18 +88,19 @@ def check(
 
 def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Callable[[str], bool]) -> list[Diagnostic]:
     """Apply the comments of all files, and report those that silence nothing."""
+    documents = [run.context.document(path) for path in run.files]
+    marked = [document for document in documents if "worldsize" in document.text]
+    if not marked:
+        return diagnostics
+    from worldsize.diagnostics import suppress  # noqa: PLC0415 - few files have such comments
+
     suppressions: dict[str, list[suppress.Suppression]] = {}
     problems: list[Problem] = []
-    for path in run.files:
-        document = run.context.document(path)
-        if "worldsize" not in document.text:
-            continue
-        suppressions[path], unusable = suppress.parse(
+    for document in marked:
+        suppressions[document.path], unusable = suppress.parse(
             document.comments, lambda word: registry.find(word) is not None, registry.names
         )
         problems += unusable
-    if not suppressions:
-        return diagnostics
     kept = suppress.apply(diagnostics, suppressions)
     for path, found in suppressions.items():
         if path not in run.incomplete:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from worldsize.diagnostics.problem import Problem
-from worldsize.yaml import limits, mappings, syntax
+from worldsize.yaml import limits, mappings
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import unreadable
 from worldsize.yaml.source import Source
@@ -63,6 +63,8 @@ class Composer:
         except _Stop as stop:
             self.problems.append(stop.problem)
         except yaml.YAMLError as error:
+            from worldsize.yaml import syntax  # noqa: PLC0415 - a clean file has no syntax errors
+
             self.problems.append(syntax.problem(self.source, error))
         if any(problem.slug != "yaml-duplicate-key" for problem in self.problems):
             self.root = None

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from worldsize.yaml import segments
 from worldsize.yaml.scalars import PlainValue, resolve
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
+
+if TYPE_CHECKING:
+    from worldsize.yaml.segments import Segments
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +31,7 @@ class Scalar:
     text: str
     style: str = ""  # "" plain, "'" or '"' quoted, "|" literal block, ">" folded block
     tag: str | None = None  # an explicit tag such as "!!str", else None
-    _segments: segments.Segments | None = field(default=None, repr=False)
+    _segments: Segments | None = field(default=None, repr=False)
 
     @property
     def span(self) -> Span:
@@ -50,6 +53,8 @@ class Scalar:
         Returns:
             The exact span, or the whole scalar's where the text cannot be traced back.
         """
+        from worldsize.yaml import segments  # noqa: PLC0415 - a clean file needs no place inside a text
+
         if self._segments is None:
             self._segments = segments.trace(self.source.text, self.start, self.end, self.text, self.style)
         found = segments.locate(self._segments, start, end)

@@ -78,7 +78,7 @@ class Context:
         """A VM size of the catalogue, case aside, or None."""
         from worldsize.facts import vm_sizes  # noqa: PLC0415 - the catalogue is read only where a rule needs it
 
-        return vm_sizes.find(name) if name else None
+        return vm_sizes.lookup(name) if name else None
 
     def cluster(self, target: object) -> Cluster | None:
         """What is known of a compute target such as ``azureml:gpu-cluster``, or None."""

@@ -1,0 +1,30 @@
+"""Distribution types: how many processes Azure ML starts for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from worldsize.facts import table
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """One value of ``distribution.type``."""
+
+    name: str
+    process_per_gpu: bool  # False: one process an instance drives all its GPUs
+    source: str
+
+
+def lookup(name: str) -> Framework | None:
+    """The framework of a ``distribution.type``, or None."""
+    return _all().get(name)
+
+
+@cache
+def _all() -> dict[str, Framework]:
+    return {
+        row["name"]: Framework(row["name"], row["starts"] == "process-per-gpu", row["source"])
+        for row in table.rows("frameworks")
+    }

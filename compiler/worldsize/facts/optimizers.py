@@ -1,0 +1,49 @@
+"""Optimizers: which scaling rule their learning rate follows, and their default betas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from worldsize.facts import table
+
+ScalingRule = Literal["linear", "sqrt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """One optimizer. Betas and epsilon are PyTorch's defaults, None where it has none."""
+
+    name: str
+    rule: ScalingRule
+    beta1: float | None
+    beta2: float | None
+    epsilon: float | None
+    source: str
+
+
+def lookup(name: str) -> Optimizer | None:
+    """The optimizer of a name, without regard to case, ``_`` and ``-``: ``SGD``, ``adam_w``."""
+    return _all().get(name.lower().replace("_", "").replace("-", ""))
+
+
+def names() -> list[str]:
+    """All names."""
+    return [optimizer.name for optimizer in _all().values()]
+
+
+@cache
+def _all() -> dict[str, Optimizer]:
+    number = table.number
+    return {
+        row["name"]: Optimizer(
+            name=row["name"],
+            rule="linear" if row["rule"] == "linear" else "sqrt",
+            beta1=number(row["beta1"]),
+            beta2=number(row["beta2"]),
+            epsilon=number(row["epsilon"]),
+            source=row["source"],
+        )
+        for row in table.rows("optimizers")
+    }

@@ -1,0 +1,134 @@
+"""Azure's VM sizes: GPUs, links, peaks, prices and retirements, from ``vm_sizes.csv``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from typing import Literal
+
+from worldsize.diagnostics.suggest import closest
+from worldsize.facts import table
+
+Status = Literal["current", "retiring", "retired"]
+Capacity = Literal["", "no-growth", "no-new-capacity"]
+
+# The day the catalogue was read. Statuses are as of this day unless a caller names another, so that
+# a spec plans the same way on every day.
+AS_OF = date(2026, 11, 21)
+
+
+@dataclass(frozen=True, slots=True)
+class VmSize:
+    """One size. None is "not found", never zero; units are in README.md beside the data."""
+
+    name: str
+    family: str
+    series: str
+    gpu_model: str
+    gpus: float  # Azure's own fractions for shared cards: 0.1667 is one sixth
+    gpu_memory_gib: float | None  # per GPU
+    vcpus: int
+    ram_gib: float | None
+    temp_disk_gib: float | None
+    intra_node_link: str
+    intra_node_gbps_per_gpu: float | None
+    rdma: bool | None
+    ib_gbps_per_gpu: float | None
+    ib_gbps_per_node: float | None
+    ethernet_gbps: float | None
+    peak_tflops_fp16_dense_per_gpu: float | None
+    peak_tflops_bf16_dense_per_gpu: float | None
+    peak_tflops_fp32_per_gpu: float | None
+    gpu_memory_bandwidth_gigabytes_per_s: float | None
+    price_usd_per_hour: float | None
+    price_usd_per_hour_spot: float | None
+    status: Status  # as of AS_OF
+    retirement_date: date | None
+    capacity: Capacity
+    source: str
+
+    @property
+    def devices(self) -> int:
+        """GPUs that a process sees: a sixth of a card is one device."""
+        return math.ceil(self.gpus)
+
+    @property
+    def is_growth_restricted(self) -> bool:
+        """Whether new subscriptions, or anybody, can no longer get more of it."""
+        return self.capacity != ""
+
+    def status_on(self, day: date) -> Status:
+        """The status on a day; a retirement without a date is past on every day."""
+        if self.retirement_date is None:
+            return self.status
+        return "retired" if self.retirement_date <= day else "retiring"
+
+
+def lookup(name: str) -> VmSize | None:
+    """The size of a name in any case, or None where the catalogue has none of that name."""
+    row = _rows().get(name.lower())
+    return None if row is None else _size(row["name"])
+
+
+def suggest(name: str) -> str | None:
+    """The size that a mistyped name was probably meant to be.
+
+    A name without ``Standard_`` gets it; among equally near names the alphabet decides.
+    """
+    prefixed = name if name.lower().startswith("standard") else f"Standard_{name}"
+    exact = lookup(prefixed)
+    return exact.name if exact else closest(prefixed, names())
+
+
+def names() -> list[str]:
+    """All names, as Azure writes them, in the order of the catalogue."""
+    return [row["name"] for row in _rows().values()]
+
+
+@cache
+def _rows() -> dict[str, dict[str, str]]:
+    return {row["name"].lower(): row for row in table.rows("vm_sizes")}
+
+
+@cache
+def _size(name: str) -> VmSize:
+    row = _rows()[name.lower()]
+    number = table.number
+    retirement = row["retirement_date"]
+    return VmSize(
+        name=name,
+        family=row["family"],
+        series=row["series"],
+        gpu_model=row["gpu_model"],
+        gpus=float(row["gpus"]),
+        gpu_memory_gib=number(row["gpu_memory_gib"]),
+        vcpus=int(row["vcpus"]),
+        ram_gib=number(row["ram_gib"]),
+        temp_disk_gib=number(row["temp_disk_gib"]),
+        intra_node_link=row["intra_node_link"],
+        intra_node_gbps_per_gpu=number(row["intra_node_gbps_per_gpu"]),
+        rdma={"yes": True, "no": False}.get(row["rdma"]),
+        ib_gbps_per_gpu=number(row["ib_gbps_per_gpu"]),
+        ib_gbps_per_node=number(row["ib_gbps_per_node"]),
+        ethernet_gbps=number(row["ethernet_gbps"]),
+        peak_tflops_fp16_dense_per_gpu=number(row["peak_tflops_fp16_dense_per_gpu"]),
+        peak_tflops_bf16_dense_per_gpu=number(row["peak_tflops_bf16_dense_per_gpu"]),
+        peak_tflops_fp32_per_gpu=number(row["peak_tflops_fp32_per_gpu"]),
+        gpu_memory_bandwidth_gigabytes_per_s=number(row["gpu_memory_bandwidth_gigabytes_per_s"]),
+        price_usd_per_hour=number(row["price_usd_per_hour"]),
+        price_usd_per_hour_spot=number(row["price_usd_per_hour_spot"]),
+        status=_status(row["status"]),
+        retirement_date=date.fromisoformat(retirement) if retirement else None,
+        capacity=_capacity(row["capacity"]),
+        source=row["source"],
+    )
+
+
+def _status(text: str) -> Status:
+    return "retired" if text == "retired" else "retiring" if text == "retiring" else "current"
+
+
+def _capacity(text: str) -> Capacity:
+    return "no-growth" if text == "no-growth" else "no-new-capacity" if text == "no-new-capacity" else ""

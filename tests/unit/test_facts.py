@@ -1,0 +1,151 @@
+"""The catalogue answers fast, in any case, and says nothing that it does not know."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from worldsize.facts import frameworks, optimizers, table, vm_sizes
+
+FACTS = Path(table.__file__).parent
+
+
+@pytest.mark.parametrize("name", vm_sizes.names())
+def test_every_row_is_well_formed(name: str) -> None:
+    size = vm_sizes.lookup(name)
+    assert size is not None
+    assert size.name == name
+    assert size.source
+    assert size.vcpus > 0
+    assert size.gpus >= 0
+    assert (size.devices == 0) == (size.gpus == 0) == (size.gpu_model == "")
+    if size.status == "retiring":
+        assert size.retirement_date is not None
+    if size.retirement_date is not None:
+        assert size.status == size.status_on(vm_sizes.AS_OF)
+
+
+def test_the_catalogue_is_whole_and_has_no_name_twice() -> None:
+    with (FACTS / "vm_sizes.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(vm_sizes.names()) == len({row["name"].lower() for row in rows}) == 87
+    assert {row["status"] for row in rows} == {"current", "retiring", "retired"}
+    assert {row["capacity"] for row in rows} == {"", "no-growth", "no-new-capacity"}
+
+
+def test_case_does_not_matter() -> None:
+    size = vm_sizes.lookup("STANDARD_nc96ADS_a100_V4")
+    assert size is not None
+    assert (size.name, size.gpus, size.devices) == ("Standard_NC96ads_A100_v4", 4.0, 4)
+    assert vm_sizes.lookup("Standard_NC97") is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("Standard_NC96ads_A100v4", "Standard_NC96ads_A100_v4"),
+        ("NC24s_v3", "Standard_NC24s_v3"),
+        ("nd96asr_v4", "Standard_ND96asr_v4"),
+        ("Standard_D16_v5", "Standard_D16s_v5"),
+        ("my-cluster", None),
+    ],
+)
+def test_suggestions(typed: str, meant: str | None) -> None:
+    assert vm_sizes.suggest(typed) == meant
+
+
+def test_a_fraction_of_a_card_is_one_device() -> None:
+    sixth = vm_sizes.lookup("Standard_NV6ads_A10_v5")
+    assert sixth is not None
+    assert sixth.gpus == pytest.approx(1 / 6, abs=1e-3)
+    assert sixth.devices == 1
+
+
+def test_status_follows_the_day() -> None:
+    size = vm_sizes.lookup("Standard_HB120rs_v2")
+    assert size is not None
+    assert size.retirement_date == date(2027, 5, 31)
+    assert size.status_on(date(2027, 5, 30)) == "retiring"
+    assert size.status_on(date(2027, 5, 31)) == "retired"
+    v3 = vm_sizes.lookup("Standard_NC24s_v3")
+    assert v3 is not None
+    assert v3.status_on(vm_sizes.AS_OF) == "retired"
+    current = vm_sizes.lookup("Standard_ND96isr_H100_v5")
+    assert current is not None
+    assert current.status_on(date(2040, 1, 1)) == "current"
+
+
+def test_growth_restrictions() -> None:
+    restricted = {name for name in vm_sizes.names() if vm_sizes.lookup(name).is_growth_restricted}
+    assert "Standard_DS3_v2" in restricted
+    assert "Standard_D16s_v5" not in restricted
+
+
+def test_an_empty_cell_is_unknown_not_zero() -> None:
+    h200 = vm_sizes.lookup("Standard_ND96isr_H200_v5")
+    confidential = vm_sizes.lookup("Standard_NCC40ads_H100_v5")
+    assert h200 is not None
+    assert confidential is not None
+    assert h200.price_usd_per_hour is None
+    assert h200.rdma is True
+    assert confidential.rdma is None
+
+
+def test_bandwidth_is_in_gigabytes() -> None:
+    h100 = vm_sizes.lookup("Standard_ND96isr_H100_v5")
+    assert h100 is not None
+    assert h100.gpu_memory_bandwidth_gigabytes_per_s == 3350
+
+
+def test_the_first_lookup_takes_less_than_5_ms_and_importing_reads_nothing() -> None:
+    code = (
+        "import builtins, io, time; from worldsize.facts import vm_sizes;"
+        "assert vm_sizes._rows.cache_info().currsize == 0;"
+        "t = time.perf_counter(); vm_sizes.lookup('Standard_D16s_v5'); print(time.perf_counter() - t)"
+    )
+    best = min(
+        float(
+            subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60).stdout
+        )
+        for _ in range(3)
+    )
+    assert best < 0.005
+    start = time.perf_counter()
+    for name in vm_sizes.names():
+        vm_sizes.lookup(name)
+    assert time.perf_counter() - start < 0.05
+
+
+def test_optimizers() -> None:
+    adamw = optimizers.lookup("AdamW")
+    sgd = optimizers.lookup("SGD")
+    assert adamw is not None
+    assert sgd is not None
+    assert (adamw.rule, adamw.beta1, adamw.beta2, adamw.epsilon) == ("sqrt", 0.9, 0.999, 1e-8)
+    assert (sgd.rule, sgd.beta1) == ("linear", None)
+    assert optimizers.lookup("lion") is None
+    assert {"sgd", "momentum", "lars", "adam", "adamw", "lamb"} <= set(optimizers.names())
+
+
+def test_defaults_are_those_of_torch() -> None:
+    torch_defaults = {"adam": (0.9, 0.999, 1e-8), "adamw": (0.9, 0.999, 1e-8)}
+    for name, expected in torch_defaults.items():
+        found = optimizers.lookup(name)
+        assert found is not None
+        assert (found.beta1, found.beta2, found.epsilon) == expected
+
+
+def test_frameworks() -> None:
+    starts = {name: frameworks.lookup(name) for name in ("pytorch", "mpi", "tensorflow")}
+    assert {name: found.process_per_gpu for name, found in starts.items() if found} == {
+        "pytorch": True,
+        "mpi": True,
+        "tensorflow": False,
+    }
+    assert frameworks.lookup("ray") is None

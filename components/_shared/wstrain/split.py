@@ -99,7 +99,8 @@ def _cut(hashes: U64, copies: I64, wanted: int, rows: int) -> np.uint64:
     taken = np.concatenate([[0], copies.cumsum()])
     allowed = taken[taken < rows] if taken[-1] >= rows else taken
     best = int(np.abs(allowed - wanted).argmin())  # the first of equals: rather one row more to train on
-    return np.uint64(hashes[best]) if best < len(hashes) else np.uint64(0)
+    first: np.uint64 = hashes[best] if best < len(hashes) else np.uint64(0)
+    return first
 
 
 def _histogram(chunks: Chunks, classes: int, bits: int) -> I64:
@@ -136,4 +137,5 @@ def _top(hashes: U64, bits: int) -> I64:
 
 def _salt(seed: int, purpose: int) -> np.uint64:
     value = np.array([(seed * 4 + purpose) % (1 << 64)], np.uint64)
-    return np.uint64(mix(value * _GOLDEN)[0])
+    salt: np.uint64 = mix(value * _GOLDEN)[0]
+    return salt

@@ -1,0 +1,90 @@
+"""Entry point of `evaluate`: measure an MLflow model on the held-out rows of a shards folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.exceptions import MlflowException
+from picture import draw_confusion
+from predict import Predictor
+from scores import ClassifierScores, LanguageScores
+
+from wstrain.data import ShardReader
+from wstrain.errors import UserError, entry
+from wstrain.manifest import LANGUAGE_MODEL
+
+PER_CLASS_LOGGED = 50  # classes whose own metrics go to MLflow; metrics.json has them all
+
+
+def main() -> None:
+    """Measure the model that the command line names."""
+    options = parse()
+    reader = ShardReader(options.shards, options.split)
+    predictor = Predictor(options.model, reader.manifest)
+    if reader.manifest.task == LANGUAGE_MODEL:
+        scores: ClassifierScores | LanguageScores = LanguageScores()
+    else:
+        scores = ClassifierScores(reader.manifest.label.classes if reader.manifest.label else ())
+    for inputs, targets in predictor.batches(reader, options.batch_size):
+        scores.add(predictor.predict(inputs), targets)
+    summary, details = scores.metrics()
+    folder = Path(options.metrics)
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = None
+    if isinstance(scores, ClassifierScores):
+        picture = folder / "confusion_matrix.png"
+        draw_confusion(scores.confusion(), scores.classes, picture)
+    publish(folder / "metrics.json", summary | details)
+    log(summary, details if len(details) <= 3 * PER_CLASS_LOGGED else {}, picture)
+    for name, value in summary.items():
+        print(f"{name}: {value:.6g}")
+
+
+def parse() -> argparse.Namespace:
+    """The command line of `component.yml`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--shards", required=True)
+    parser.add_argument("--split", choices=("validation", "train"), default="validation")
+    parser.add_argument("--batch_size", type=int, default=256)
+    parser.add_argument("--metrics", required=True)
+    options = parser.parse_args()
+    if options.batch_size < 1:
+        raise UserError(f"`batch_size` is {options.batch_size}", "give a whole number of at least 1")
+    return options
+
+
+def publish(path: Path, metrics: dict[str, float]) -> None:
+    """Write `metrics.json`, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        temporary.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"cannot write `{path}`: {os.strerror(error.errno or 0).lower()}") from None
+
+
+def log(summary: dict[str, float], details: dict[str, float], picture: Path | None) -> None:
+    """Send the metrics to the run that the platform prepared.
+
+    Raises:
+        UserError: the tracking server does not answer.
+    """
+    values: dict[str, Any] = summary | details
+    try:
+        with mlflow.start_run():
+            mlflow.log_metrics(values)
+            if picture is not None:
+                mlflow.log_artifact(str(picture))
+    except (MlflowException, OSError) as error:
+        first = (str(error).strip().splitlines() or ["no reason given"])[0][:120]
+        raise UserError(f"MLflow does not take the metrics: {first}", "check `MLFLOW_TRACKING_URI`") from None
+
+
+if __name__ == "__main__":
+    entry(main)

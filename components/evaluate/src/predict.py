@@ -1,0 +1,81 @@
+"""Calling any MLflow model on rows of shards: the rows take the form that the model's signature asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import mlflow
+import numpy as np
+import numpy.typing as npt
+
+from wstrain.data import ShardReader
+from wstrain.errors import UserError
+from wstrain.feeding import FIT, model_input
+from wstrain.manifest import LANGUAGE_MODEL, Manifest
+
+Array = npt.NDArray[Any]
+
+
+class Predictor:
+    """An MLflow model and the rows it can be fed with.
+
+    Raises:
+        UserError: the model cannot be loaded, or its signature does not fit the rows.
+    """
+
+    def __init__(self, path: str, manifest: Manifest) -> None:
+        self._manifest = manifest
+        try:
+            self._model = mlflow.pyfunc.load_model(path)
+        except Exception as error:
+            raise UserError(
+                f"cannot load the model: {_reason(error)}",
+                "give an MLflow model, and install what its requirements.txt names",
+            ) from error
+
+    def batches(self, reader: ShardReader, size: int) -> Iterator[tuple[Array, Array]]:
+        """The rows in order: inputs `[n, *shape]` and targets `[n]`, or `[n, tokens]` of a language model."""
+        for start in range(0, max(len(reader), 1), size):
+            features, labels = reader.gather(np.arange(start, min(start + size, len(reader))))
+            if self._manifest.task == LANGUAGE_MODEL:
+                yield features[:, :-1], features[:, 1:].astype(np.int64)
+            else:
+                assert labels is not None
+                yield features, labels
+
+    def predict(self, rows: Array) -> Array:
+        """The model's answer for `rows`, as one array whose first dimension is that of `rows`.
+
+        Raises:
+            UserError: the model fails on them, or answers with another number of rows.
+        """
+        given = model_input(self._model, rows)
+        try:
+            answer = _plain(self._model.predict(given))
+        except Exception as error:
+            shape = list(getattr(given, "shape", ()))
+            raise UserError(f"the model fails on rows of shape {shape}: {_reason(error)}", FIT) from error
+        if answer.ndim == 0 or len(answer) != len(rows):
+            raise UserError(
+                f"the model answers {len(rows)} rows with an array of shape {list(answer.shape)}",
+                "give one prediction for each row",
+            )
+        return answer
+
+
+def _plain(answer: Any) -> Array:
+    """A NumPy array of whatever kind of array, table or mapping with one entry the model returns."""
+    if isinstance(answer, dict) and len(answer) == 1:
+        answer = next(iter(answer.values()))
+    if hasattr(answer, "detach"):
+        answer = answer.detach().cpu()
+    if hasattr(answer, "to_numpy"):
+        answer = answer.to_numpy()
+    array = np.asarray(answer)
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def _reason(error: Exception) -> str:
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return first[:140].rstrip(". ")

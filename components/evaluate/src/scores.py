@@ -1,0 +1,206 @@
+"""What predictions are worth, added up a batch at a time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wstrain.errors import UserError
+
+Array = npt.NDArray[Any]
+Metrics = dict[str, float]
+_TINY = float(np.finfo(np.float32).tiny)  # the log of a probability of 0 must stay a number
+_FIT = "evaluate on the shards that the model was trained on"
+_DIVERGED = "train it again with a lower learning rate"
+
+
+class CrossEntropy:
+    """Mean negative log-likelihood in nats of `[n, k]` answers that are probabilities or logits.
+
+    Which of the two is only known when all rows were seen: answers are probabilities when none is negative
+    and every row sums to 1, so both readings are added up.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._as_probabilities = self._as_logits = 0.0
+        self._probabilities = True
+
+    def add(self, answers: Array, targets: Array) -> None:
+        """Take in `[n, k]` answers and the right columns `[n]`."""
+        answers = answers.astype(np.float64)
+        chosen = answers[np.arange(len(targets)), targets]
+        self._rows += len(targets)
+        if self._probabilities:
+            sums_to_one = np.abs(answers.sum(axis=1) - 1) < 1e-3
+            self._probabilities = bool((answers >= 0).all() and sums_to_one.all())
+            self._as_probabilities -= float(np.log(np.maximum(chosen, _TINY)).sum())
+        top = answers.max(axis=1)
+        spread = np.log(np.exp(answers - top[:, None]).sum(axis=1)) + top
+        self._as_logits += float((spread - chosen).sum())
+
+    def mean(self) -> float:
+        """Nats per row."""
+        return (self._as_probabilities if self._probabilities else self._as_logits) / self._rows
+
+
+class ClassifierScores:
+    """Scores of a classifier whose answers are class numbers, class names, probabilities or logits."""
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self.classes = tuple(classes)
+        self._numbers = {name: number for number, name in enumerate(self.classes)}
+        self._entropy: CrossEntropy | None = CrossEntropy()
+        self._targets: list[Array] = []
+        self._predicted: list[Array] = []
+
+    def add(self, answers: Array, targets: Array) -> None:
+        """Take in answers `[n]` or `[n, classes]` for rows of the classes `targets` `[n]`.
+
+        Raises:
+            UserError: the answers do not fit the classes.
+        """
+        if answers.ndim == 2:
+            self._check_columns(answers)
+            if self._entropy:
+                self._entropy.add(answers, targets)
+            predicted = answers.argmax(axis=1)
+        elif answers.ndim == 1:
+            predicted = self._decided(answers, targets)
+        else:
+            raise UserError(
+                f"the model answers with shape {list(answers.shape)} for {len(self.classes)} classes",
+                "give a class, or a probability or logit for each class, per row",
+            )
+        self._targets.append(targets)
+        self._predicted.append(predicted.astype(np.int64))
+
+    def confusion(self) -> npt.NDArray[np.int64]:
+        """Rows of each true class (down) by predicted class (across), `[classes, classes]`."""
+        size = len(self.classes)
+        cells = np.concatenate(self._targets) * size + np.concatenate(self._predicted)
+        return np.bincount(cells, minlength=size * size).reshape(size, size)
+
+    def metrics(self) -> tuple[Metrics, Metrics]:
+        """Metrics of the whole, then those of each class; averages give each class the same weight."""
+        from sklearn.metrics import precision_recall_fscore_support  # noqa: PLC0415  slow to import
+
+        targets, predicted = np.concatenate(self._targets), np.concatenate(self._predicted)
+        summary: Metrics = {"accuracy": float((targets == predicted).mean()), "rows": float(len(targets))}
+        if self._entropy:
+            summary["loss"] = self._entropy.mean()
+        scores = precision_recall_fscore_support(
+            targets, predicted, labels=range(len(self.classes)), zero_division=0
+        )
+        present = scores[3] > 0  # a class without rows has no score to average
+        details: Metrics = {}
+        for name, values in zip(("precision", "recall", "f1"), scores[:3], strict=True):
+            summary[name] = float(values[present].mean())
+            details |= {
+                f"{name}_{_safe(label)}": float(v) for label, v in zip(self.classes, values, strict=True)
+            }
+        return summary, details
+
+    def _check_columns(self, answers: Array) -> None:
+        if answers.dtype.kind not in "fiub" or answers.shape[1] != len(self.classes):
+            raise UserError(
+                f"the model answers {answers.shape[1]} values a row for {len(self.classes)} classes",
+                _FIT,
+            )
+        if not np.isfinite(answers).all():
+            raise UserError(
+                "the model answers with a number that is not finite",
+                "train it again with a lower learning rate",
+            )
+
+    def _decided(self, answers: Array, targets: Array) -> Array:
+        """Class numbers from one value a row: a number, a name, or the probability of the second of two."""
+        if answers.dtype.kind == "f" and len(self.classes) == 2 and not _whole(answers):
+            if answers.min() < 0 or answers.max() > 1:
+                raise UserError(
+                    f"the model answers with one value from {answers.min():.3g} to {answers.max():.3g} a row",
+                    "give the probability of the second class, or one value per class",
+                )
+            if self._entropy:
+                self._entropy.add(np.stack([1 - answers, answers], axis=1), targets)
+            return answers >= 0.5
+        self._entropy = None  # a class alone says nothing of how sure the model was
+        return self._named(answers)
+
+    def _named(self, answers: Array) -> Array:
+        if (
+            answers.dtype.kind in "fiub"
+            and np.isfinite(answers).all()
+            and (answers == np.floor(answers)).all()
+        ):
+            numbers = answers.astype(np.int64)
+            if not len(numbers) or (numbers.min() >= 0 and numbers.max() < len(self.classes)):
+                return numbers
+            answers = numbers
+        unknown = next((value for value in answers.tolist() if str(value) not in self._numbers), None)
+        if unknown is not None:
+            shown = ", ".join(f"`{name}`" for name in self.classes[:8])
+            raise UserError(
+                f"the model answers `{unknown}`, which is none of the {len(self.classes)} classes",
+                f"the classes of the shards are {shown}{', …' if len(self.classes) > 8 else ''}",
+            )
+        return np.array([self._numbers[str(value)] for value in answers.tolist()], np.int64)
+
+
+class LanguageScores:
+    """Scores of a byte-level language model whose answers are `[n, tokens, vocabulary]`."""
+
+    def __init__(self) -> None:
+        self._entropy = CrossEntropy()
+        self._tokens = self._right = self._rows = 0
+
+    def add(self, answers: Array, targets: Array) -> None:
+        """Take in answers for rows whose next bytes are `targets` `[n, tokens]`.
+
+        Raises:
+            UserError: the answers are of another shape.
+        """
+        flat = answers.reshape(-1, answers.shape[-1]) if answers.ndim > 1 else answers.reshape(1, -1)
+        wanted, right = targets.size, targets.reshape(-1)
+        if answers.dtype.kind != "f" or len(flat) != wanted or right.max() >= flat.shape[1]:
+            raise UserError(
+                f"the model answers with shape {list(answers.shape)} for next bytes of shape {list(targets.shape)}",
+                "give a probability or logit for each of 256 bytes at each place of a row",
+            )
+        if not np.isfinite(flat).all():
+            raise UserError(
+                "the model answers with a number that is not finite",
+                "train it again with a lower learning rate",
+            )
+        self._entropy.add(flat, right)
+        self._tokens += wanted
+        self._rows += len(targets)
+        self._right += int((flat.argmax(axis=1) == right).sum())
+
+    def metrics(self) -> tuple[Metrics, Metrics]:
+        """Loss in nats a byte, the same in bits, perplexity, and the share of bytes guessed."""
+        loss = self._entropy.mean()
+        summary = {
+            "loss": loss,
+            "bits_per_byte": loss / math.log(2),
+            "perplexity": math.exp(min(loss, 700)),
+            "accuracy": self._right / self._tokens,
+            "rows": float(self._rows),
+        }
+        return summary, {}
+
+
+def _whole(answers: Array) -> bool:
+    return answers.dtype.kind in "fiub" and bool(
+        (np.isfinite(answers) & (answers == np.floor(answers))).all()
+    )
+
+
+def _safe(name: str) -> str:
+    """A class name as part of a metric's name: MLflow takes letters, digits and `_-. :/`."""
+    return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)[:200] or "_"

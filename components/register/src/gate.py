@@ -1,0 +1,102 @@
+"""The quality gate: conditions such as `accuracy >= 0.97; loss < 0.2`, held against measured numbers."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wstrain.errors import UserError
+
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CONDITION = re.compile(r"(?P<metric>.+?)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<bound>[^<>=]+)")
+_EXAMPLE = "write conditions such as `accuracy >= 0.97; loss < 0.2`"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One metric, how it is compared, and with what."""
+
+    metric: str
+    operator: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.operator} {self.bound:g}"
+
+
+def parse_gate(text: str) -> tuple[Condition, ...]:
+    """The conditions in `text`, separated by semicolons or new lines; all of them must hold.
+
+    Raises:
+        UserError: a part is not a condition.
+    """
+    parts = [part.strip() for part in re.split(r"[;\n]", text) if part.strip()]
+    return tuple(_condition(part) for part in parts)
+
+
+def _condition(part: str) -> Condition:
+    match = _CONDITION.fullmatch(part)
+    if match is None:
+        raise UserError(f"`{part}` in the gate is not a condition", _EXAMPLE)
+    try:
+        bound = float(match["bound"])
+    except ValueError:
+        raise UserError(f"`{match['bound'].strip()}` in the gate is not a number", _EXAMPLE) from None
+    if math.isnan(bound):
+        raise UserError(f"`{part}` in the gate compares with nan, which nothing passes", _EXAMPLE)
+    return Condition(match["metric"], match["operator"], bound)
+
+
+def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> list[str]:
+    """What does not pass, each with both numbers; empty when all conditions hold.
+
+    Raises:
+        UserError: the gate names a metric that was not measured.
+    """
+    for condition in gate:
+        if condition.metric not in metrics:
+            close = difflib.get_close_matches(condition.metric, metrics, n=1)
+            shown = ", ".join(f"`{name}`" for name in list(metrics)[:12])
+            raise UserError(
+                f"the gate asks for `{condition.metric}`, which was not measured",
+                f"did you mean `{close[0]}`?" if close else f"measured were {shown}",
+            )
+    return [
+        f"{c.metric} is {metrics[c.metric]:.6g}, and the gate wants {c.operator} {c.bound:g}"
+        for c in gate
+        if not _OPERATORS[c.operator](metrics[c.metric], c.bound)
+    ]
+
+
+def read_metrics(folder: str) -> dict[str, float]:
+    """The numbers of `metrics.json` in a metrics folder.
+
+    Raises:
+        UserError: the file is absent or is not a flat object of numbers.
+    """
+    path = Path(folder) / "metrics.json"
+    again = "bind the `metrics` output of an `evaluate` step, or write {name: number} to `metrics.json`"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"`{folder}` has no `metrics.json`", again) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read `{path}`: {error}", again) from None
+    if not isinstance(data, dict):
+        raise UserError(f"`{path}` is not a JSON object", again)
+    for name, value in data.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UserError(f"metric `{name}` in `{path}` is not a number", again)
+    return {name: float(value) for name, value in data.items()}

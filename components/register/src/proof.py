@@ -1,0 +1,56 @@
+"""The proof that what was registered works: load it from the registry and let it predict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlflow
+import numpy as np
+
+from wstrain.data import ShardReader
+from wstrain.errors import UserError
+from wstrain.feeding import model_input
+from wstrain.manifest import LANGUAGE_MODEL
+
+ROWS = 32  # of the validation split
+
+
+def predict_once(uri: str, shards: str) -> int:
+    """Load the model at `uri` and predict; returns the number of rows predicted.
+
+    The rows are held-out ones when a shards folder is given, else the model's own input example, else
+    zeros of its signature.
+
+    Raises:
+        UserError: the model does not load or does not predict.
+    """
+    try:
+        model = mlflow.pyfunc.load_model(uri)
+        return len(model.predict(_rows(model, shards)))
+    except UserError:
+        raise
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:140]
+        raise UserError(
+            f"the model does not predict: {first}", "evaluate the model before you register it"
+        ) from error
+
+
+def _rows(model: Any, shards: str) -> Any:
+    if shards:
+        reader = ShardReader(shards, "validation")
+        rows, _ = reader.gather(np.arange(min(ROWS, len(reader))))
+        return model_input(model, rows[:, :-1] if reader.manifest.task == LANGUAGE_MODEL else rows)
+    example, schema = model.input_example, model.metadata.get_input_schema()
+    if example is not None:
+        return example
+    if schema is None:
+        raise UserError(
+            "the model has neither a signature nor an input example to be tried with",
+            "bind `shards`, or save the model with an `input_example`",
+        )
+    if schema.is_tensor_spec():
+        spec = schema.inputs[0]
+        zeros = np.zeros([1 if size < 0 else size for size in spec.shape], spec.type)
+        return {spec.name: zeros} if spec.name else zeros
+    return model_input(model, np.zeros((1, len(schema.inputs)), np.float32))

@@ -1,0 +1,147 @@
+"""Entry point of `register`: hold metrics against the gate, register the model, prove that it predicts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import yaml
+from gate import parse_gate, read_metrics, shortfalls
+from mlflow.exceptions import MlflowException
+from proof import predict_once
+from tags import version_tags
+
+from wstrain.errors import UserError, entry
+
+ARTIFACT = "model"  # where the run keeps the model
+
+
+def main() -> None:
+    """Register the model that the command line names, or say why not."""
+    options = parse()
+    gate = parse_gate(options.gate)
+    metrics = read_metrics(options.metrics)
+    card = read_card(options.model)
+    failed = shortfalls(gate, metrics)
+    if failed:
+        refuse(options, failed)
+        return
+    with tracking():
+        version, tags = register(options, card, metrics, "; ".join(map(str, gate)))
+        uri = f"models:/{options.model_name}/{version}"
+        rows = prove(options, version, uri)
+    publish(
+        options.registration,
+        {"registered": True, "name": options.model_name, "version": version, "uri": uri, "tags": tags},
+    )
+    print(f"registered {options.model_name} version {version}")
+    print(f"loaded back {uri}: it predicts {rows} rows")
+
+
+def parse() -> argparse.Namespace:
+    """The command line of `component.yml`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--metrics", required=True)
+    parser.add_argument("--model_name", required=True)
+    parser.add_argument("--gate", default="")
+    parser.add_argument("--on_fail", choices=("error", "skip"), default="error")
+    parser.add_argument("--description", default="")
+    parser.add_argument("--tags", default="")
+    parser.add_argument("--shards", default="")
+    parser.add_argument("--registration", required=True)
+    options = parser.parse_args()
+    if not options.model_name.strip() or set("/:") & set(options.model_name):
+        raise UserError(
+            f"model name `{options.model_name}` is empty or holds `/` or `:`", "use letters, digits and `-`"
+        )
+    return options
+
+
+def read_card(model: str) -> dict[str, Any]:
+    """The content of the model's MLmodel file.
+
+    Raises:
+        UserError: the folder is not an MLflow model.
+    """
+    try:
+        card = yaml.safe_load((Path(model) / "MLmodel").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        card = None
+    if not isinstance(card, dict):
+        raise UserError(
+            f"`{model}` is not an MLflow model: it has no readable `MLmodel`",
+            "save it with mlflow's save_model",
+        )
+    return card
+
+
+def refuse(options: argparse.Namespace, failed: list[str]) -> None:
+    """Register nothing and say which metrics fell short.
+
+    Raises:
+        UserError: the step is to fail below the gate.
+    """
+    reason = "; ".join(failed)
+    if options.on_fail == "error":
+        raise UserError(
+            f"nothing is registered: {reason}",
+            "train longer or lower the gate; `on_fail: skip` ends the pipeline without an error",
+        )
+    publish(options.registration, {"registered": False, "name": options.model_name, "reason": reason})
+    print(f"nothing is registered: {reason}")
+
+
+@contextmanager
+def tracking() -> Iterator[None]:
+    """The run that the platform prepared; what MLflow refuses becomes one sentence."""
+    try:
+        with mlflow.start_run():
+            yield
+    except (MlflowException, OSError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:140]
+        raise UserError(
+            f"MLflow does not register the model: {first}", "check `MLFLOW_TRACKING_URI` and the registry"
+        ) from error
+
+
+def register(
+    options: argparse.Namespace, card: dict[str, Any], metrics: dict[str, float], gate: str
+) -> tuple[str, dict[str, str]]:
+    """Keep the model with the run and register it; returns the version and its tags."""
+    run = mlflow.active_run()
+    assert run is not None
+    tags = version_tags(card, metrics, run.data.tags, gate, options.tags)
+    mlflow.log_artifacts(options.model, ARTIFACT)
+    uri = f"runs:/{run.info.run_id}/{ARTIFACT}"
+    version = str(mlflow.register_model(uri, options.model_name, tags=tags).version)
+    if options.description:
+        mlflow.MlflowClient().update_model_version(options.model_name, version, options.description)
+    return version, tags
+
+
+def prove(options: argparse.Namespace, version: str, uri: str) -> int:
+    """Predict with the registered version; one that does not is taken back."""
+    try:
+        return predict_once(uri, options.shards)
+    except UserError as error:
+        mlflow.MlflowClient().delete_model_version(options.model_name, version)
+        raise UserError(f"`{uri}` was taken back: {error.message}", error.help) from error
+
+
+def publish(folder: str, content: dict[str, Any]) -> None:
+    """Write `registration.json`, whole or not at all."""
+    path = Path(folder) / "registration.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+if __name__ == "__main__":
+    entry(main)

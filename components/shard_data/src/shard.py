@@ -1,0 +1,187 @@
+"""Entry point of `shard_data`: read a source once, split and shuffle it, write equal shards and a list."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from classes import ClassIndex
+from shards import FULL, SplitWriter, clear, shard_sizes, sync
+from sources import FORMATS, open_source
+from sources.common import Source, ahead
+from spill import Rows, Spill
+
+from wstrain import manifest as contents
+from wstrain.errors import UserError, entry
+from wstrain.split import U64, row_hashes, shuffle_keys, thresholds
+
+Codes = npt.NDArray[np.int32]
+Piece = tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+
+
+def main() -> None:
+    """Shard the data that the command line names."""
+    options = parse()
+    folder = Path(options.shards)
+    source = open_source(
+        options.source,
+        options.data,
+        kind=options.format,
+        label=options.label,
+        features=tuple(name.strip() for name in options.features.split(",") if name.strip()),
+        sequence_length=options.sequence_length,
+    )
+    # A quarter of the limit leaves room for the copies that sorting makes.
+    store = Spill(
+        source.features.width, source.features.disk_dtype, options.memory_limit_mib * (1 << 20) // 4
+    )
+    try:
+        with closing(store):
+            manifest = write(source, store, folder, options)
+    except OSError as error:
+        clear(folder)
+        raise _disk(error, folder) from None
+    except BaseException:
+        clear(folder)
+        raise
+    _report(manifest)
+
+
+def parse() -> argparse.Namespace:
+    """The command line of `component.yml`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", default=".")
+    parser.add_argument("--data", default="")
+    parser.add_argument("--format", choices=FORMATS, default="auto")
+    parser.add_argument("--label", default="label")
+    parser.add_argument("--features", default="")
+    parser.add_argument("--sequence_length", type=int, default=128)
+    parser.add_argument("--shard_count", type=int, default=1)
+    parser.add_argument("--validation_fraction", type=float, default=0.2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--memory_limit_mib", type=int, default=512)
+    parser.add_argument("--shards", required=True)
+    options = parser.parse_args()
+    for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
+        if getattr(options, name) < low:
+            raise UserError(f"`{name}` is {getattr(options, name)}", f"give a whole number of at least {low}")
+    if not 0 <= options.validation_fraction < 1:
+        raise UserError(
+            f"`validation_fraction` is {options.validation_fraction}", "give at least 0 and less than 1"
+        )
+    return options
+
+
+def write(source: Source, store: Spill, folder: Path, options: argparse.Namespace) -> contents.Manifest:
+    """Fill the folder and return its manifest, which is written last."""
+    classes = ingest(source, store, options)
+    names, final = classes.order() if source.label else ((), np.zeros(1, np.int32))
+    rows = classes.rows if source.label else [store.rows]
+    limits = thresholds(store.index, rows, options.validation_fraction)
+    held_out = sum(int((hashes < limits[codes]).sum()) for hashes, codes in store.index())
+    check_rows(store.rows - held_out, rows, names, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / contents.NAME).unlink(missing_ok=True)  # from here until the end the folder is not complete
+    pieces = scattered(store, limits, final)
+    train, validation = save(source, pieces, (store.rows - held_out, held_out), folder, options.shard_count)
+    result = contents.Manifest(
+        task=source.task,
+        source=options.source,
+        seed=options.seed,
+        features=source.features,
+        label=contents.Label("label", "int64", names) if source.label else None,
+        train=train,
+        validation=validation,
+    )
+    clear(folder, [shard.path for split in (train, validation) for shard in split.shards])
+    publish(folder, contents.to_json(result))
+    return result
+
+
+def ingest(source: Source, store: Spill, options: argparse.Namespace) -> ClassIndex:
+    """Read the source once: number, hash and store every row."""
+    classes = ClassIndex(source.label or "")
+    for batch in ahead(source.batches()):
+        first, count = store.rows, len(batch.features)
+        codes = classes.encode(batch.labels, first) if source.label else np.zeros(count, np.int32)
+        keys = shuffle_keys(first, count, options.seed)
+        store.put(Rows(keys, row_hashes(batch.features, options.seed), codes, batch.features))
+    return classes
+
+
+def check_rows(train: int, rows: list[int], names: tuple[str, ...], options: argparse.Namespace) -> None:
+    """Raise UserError when there is nothing to learn from, or fewer rows than shards."""
+    total, called = sum(rows), f"`{options.source}`"
+    if total == 0:
+        raise UserError(f"{called} has no rows", "give it at least one row for each shard")
+    if len(names) == 1:
+        raise UserError(
+            f"all {total:,} rows of {called} have the label `{names[0]}`",
+            "a classifier needs at least two classes",
+        )
+    if train < options.shard_count:
+        raise UserError(
+            f"{called} has {train:,} training rows, and `shard_count` is {options.shard_count:,}",
+            "use fewer processes or more data: every shard needs a row",
+        )
+
+
+def scattered(store: Spill, limits: U64, final: Codes) -> Iterator[Piece]:
+    """All rows in shuffled order, in pieces: features, labels, and the rows to take for either side."""
+    for rows, order in store.ordered():
+        held_out = (rows.hashes < limits[rows.codes])[order]
+        yield rows.features, final[rows.codes].astype(np.int64), (order[~held_out], order[held_out])
+
+
+def save(
+    source: Source, pieces: Iterator[Piece], rows: tuple[int, int], folder: Path, shard_count: int
+) -> tuple[contents.Split, contents.Split]:
+    """Write the rows of both sides, `rows` in all, as shards."""
+    counts = (shard_count, max(1, min(shard_count, rows[1])))
+    with ThreadPoolExecutor(2) as pool:
+        sides = [
+            SplitWriter(folder, name, shard_sizes(total, count), source.features, pool)
+            for name, total, count in zip(contents.SPLITS, rows, counts, strict=True)
+        ]
+        for features, labels, orders in pieces:
+            for side, order in zip(sides, orders, strict=True):
+                side.add(features, labels, order)
+        return sides[0].finish(), sides[1].finish()
+
+
+def publish(folder: Path, text: str) -> None:
+    """Write the manifest, whole or not at all."""
+    temporary = folder / f".{contents.NAME}.part"
+    temporary.write_text(text, encoding="utf-8")
+    sync(temporary)
+    temporary.rename(folder / contents.NAME)
+    sync(folder)
+
+
+def _disk(error: OSError, folder: Path) -> UserError:
+    spilling = f"shards in `{folder}` or temporary files in `{tempfile.gettempdir()}`"
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    if error.errno in FULL:
+        return UserError(
+            f"the disk is full while writing {spilling}: {reason}", "free space or use a larger disk"
+        )
+    return UserError(f"cannot write {spilling}: {reason}", "check that both are writable")
+
+
+def _report(manifest: contents.Manifest) -> None:
+    for name in contents.SPLITS:
+        split = manifest.split(name)
+        size = sum(shard.bytes for shard in split.shards)
+        print(f"{name}: {split.rows:,} rows in {len(split.shards)} shards, {size:,} bytes")
+
+
+if __name__ == "__main__":
+    entry(main)

@@ -1,0 +1,157 @@
+"""Writing the shards of one split: equal files, each complete before it has its name."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wstrain.manifest import Features, Shard, Split, sha256_of
+
+Array = npt.NDArray[Any]
+BATCH_BYTES = 16 << 20  # of features in one record batch; part of the format, so it must not depend on memory
+LABEL = "label"
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, quota, file-size limit
+
+
+def shard_sizes(rows: int, shards: int) -> list[int]:
+    """Rows of each shard: as equal as can be, the longer ones first; none at all when there are no rows."""
+    if rows == 0:
+        return []
+    base, longer = divmod(rows, shards)
+    return [base + (index < longer) for index in range(shards)]
+
+
+class SplitWriter:
+    """Takes rows in their final order and cuts them into shard files.
+
+    Gathering is done by the caller's thread, writing and hashing by the pool, so they overlap. A file is
+    written under a temporary name, flushed to disk and renamed.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, sizes: Sequence[int], features: Features, pool: ThreadPoolExecutor
+    ) -> None:
+        self._root, self._name, self._sizes = folder, name, sizes
+        self._features, self._pool = features, pool
+        self._labelled = features.name == "features"
+        row_bytes = features.width * np.dtype(features.disk_dtype).itemsize
+        self._batch_rows = max(1, BATCH_BYTES // row_bytes)
+        batch = min(self._batch_rows, max(sizes, default=0))
+        self._ring = [
+            (np.empty((batch, features.width), features.disk_dtype), np.empty(batch, np.int64))
+            for _ in range(2)
+        ]
+        self._done: list[Future[Shard]] = []
+        self._last: Future[Any] | None = None
+        self._open: Any = None
+        self._left = 0  # rows still to come in the open shard
+        self._filled = 0
+        self._buffers: tuple[Array, Array] | None = None
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def add(self, features: Array, labels: Array, order: npt.NDArray[np.int64]) -> None:
+        """Append the rows `order` of `features` and `labels`."""
+        start = 0
+        while start < len(order):
+            values, marks = self._buffers or self._next_buffers()
+            count = min(len(order) - start, len(values) - self._filled)
+            chosen, span = order[start : start + count], slice(self._filled, self._filled + count)
+            np.take(features, chosen, axis=0, out=values[span], mode="clip")
+            np.take(labels, chosen, out=marks[span], mode="clip")
+            self._filled += count
+            start += count
+            if self._filled == len(values):
+                self._flush(values, marks)
+
+    def finish(self) -> Split:
+        """Wait until every shard is on disk; raises the OSError that stopped one."""
+        shards = tuple(future.result() for future in self._done)
+        return Split(sum(shard.rows for shard in shards), shards)
+
+    def _next_buffers(self) -> tuple[Array, Array]:
+        if self._left == 0:
+            index = len(self._done)
+            self._left = self._sizes[index]
+            self._open = _ShardFile(
+                self._root,
+                f"{self._name}/shard-{index:05d}.arrow",
+                self._left,
+                self._features,
+                self._labelled,
+            )
+        rows = min(self._batch_rows, self._left)
+        self._filled = 0
+        # Two buffers in turn: one is filled while the other is being written.
+        self._ring.reverse()
+        self._buffers = (self._ring[0][0][:rows], self._ring[0][1][:rows])
+        return self._buffers
+
+    def _flush(self, values: Array, marks: Array) -> None:
+        if self._last is not None:
+            self._last.result()  # at most one batch waits, so memory stays bounded and a full disk shows soon
+        file, self._buffers = self._open, None
+        self._left -= len(values)
+        self._last = self._pool.submit(file.write, values, marks)
+        if self._left == 0:
+            self._last.result()
+            self._done.append(self._pool.submit(file.close))
+
+
+class _ShardFile:
+    """One Arrow IPC file under a temporary name."""
+
+    def __init__(self, root: Path, path: str, rows: int, features: Features, labelled: bool) -> None:
+        self._path, self._rows = path, rows
+        self._final = root / path
+        self._temporary = self._final.with_name(f".{self._final.name}.part")
+        kind = pa.list_(pa.from_numpy_dtype(features.disk_dtype), features.width)
+        fields = [pa.field(features.name, kind, nullable=False)]
+        if labelled:
+            fields.append(pa.field(LABEL, pa.int64(), nullable=False))
+        self._schema = pa.schema(fields)
+        self._sink = pa.OSFile(str(self._temporary), "wb")
+        self._writer = pa.ipc.new_file(self._sink, self._schema)
+
+    def write(self, values: Array, marks: Array) -> None:
+        columns: list[Any] = [
+            pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), type=self._schema.field(0).type)
+        ]
+        if len(self._schema) > 1:
+            columns.append(pa.array(marks))
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+
+    def close(self) -> Shard:
+        self._writer.close()
+        self._sink.close()
+        sync(self._temporary)
+        digest, size = sha256_of(self._temporary), self._temporary.stat().st_size
+        self._temporary.rename(self._final)
+        return Shard(self._path, self._rows, size, digest)
+
+
+def sync(path: Path) -> None:
+    """Have the system put a file or folder on its disk; mounts that cannot are left as they are."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if path.is_file() and error.errno in FULL:
+            raise
+    finally:
+        os.close(handle)
+
+
+def clear(folder: Path, keep: Sequence[str] = ()) -> None:
+    """Remove the shards and temporary files of an earlier or failed run, but those in `keep`."""
+    for name in ("train", "validation"):
+        for file in [*(folder / name).glob("shard-*.arrow"), *(folder / name).glob(".shard-*.part")]:
+            if file.relative_to(folder).as_posix() not in keep:
+                file.unlink(missing_ok=True)

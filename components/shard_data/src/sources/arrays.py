@@ -1,0 +1,157 @@
+"""NumPy `.npz` archives, streamed out of the zip without ever holding a whole array."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sources.common import Array, Batch, Request, Source, check_finite, rows_per_batch, suggest, unreadable
+from wstrain.errors import UserError
+from wstrain.manifest import CLASSIFICATION, Features
+
+LABEL_NAMES = ("y", "label", "labels", "target", "targets")
+CHANNELS = (1, 3, 4)
+
+
+def read_npz(request: Request) -> Source:
+    """Rows of `.npz` archives: one array of features `[n, …]` and one of labels `[n]`.
+
+    Bytes with two dimensions or more a row are pictures: they stay bytes on disk and are read as 0 … 1.
+
+    Raises:
+        UserError: an archive cannot be read, or its arrays are not features and labels.
+    """
+    first = request.files[0]
+    heads = _heads(request, first)
+    label = _label_name(request, first, heads)
+    name = _features_name(request, first, heads, label)
+    shape = heads[name][0][1:]
+    features = _describe(heads[name][1], shape)
+
+    def batches() -> Iterator[Batch]:
+        for file in request.files:
+            yield from _stream(request, file, (name, label), features, shape)
+
+    return Source(CLASSIFICATION, features, label, batches)
+
+
+Head = tuple[tuple[int, ...], Any]
+
+
+def _heads(request: Request, file: Path) -> dict[str, Head]:
+    """Shape and dtype of every array in the archive, without reading the arrays."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+            heads = {}
+            for name in names:
+                with archive.open(name) as member:
+                    shape, _, dtype = _header(member)
+                    heads[name.removesuffix(".npy")] = (shape, dtype)
+            return heads
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise unreadable(request.show(file), error) from None
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(member)
+
+
+def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
+    found = [name for name in (request.label, *LABEL_NAMES) if name in heads]
+    if not found:
+        raise UserError(
+            f"`{request.show(file)}` has no label array `{request.label}`", suggest(request.label, heads)
+        )
+    return found[0]
+
+
+def _features_name(request: Request, file: Path, heads: dict[str, Head], label: str) -> str:
+    rest = list(request.features) or [name for name in heads if name != label]
+    if len(rest) != 1 or rest[0] not in heads:
+        shown = ", ".join(f"`{name}`" for name in heads)
+        raise UserError(
+            f"`{request.show(file)}` holds {shown}: one array of features and one of labels are needed",
+            "name the array of features in `features` and the array of labels in `label`",
+        )
+    shape, dtype = heads[rest[0]]
+    rows = heads[label][0]
+    if len(rows) != 1 or not shape or rows[0] != shape[0]:
+        raise UserError(
+            f"in `{request.show(file)}`, `{rest[0]}` has shape {list(shape)} and `{label}` {list(rows)}",
+            "give one label for each row of features",
+        )
+    if np.dtype(dtype).kind not in "fiub":
+        raise UserError(
+            f"array `{rest[0]}` of `{request.show(file)}` holds {dtype}, not numbers", "save it as numbers"
+        )
+    return rest[0]
+
+
+def _describe(dtype: Any, shape: tuple[int, ...]) -> Features:
+    out = (1, *shape) if len(shape) == 2 else _channels_first(shape)
+    if dtype == np.uint8 and len(shape) >= 2:
+        return Features("features", "float32", out, stored="uint8", scale=1 / 255)
+    return Features("features", "float32", out or (1,))
+
+
+def _is_channels_last(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 3 and shape[2] in CHANNELS and shape[0] not in CHANNELS
+
+
+def _channels_first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (shape[2], shape[0], shape[1]) if _is_channels_last(shape) else shape
+
+
+def _stream(
+    request: Request, file: Path, names: tuple[str, str], features: Features, shape: tuple[int, ...]
+) -> Iterator[Batch]:
+    heads = _heads(request, file)
+    for name in names:
+        if name not in heads:
+            raise UserError(f"`{request.show(file)}` has no array `{name}`", suggest(name, heads))
+    if heads[names[0]][0][1:] != shape:
+        found, other = list(heads[names[0]][0][1:]), request.show(request.files[0])
+        raise UserError(
+            f"rows of `{request.show(file)}` have shape {found}, those of `{other}` {list(shape)}",
+            "files of one data set must have rows of one shape",
+        )
+    step = rows_per_batch(features.width * np.dtype(features.disk_dtype).itemsize)
+    try:
+        with ExitStack() as stack:
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            values, labels = (
+                _pieces(stack.enter_context(archive.open(f"{name}.npy")), step) for name in names
+            )
+            start = 0
+            for rows, marks in zip(values, labels, strict=True):
+                if _is_channels_last(shape):
+                    rows = rows.transpose(0, 3, 1, 2)  # noqa: PLW2901
+                flat = np.ascontiguousarray(rows.reshape(len(rows), -1), features.disk_dtype)
+                check_finite(flat, lambda row, at=start: f"row {at + row + 1} of `{request.show(file)}`")  # type: ignore[misc]
+                yield Batch(flat, pa.array(marks))
+                start += len(rows)
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, pa.ArrowException) as error:
+        raise unreadable(request.show(file), error) from None
+
+
+def _pieces(member: IO[bytes], step: int) -> Iterator[Array]:
+    """An array in pieces of `step` rows; one in Fortran order has no rows to stream and is read whole."""
+    shape, fortran, dtype = _header(member)
+    if fortran:
+        whole = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
+        yield from (whole[start : start + step] for start in range(0, shape[0], step))
+        return
+    row = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+    for start in range(0, shape[0], step):
+        count = min(step, shape[0] - start)
+        data = member.read(count * row)
+        yield np.frombuffer(data, dtype).reshape(count, *shape[1:])

@@ -1,0 +1,228 @@
+"""CSV, Parquet and JSON Lines: streamed by pyarrow a batch at a time, columns stacked without a row loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sources import faults
+from sources.common import (
+    Array,
+    Batch,
+    Request,
+    Source,
+    check_finite,
+    choose_columns,
+    numeric,
+    rows_per_batch,
+    same_columns,
+    unreadable,
+)
+from wstrain.errors import UserError
+from wstrain.manifest import CLASSIFICATION
+
+
+def read_parquet(request: Request) -> Source:
+    """Rows of Parquet files: numeric columns, or one column of equally long lists of numbers.
+
+    Raises:
+        UserError: a file cannot be read, or its columns do not fit.
+    """
+    first = request.files[0]
+    columns = choose_columns(request, first, _parquet_schema(request, first).names)
+    width = _parquet_width(request, first, columns)
+    step = rows_per_batch(4 * width)
+
+    def batches() -> Iterator[Batch]:
+        for file in request.files:
+            schema = _parquet_schema(request, file)
+            same_columns(request, first, [*columns, request.label], file, schema.names)
+            start = 0
+            try:
+                for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(
+                    step, columns=[*columns, request.label]
+                ):
+                    yield _table_batch(
+                        batch, _Place(request.show(file), start), columns, request.label, width
+                    )
+                    start += batch.num_rows
+            except (OSError, pa.ArrowException) as error:
+                raise unreadable(request.show(file), error) from None
+
+    return Source(CLASSIFICATION, numeric(width), request.label, batches)
+
+
+def _parquet_schema(request: Request, file: Path) -> Any:
+    try:
+        return pq.read_schema(file)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(request.show(file), error) from None
+
+
+def _parquet_width(request: Request, file: Path, columns: list[str]) -> int:
+    kind = _parquet_schema(request, file).field(columns[0]).type
+    if len(columns) > 1 or not _is_list(kind):
+        return len(columns)
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    try:
+        for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(1, columns=columns):
+            return len(batch.column(0)[0].as_py() or [])
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(request.show(file), error) from None
+    return 1
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a batch comes from, so that messages can name its rows; they count from 1."""
+
+    file: str
+    start: int
+
+    def __call__(self, row: int) -> str:
+        return f"row {self.start + row + 1} of `{self.file}`"
+
+
+def _table_batch(batch: Any, place: _Place, columns: list[str], label: str, width: int) -> Batch:
+    for name in (*columns, label):
+        column = batch.column(name)
+        if column.null_count:
+            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise UserError(
+                f"{place(row)} has no value in column `{name}`", "fill or drop missing values before sharding"
+            )
+    values = _stack(batch, place, columns, width)
+    check_finite(values, place)
+    return Batch(values, batch.column(label))
+
+
+def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
+    """One float32 array `[n, width]` of the batch's feature columns."""
+    first = batch.column(columns[0])
+    if len(columns) == 1 and _is_list(first.type):
+        lengths = first.value_lengths().to_numpy(zero_copy_only=False) if batch.num_rows else np.empty(0)
+        wrong = np.flatnonzero(lengths != width)
+        if len(wrong):
+            row = int(wrong[0])
+            raise UserError(
+                f"{place(row)} has {int(lengths[row])} values in `{columns[0]}`, the rows before it {width}",
+                "all rows must have the same number of features",
+            )
+        values = _numbers(place, columns[0], first.flatten())
+        return np.ascontiguousarray(values.reshape(batch.num_rows, width), np.float32)
+    stacked = np.empty((batch.num_rows, width), np.float32)
+    for index, name in enumerate(columns):
+        stacked[:, index] = _numbers(place, name, batch.column(name))
+    return stacked
+
+
+def _numbers(place: _Place, name: str, column: Any) -> Array:
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        column = column.cast(pa.float32())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise UserError(
+            f"feature column `{name}` of `{place.file}` holds {kind}, not numbers",
+            "list the numeric columns in `features`, or encode this one as numbers",
+        )
+    values: Array = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def read_csv(request: Request) -> Source:
+    """Rows of CSV files with a header: numeric feature columns and a label of any kind.
+
+    Raises:
+        UserError: a file cannot be read, has no header, or its columns do not fit.
+    """
+    first = request.files[0]
+    columns = choose_columns(request, first, faults.csv_header(request, first))
+    width = len(columns)
+
+    def batches() -> Iterator[Batch]:
+        for file in request.files:
+            same_columns(request, first, [*columns, request.label], file, faults.csv_header(request, file))
+            try:
+                yield from _csv_batches(request, file, columns)
+            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+                raise faults.explain_csv(request, file, columns, error) from None
+
+    return Source(CLASSIFICATION, numeric(width), request.label, batches)
+
+
+def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[Batch]:
+    from pyarrow import csv  # noqa: PLC0415  shadows the standard library's name
+
+    types = dict.fromkeys(columns, pa.float32()) | {request.label: pa.string()}
+    options = csv.ConvertOptions(
+        column_types=types,
+        include_columns=[*columns, request.label],
+        null_values=[""],
+        strings_can_be_null=True,
+    )
+    with pa.input_stream(str(file), compression="detect") as stream:
+        reader = csv.open_csv(
+            stream,
+            csv.ReadOptions(block_size=BLOCK_BYTES),
+            csv.ParseOptions(newlines_in_values=True),
+            options,
+        )
+        for batch in reader:
+            values = np.empty((batch.num_rows, len(columns)), np.float32)
+            for index, column in enumerate(batch.columns[:-1]):
+                values[:, index] = column.to_numpy(zero_copy_only=False)
+            if batch.column(len(columns)).null_count or not np.isfinite(values).all():
+                raise faults.explain_csv(request, file, columns, "a value is missing")
+            yield Batch(values, batch.column(len(columns)))
+
+
+BLOCK_BYTES = 8 << 20
+
+
+def read_jsonl(request: Request) -> Source:
+    """Rows of JSON Lines files: one object a line, numbers in its fields or one list of numbers.
+
+    Raises:
+        UserError: a file cannot be read, or its first line does not fit.
+    """
+    first = request.files[0]
+    example = faults.first_object(request, first)
+    columns = choose_columns(request, first, list(example))
+    width = len(example[columns[0]]) if isinstance(example[columns[0]], list) else len(columns)
+    schema = pa.schema([(name, faults.json_type(request, first, name, example[name])) for name in columns])
+    schema = schema.append(pa.field(request.label, faults.json_label_type(example[request.label])))
+
+    def batches() -> Iterator[Batch]:
+        for file in request.files:
+            start = 0
+            for block in faults.line_blocks(request, file, BLOCK_BYTES):
+                batch = _parse_lines(request, file, block, schema, start)
+                yield _table_batch(batch, _Place(request.show(file), start), columns, request.label, width)
+                start += batch.num_rows
+
+    return Source(CLASSIFICATION, numeric(width), request.label, batches)
+
+
+def _parse_lines(request: Request, file: Path, block: bytes, schema: Any, start: int) -> Any:
+    from pyarrow import json  # noqa: PLC0415  shadows the standard library's name
+
+    try:
+        table = json.read_json(
+            pa.BufferReader(block),
+            read_options=json.ReadOptions(block_size=max(len(block), 1 << 10) + 1),
+            parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+        return table.select(schema.names).combine_chunks().to_batches()[0]
+    except (pa.ArrowException, IndexError, KeyError) as error:
+        raise faults.explain_jsonl(request, file, block, schema, start=start, error=error) from None

@@ -1,0 +1,122 @@
+"""Text files as one stream of bytes, cut into windows: the rows of a byte-level language model."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sources.common import BATCH_BYTES, Batch, Request, Source, unreadable
+from wstrain.builtin import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
+from wstrain.errors import UserError
+from wstrain.manifest import LANGUAGE_MODEL, Features
+
+SUFFIXES = (
+    ".c",
+    ".h",
+    ".html",
+    ".java",
+    ".js",
+    ".json",
+    ".log",
+    ".md",
+    ".py",
+    ".rst",
+    ".rs",
+    ".tex",
+    ".txt",
+    ".xml",
+)
+# Parts of the standard library that distributions leave out, or that are not prose of its kind.
+_LEFT_OUT = frozenset(
+    [
+        "__pycache__",
+        "config",
+        "dist-packages",
+        "ensurepip",
+        "idlelib",
+        "lib2to3",
+        "site-packages",
+        "test",
+        "tests",
+        "tkinter",
+        "turtledemo",
+    ]
+)
+
+
+def read_text(request: Request) -> Source:
+    """Windows of `sequence_length + 1` bytes over all files, one file after the other.
+
+    The last, incomplete window is dropped.
+    """
+    return _windows(lambda: _blocks(request, request.files), request.sequence_length)
+
+
+def read_python_source(sequence_length: int) -> Source:
+    """The first 4 MiB of this Python's own standard library, file by file in the order of names.
+
+    Raises:
+        UserError: this Python carries less text than that.
+    """
+    root = Path(sysconfig.get_path("stdlib"))
+    files = sorted(
+        (file for file in root.rglob("*.py") if not _LEFT_OUT & set(file.relative_to(root).parts[:-1])),
+        key=lambda file: file.relative_to(root).as_posix(),
+    )
+    available = sum(file.stat().st_size for file in files)
+    if available < PYTHON_SOURCE_BYTES:
+        raise UserError(
+            f"`{PYTHON_SOURCE}` takes {PYTHON_SOURCE_BYTES:,} bytes and this Python carries {available:,}",
+            "use a Python that has its standard library as files",
+        )
+    request = Request(root, tuple(files), "", (), sequence_length)
+    return _windows(lambda: _first(_blocks(request, files), PYTHON_SOURCE_BYTES), sequence_length)
+
+
+def _windows(blocks: Callable[[], Iterable[bytes]], sequence_length: int) -> Source:
+    width = sequence_length + 1
+    features = Features("tokens", "uint8", (width,))
+
+    def batches() -> Iterator[Batch]:
+        rest = b""
+        for block in blocks():
+            data = rest + block
+            rows = len(data) // width
+            rest = data[rows * width :]
+            if rows:
+                yield Batch(np.frombuffer(data, np.uint8, rows * width).reshape(rows, width))
+
+    return Source(LANGUAGE_MODEL, features, None, batches)
+
+
+def _blocks(request: Request, files: Iterable[Path]) -> Iterator[bytes]:
+    """The bytes of all files in pieces of about `BATCH_BYTES`, however small the files are."""
+    pending: list[bytes] = []
+    size = 0
+    for data in (data for file in files for data in _read(request, file)):
+        pending.append(data)
+        size += len(data)
+        if size >= BATCH_BYTES:
+            yield b"".join(pending)
+            pending, size = [], 0
+    yield b"".join(pending)
+
+
+def _read(request: Request, file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as stream:
+            while data := stream.read(BATCH_BYTES):
+                yield data
+    except OSError as error:
+        raise unreadable(request.show(file), error) from None
+
+
+def _first(blocks: Iterable[bytes], limit: int) -> Iterator[bytes]:
+    for block in blocks:
+        yield block[:limit]
+        limit -= len(block)
+        if limit <= 0:
+            return

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from worldsize.rules.rule import Entry
 
-RULES: tuple[Entry, ...] = ()
+RULES = (
+    Entry("WS602", "component-missing"),
+    Entry("WS603", "component-not-mapping"),
+    Entry("WS604", "component-recursive"),
+)

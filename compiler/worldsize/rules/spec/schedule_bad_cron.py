@@ -1,7 +1,7 @@
 """A cron expression has a field that is malformed or out of range, or has not five fields.
 
-The five are minute, hour, day of the month, month and day of the week. There is no field for seconds.
-Azure ML reads the expression by the rules of NCrontab.
+The five are minute, hour, day of the month, month and day of the week. There is no field for
+seconds. Azure ML reads the expression by the rules of NCrontab.
 
 Why: the service refuses the schedule after the pipeline was submitted, without saying which field.
 

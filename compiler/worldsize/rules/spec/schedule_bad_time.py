@@ -1,6 +1,7 @@
 """``start_time`` or ``end_time`` is not a date and time of the calendar.
 
-It is written as ``2026-03-01T03:00:00``, in quotes, because YAML turns the bare form into a date object.
+It is written as ``2026-03-01T03:00:00``, in quotes, because YAML turns the bare form into a date
+object.
 
 Why: the service refuses the schedule.
 

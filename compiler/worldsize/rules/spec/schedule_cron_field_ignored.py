@@ -14,8 +14,8 @@ Good::
 
 Fix: use ``recurrence`` with ``frequency: month``.
 
-Source: Microsoft Learn, Schedule machine learning pipeline jobs: DAYS and MONTH are
-ignored and treated as ``*``.
+Source: Microsoft Learn, Schedule machine learning pipeline jobs: DAYS and MONTH are ignored and
+treated as ``*``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A name or a reference does not have the form that is needed.
 
-Step names follow Azure ML's own rule (lower-case letters, digits and ``_``, no digit first), compute
-targets are ``azureml:<name>``, registered things carry a version.
+Step names follow Azure ML's own rule (lower-case letters, digits and ``_``, no digit first),
+compute targets are ``azureml:<name>``, registered things carry a version.
 
 Why: Azure ML refuses the pipeline, or takes the text for something else (a bare name for a file).
 

@@ -1,7 +1,7 @@
 """A key that does not exist at this place of a spec.
 
-A spec has a closed set of keys, described in ``schemas/spec.schema.json``. Where a known key is near,
-the help names it.
+A spec has a closed set of keys, described in ``schemas/spec.schema.json``. Where a known key is
+near, the help names it.
 
 Why: a misspelt key would otherwise be ignored, and the job would run with a default nobody chose.
 

@@ -1,7 +1,7 @@
 """A value has another type than its key takes: text for a number, a list for a mapping.
 
-Types are those of YAML 1.1, because Azure ML reads its files that way: ``yes`` is true, ``010`` is 8,
-``1:30`` is 90, and ``1e-3`` without a dot is text. The help says so where that is the surprise.
+Types are those of YAML 1.1, because Azure ML reads its files that way: ``yes`` is true, ``010`` is
+8, ``1:30`` is 90, and ``1e-3`` without a dot is text. The help says so where that is the surprise.
 
 Why: the value would reach the job as something else than what was meant.
 

@@ -1,7 +1,7 @@
 """``code``, ``environment``, ``distribution`` or ``outputs`` on a step that uses a component.
 
-These belong to a step with its own ``command``. A component brings its own, and Azure ML drops most of
-them on a step without a word.
+These belong to a step with its own ``command``. A component brings its own, and Azure ML drops most
+of them on a step without a word.
 
 Why: the value looks as if it had an effect and has none.
 

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from worldsize.rules.rule import Entry
 
-RULES: tuple[Entry, ...] = ()
+RULES = (Entry("WS250", "distribution-field-of-other-type"),)

@@ -1,0 +1,39 @@
+"""From a spec to its graph and plan: everything that needs no output folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worldsize.azureml.files import Files
+from worldsize.diagnostics.problem import Problem
+from worldsize.emit import lookup
+from worldsize.emit.resolve import Resolved, resolve
+from worldsize.planning.model import Plan
+from worldsize.spec.model import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A resolved spec; ``plan`` is None where planning failed."""
+
+    spec: Spec
+    plan: Plan | None
+    resolved: Resolved
+
+
+def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]:
+    """Find the components, derive the plan, resolve the graph.
+
+    Args:
+        spec: The spec.
+        files: What has been read before, so that each component file is read once.
+
+    Returns:
+        The result, good for emitting only where there are no errors, and every problem met.
+    """
+    from worldsize.planning import derive  # noqa: PLC0415 - the catalogue of VM sizes is read by it
+
+    components, problems = lookup.find(spec, files)
+    plan, faults = derive(spec, lookup.interfaces(components))
+    resolved, more = resolve(spec, components, plan)
+    return Built(spec, plan, resolved), [*problems, *faults, *more]

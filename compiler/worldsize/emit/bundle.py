@@ -1,0 +1,188 @@
+"""One component as a self-contained folder: its YAML, its merged code, its environment's files.
+
+Nothing in it points outside: ``additional_includes`` are merged, the environment's files copied, and
+the components of a pipeline component become folders beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from worldsize import yaml
+from worldsize.azureml import snapshot, write, yaml_text
+from worldsize.azureml.model import Component, Field
+from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.diagnostics.problem import Problem
+from worldsize.yaml.span import Span
+
+CODE = "src"
+ENVIRONMENT = "environment"
+FILE = "component.yml"
+
+
+@dataclass(slots=True)
+class Bundle:
+    """The files of one component folder; ``inner`` are the components its own steps refer to."""
+
+    name: str
+    document: dict[str, Any]
+    files: dict[str, Path | bytes] = field(default_factory=dict)
+    inner: dict[str, Component] = field(default_factory=dict)  # by the inner step that uses it
+    problems: list[Problem] = field(default_factory=list)
+
+
+def of(component: Component, folder: Path, at: Span, added: Snapshot | None = None) -> Bundle:
+    """Gather a component.
+
+    Args:
+        component: The component, from a file or made from a spec's own command.
+        folder: The folder that its relative paths start at.
+        at: Where to report what has no place of its own.
+        added: Files of the user's tree that join the code.
+    """
+    document = _document(component)
+    bundle = Bundle(_name(component), document)
+    _take_code(bundle, component, folder, at, added)
+    for block in (document, document.get("task")):
+        if isinstance(block, dict) and "environment" in block:
+            block["environment"] = _environment(bundle, block["environment"], folder, at)
+    if component.graph is not None and isinstance(document.get("jobs"), dict):
+        _take_inner(bundle, component, folder, at)
+    return bundle
+
+
+def text(bundle: Bundle) -> str:
+    """The ``component.yml`` of a bundle."""
+    return yaml_text.dump(bundle.document)
+
+
+def _document(component: Component) -> dict[str, Any]:
+    """The component's YAML as plain values, its own order kept."""
+    if component.raw is None:
+        return {key: _plain(part) for key, part in write.component_document(component).items()}
+    document = _plain(yaml.to_python(component.raw))  # a copy, as aliases share their values
+    assert isinstance(document, dict)
+    return {key: value for key, value in document.items() if key != "additional_includes"}
+
+
+def _name(component: Component) -> str:
+    """The component's name as a folder name."""
+    value = component.name.value if component.name else None
+    fallback = component.path.parent.name if component.path else "step"
+    name = value if isinstance(value, str) and value else fallback
+    return "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in name)
+
+
+def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, added: Snapshot | None) -> None:
+    merged, problems = snapshot.of(component, folder)
+    bundle.problems += problems
+    bundle.document.pop("additional_includes", None)
+    for name in added.listing() if added else ():
+        assert added is not None
+        there = merged.files.get(name)
+        if there is not None and there != added.files[name] and merged.content(name) != added.content(name):
+            message = f"`{name}` would replace a file of the component `{bundle.name}`"
+            bundle.problems.append(Problem("include-clash", at, message, "rename the file or its folder"))
+            continue
+        merged.files[name] = added.files[name]
+    _place_code(bundle, bundle.document, merged, CODE)
+    task = bundle.document.get("task")
+    if isinstance(task, dict) and isinstance(task.get("code"), str):
+        inner = Snapshot()
+        path = local_path(task["code"], folder)
+        if path is not None and path.exists():
+            snapshot.add(inner, path)
+            _place_code(bundle, task, inner, CODE)
+
+
+def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str) -> None:
+    """Put a snapshot into the bundle and point ``code`` of a block at it."""
+    code = block.get("code")
+    if isinstance(code, str) and kind(code) != "local":
+        return
+    if not merged.files:
+        block.pop("code", None)
+        return
+    bundle.files.update({f"{at}/{name}": merged.files[name] for name in merged.listing()})
+    if "code" in block or "command" not in block:
+        block["code"] = f"./{at}"
+        return
+    entries = list(block.items())  # code that came from includes only: put it before the command
+    block.clear()
+    for key, value in entries:
+        if key == "command":
+            block["code"] = f"./{at}"
+        block[key] = value
+
+
+def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
+    """An environment with its files beside the component; a file of its own is written inline."""
+    if isinstance(value, str) and kind(value) == "local":
+        path = local_path(value, folder)
+        if path is None or not path.is_file():
+            bundle.problems.append(
+                snapshot.missing("environment-missing", "`environment`", value, folder / value, at)
+            )
+            return value
+        root = yaml.load(path).root
+        read = yaml.to_python(root) if root is not None else None
+        if not isinstance(read, dict):
+            return value
+        kept = {key: part for key, part in read.items() if key in ("image", "conda_file", "build")}
+        return _environment(bundle, kept, path.parent, at)
+    if not isinstance(value, dict):
+        return value
+    moved = dict(value)
+    if isinstance(moved.get("conda_file"), str):
+        moved["conda_file"] = _copied(bundle, "conda_file", moved["conda_file"], folder, at)
+    build = moved.get("build")
+    if isinstance(build, dict) and isinstance(build.get("path"), str):
+        moved["build"] = {**build, "path": _copied(bundle, "build.path", build["path"], folder, at)}
+    return moved
+
+
+def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) -> str:
+    path = local_path(reference, folder)
+    if path is None:
+        return reference
+    if path.is_file():
+        bundle.files[f"{ENVIRONMENT}/{path.name}"] = path
+        return f"./{ENVIRONMENT}/{path.name}"
+    if path.is_dir():
+        context = Snapshot()
+        snapshot.add(context, path)
+        bundle.files.update({f"{ENVIRONMENT}/{name}": context.files[name] for name in context.listing()})
+        return f"./{ENVIRONMENT}"
+    bundle.problems.append(snapshot.missing("environment-missing", f"`{key}`", reference, path, at))
+    return reference
+
+
+def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) -> None:
+    """The steps of a pipeline component: local components are noted, inline code is copied."""
+    graph = component.graph
+    assert graph is not None
+    for name, step in graph.steps.items():
+        node = bundle.document["jobs"].get(name)
+        if not isinstance(node, dict) or step.component is None:
+            continue
+        if step.component.path is not None:
+            bundle.inner[name] = step.component
+        elif step.component.raw is step.raw:
+            merged, problems = snapshot.of(step.component, folder)
+            bundle.problems += problems
+            _place_code(bundle, node, merged, str(PurePosixPath(name) / CODE))
+            if "environment" in node:
+                node["environment"] = _environment(bundle, node["environment"], folder, at)
+
+
+def _plain(value: Any) -> Any:
+    """The values without the fields around them."""
+    if isinstance(value, Field):
+        return _plain(value.value)
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list) else value

@@ -1,0 +1,179 @@
+"""The files that a resolved spec becomes, all in memory: nothing is written here."""
+
+from __future__ import annotations
+
+import hashlib
+import os.path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import write
+from worldsize.azureml.model import Argument, Data, Field, Step
+from worldsize.azureml.references import local_path
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.emit import bundle as bundles
+from worldsize.emit import plan_file, settings
+from worldsize.emit.build import Built
+from worldsize.emit.bundle import Bundle
+from worldsize.spec.model import ComputeProfile, Spec
+from worldsize.yaml.span import Span
+
+Files = dict[str, Path | bytes]
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The component folders chosen so far: equal components share one."""
+
+    folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
+    files: Files = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def files(built: Built, out: Path) -> tuple[Files, list[Problem]]:
+    """Everything that compiling writes, by path inside the output folder.
+
+    Args:
+        built: A spec that was resolved without errors.
+        out: The output folder; only local data paths depend on it, being relative to it.
+
+    Returns:
+        The files, each as bytes or as the file to copy, sorted; and the problems met.
+    """
+    assert built.plan is not None
+    spec, shelf = built.spec, _Shelf()
+    steps = {name: _placed(built, step, shelf, out) for name, step in built.resolved.job.steps.items()}
+    found: Files = dict(shelf.files)
+    found["pipeline.yml"] = write.dump(replace(built.resolved.job, steps=steps)).encode()
+    if spec.schedule is not None:
+        found["schedule.yml"] = _schedule(spec).encode()
+    found.update(_clusters(built, shelf.problems))
+    found[plan_file.NAME] = plan_file.dump(built.plan, built.resolved.templates, list(found)).encode()
+    return {name: found[name] for name in sorted(found)}, shelf.problems
+
+
+def _placed(built: Built, step: Step, shelf: _Shelf, out: Path) -> Step:
+    """The step, referring to its component's folder and with data paths that hold from the output."""
+    folder = built.spec.path.parent
+    inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
+    if step.component is None:
+        return replace(step, inputs=inputs)
+    base = step.component.path.parent if step.component.path else folder
+    added = built.resolved.added.get(step.name)
+    bundle = bundles.of(step.component, base, step.span or built.spec.span, added)
+    variant = step.name if added and added.files else None
+    name = _shelve(shelf, bundle, step.name, variant, step.span or built.spec.span)
+    reference = Field(f"./components/{name}/{bundles.FILE}")
+    return replace(step, inputs=inputs, reference=reference)
+
+
+def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:
+    """Give a bundle a folder, its inner components first, and say which."""
+    shelf.problems += bundle.problems
+    for inner_step, component in bundle.inner.items():
+        assert component.path is not None
+        inner = bundles.of(component, component.path.parent, at)
+        name = _shelve(shelf, inner, inner_step, None, at)
+        key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
+        bundle.document["jobs"][inner_step][key] = f"../{name}/{bundles.FILE}"
+    text = bundles.text(bundle).encode()
+    digest = _digest({**bundle.files, bundles.FILE: text})
+    known = shelf.folders.get(digest)
+    if known is not None:
+        return known
+    taken = set(shelf.folders.values())
+    name = f"{bundle.name}__{variant}" if variant else bundle.name
+    if name in taken:
+        name = f"{bundle.name}__{step}"
+    number = 2
+    while name in taken:
+        name, number = f"{bundle.name}__{step}_{number}", number + 1
+    shelf.folders[digest] = name
+    shelf.files[f"components/{name}/{bundles.FILE}"] = text
+    shelf.files.update({f"components/{name}/{path}": source for path, source in bundle.files.items()})
+    return name
+
+
+def _digest(contents: Mapping[str, Path | bytes]) -> str:
+    """Equal for equal folders. A file to copy is known by its path: reading it would double the work."""
+    total = hashlib.sha256()
+    for name in sorted(contents):
+        source = contents[name]
+        total.update(f"{name}\0".encode())
+        total.update(source if isinstance(source, bytes) else os.fsencode(source.resolve()))
+        total.update(b"\0")
+    return total.hexdigest()
+
+
+def _relative(argument: Field[Argument], folder: Path, out: Path) -> Field[Argument]:
+    """A local data path, given relative to the spec, as one relative to the output folder."""
+    value = argument.value
+    if not isinstance(value, Data) or value.path is None or not isinstance(value.path.value, str):
+        return argument
+    path = local_path(value.path.value, folder)
+    if path is None:
+        return argument
+    from_out = Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
+    text = from_out if from_out.startswith("../") else f"./{from_out}"
+    return replace(argument, value=replace(value, path=replace(value.path, value=text)))
+
+
+def _schedule(spec: Spec) -> str:
+    schedule = spec.schedule
+    assert schedule is not None
+    if schedule.cron is not None:
+        trigger: dict[str, Any] = {"type": "cron", "expression": schedule.cron.value}
+    else:
+        trigger = {"type": "recurrence", **(schedule.recurrence.value if schedule.recurrence else {})}
+    for key in ("start_time", "end_time", "time_zone"):
+        located = getattr(schedule, key)
+        if located is not None:
+            trigger[key] = located.value
+    return write.schedule(
+        schedule.name.value if schedule.name else f"{spec.name.value}_schedule",
+        trigger,
+        "./pipeline.yml",
+        display_name=spec.display_name.value if spec.display_name else None,
+        force_rerun=True,
+    )
+
+
+def _clusters(built: Built, problems: list[Problem]) -> Files:
+    """One file a cluster; two profiles of one cluster must not contradict each other."""
+    found: dict[str, tuple[ComputeProfile, bytes]] = {}
+    for profile in built.spec.compute.values():
+        if profile.instance_type is None:
+            continue
+        name = settings.cluster_of(profile)
+        text = _cluster(built, profile, name).encode()
+        first = found.get(name)
+        if first is not None and first[1] != text:
+            message = f"`{first[0].name}` and `{profile.name}` describe cluster `{name}` differently"
+            help_ = "give both profiles the same settings, or each its own `target`"
+            related = (Related(first[0].span, "first described here"),)
+            problems.append(Problem("compute-conflict", profile.span, message, help_, related))
+        found.setdefault(name, (profile, text))
+    return {f"compute/{name}.yml": text for name, (_, text) in found.items()}
+
+
+def _cluster(built: Built, profile: ComputeProfile, name: str) -> str:
+    assert built.plan is not None
+    assert profile.instance_type is not None
+    users = [
+        built.plan.steps[step.name].topology.instance_count
+        for step in built.spec.steps.values()
+        if step.compute and step.compute.value == profile.name and step.name in built.plan.steps
+    ]
+    most = max(users, default=1)
+    return write.compute(
+        name,
+        profile.instance_type.value,
+        tier=profile.tier.value if profile.tier else "dedicated",
+        min_instances=profile.min_instances.value if profile.min_instances else 0,
+        max_instances=profile.max_instances.value if profile.max_instances else most,
+        idle_time_before_scale_down=(
+            profile.idle_time_before_scale_down.value if profile.idle_time_before_scale_down else None
+        ),
+    )

@@ -1,0 +1,104 @@
+"""Finding the component behind each step: a built-in one, a file, or a component that lives elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from worldsize import resources
+from worldsize.azureml import component as reader
+from worldsize.azureml import distribution
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Component
+from worldsize.azureml.references import kind, local_path
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.suggest import closest, did_you_mean
+from worldsize.emit import own_script
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Launcher
+from worldsize.spec.model import Located, Spec, Step
+
+Components = dict[str, Component | None]
+
+
+@cache
+def built_in_names() -> tuple[str, ...]:
+    """The names of the built-in components: folders with a ``component.yml``."""
+    folder = resources.components()
+    return tuple(sorted(path.parent.name for path in folder.glob("*/component.yml")))
+
+
+def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:
+    """The component of every step.
+
+    Args:
+        spec: The spec; relative paths in it start at its folder.
+        files: What has been read before, so that each component file is read once.
+
+    Returns:
+        By step name the component, None where it lives in a workspace or registry or could not be
+        read; and the problems met.
+    """
+    files = files or Files()
+    before = len(files.problems)
+    found = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
+    return found, files.problems[before:]
+
+
+def interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:
+    """What planning needs to know of each step's component."""
+    return {step: _interface(found) for step, found in components.items() if found is not None}
+
+
+def _interface(component: Component) -> Interface:
+    launcher = distribution.view(component.distribution)
+    kind_ = launcher.kind if launcher else None
+    count = distribution.member(component.resources, "instance_count")
+    return Interface(
+        inputs={
+            name: port.default.value if port.default else None for name, port in component.inputs.items()
+        },
+        launcher=cast("Launcher", kind_) if kind_ in ("pytorch", "tensorflow", "mpi") else "none",
+        instance_count=count.value if count is not None and isinstance(count.value, int) else None,
+    )
+
+
+def is_built_in(uses: str) -> bool:
+    """Whether ``uses:`` is a bare name rather than a path or an asset."""
+    return kind(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))
+
+
+def _component(step: Step, folder: Path, files: Files) -> Component | None:
+    if step.uses is None:
+        return own_script.component(step, folder) if step.command else None
+    uses = step.uses.value
+    if is_built_in(uses):
+        if uses not in built_in_names():
+            files.problems.append(_unknown(step.uses, folder))
+            return None
+        return reader.load(resources.components() / uses / "component.yml", files)
+    path = local_path(uses, folder)
+    if path is None:
+        return None
+    if not path.is_file():
+        files.problems.append(_missing(step.uses, path))
+        return None
+    return reader.load(path, files)
+
+
+def _unknown(uses: Located[str], folder: Path) -> Problem:
+    message = f"there is no built-in component `{uses.value}`"
+    for beside in (f"{uses.value}.yml", f"{uses.value}/component.yml"):
+        if (folder / beside).is_file():
+            return Problem("unknown-component", uses.span, message, f"for the file here write `./{beside}`")
+    return Problem("unknown-component", uses.span, message, did_you_mean(uses.value, built_in_names()))
+
+
+def _missing(uses: Located[str], path: Path) -> Problem:
+    message = f"component file `{uses.value}` does not exist"
+    beside = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    near = closest(path.name, beside)
+    help_ = f"did you mean `{near}`?" if near else "the path is relative to the spec"
+    return Problem("component-missing", uses.span, message, help_)

@@ -1,0 +1,61 @@
+"""``plan.json``: the plan beside the pipeline, and the mark by which a folder is known as ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
+
+NAME = "plan.json"
+FORMAT = "worldsize-plan/1"
+
+
+def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence[str]) -> str:
+    """The file's text.
+
+    Args:
+        plan: The plan.
+        templates: By step and input the text that the plan filled in, ``${{plan.learning_rate}}``.
+        files: Every other file of the folder, so that a later compile knows which it may replace.
+    """
+    steps = {
+        name: {**asdict(step), "templates": dict(templates.get(name, {}))}
+        for name, step in plan.steps.items()
+    }
+    document = {"format": FORMAT, "name": plan.name, "steps": steps, "files": sorted(files)}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The document, or None where the folder has none of ours."""
+    try:
+        document = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(document, dict) and document.get("format") == FORMAT
+    return document if ours else None
+
+
+def load(folder: Path) -> tuple[Plan, dict[str, dict[str, str]]] | None:
+    """The plan of a compiled folder and its templates, or None where there is none of ours."""
+    document = read(folder)
+    if document is None:
+        return None
+    steps = {name: _step(raw) for name, raw in document["steps"].items()}
+    templates = {name: dict(raw["templates"]) for name, raw in document["steps"].items()}
+    return Plan(document["name"], steps), templates
+
+
+def _step(raw: Mapping[str, Any]) -> StepPlan:
+    return StepPlan(
+        step=raw["step"],
+        topology=Topology(**raw["topology"]),
+        training=Training(**raw["training"]) if raw["training"] else None,
+        derivations=tuple(Derivation(**row) for row in raw["derivations"]),
+        advice=tuple(raw["advice"]),
+        inputs=raw["inputs"],
+    )

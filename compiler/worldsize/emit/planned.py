@@ -1,0 +1,139 @@
+"""Values that come from the plan: inputs of planned names, and ``${{plan.…}}`` inside texts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Binding, Field, Literal
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.emit.work import PLANNED, Work, part_span
+from worldsize.planning.model import PlanValue, StepPlan
+from worldsize.spec.model import Located
+
+
+def value_of(work: Work, step: str, quantity: str) -> tuple[PlanValue, str | None] | None:
+    """A planned quantity as a step sees it, and the arithmetic behind it for a comment.
+
+    A step without a plan of its own for the quantity sees that of the only training step.
+    """
+    if work.plan is None:
+        return None
+    own = work.plan.steps.get(step)
+    if own is not None and quantity in (own.inputs or {}):
+        return _from(own, quantity)
+    training = [
+        plan for plan in work.plan.steps.values() if plan.training and quantity in (plan.inputs or {})
+    ]
+    return _from(training[0], quantity) if len(training) == 1 else None
+
+
+def is_known(work: Work, quantity: str) -> bool:
+    """Whether there is a planned quantity of this name."""
+    return quantity in names(work)
+
+
+def fill(work: Work, step: str, located: Located[Any]) -> tuple[Any, str | None, bool]:
+    """A value with its ``${{plan.…}}`` filled in.
+
+    Returns:
+        The value (typed where the whole text is one expression), a comment, and whether anything
+        was filled in. Where the plan is unknown the text stays; nothing is emitted then.
+    """
+    text = located.value
+    if not isinstance(text, str) or "plan" not in text:
+        return text, None, False
+    wanted = [found for found in binding.find(text) if found.scope == "plan"]
+    whole = binding.whole(text)
+    comments = []
+    for found in reversed(wanted):
+        value = _checked(work, step, located, found)
+        if value is None:
+            continue
+        if whole is not None:
+            return value[0], value[1], True
+        text = text[: found.start] + literals.render(value[0]) + text[found.end :]
+        comments.append(f"{found.port} = {value[1]}" if value[1] else str(found.port))
+    return text, "; ".join(reversed(comments)) or None, bool(wanted)
+
+
+def fill_inputs(work: Work, step: str) -> None:
+    """Give a step every planned input that its component declares and ``with:`` leaves open."""
+    arguments = work.arguments[step]
+    own = (work.plan.steps[step].inputs or {}) if work.plan and step in work.plan.steps else {}
+    for name in work.ports(step):
+        if name not in PLANNED:
+            continue
+        if name in own:
+            _fill_input(work, step, name)
+        elif name == "shard_count" and name not in arguments:
+            _fill_shard_count(work, step)
+
+
+def _fill_input(work: Work, step: str, name: str) -> None:
+    found = value_of(work, step, name)
+    assert found is not None
+    planned, comment = found
+    given = work.arguments[step].get(name)
+    if given is None:
+        work.arguments[step][name] = Field(Literal(planned), comment=comment)
+        work.templates.setdefault(step, {})[name] = f"${{{{plan.{name}}}}}"
+    elif isinstance(given.value, Literal) and given.span and not _agree(given.value.value, planned):
+        message = f"`{name}` is {given.value.value} here but {literals.render(planned)} by the plan"
+        help_ = f"remove it, or pin it as `{name}` under `scale:` so that the rest follows"
+        work.report("planned-input-overridden", given.span, message, help_)
+
+
+def _fill_shard_count(work: Work, step: str) -> None:
+    """As many shards as every training step that reads this step's shards can share out evenly."""
+    counts: list[int] = []
+    comments: list[str] = []
+    for reader, arguments in work.arguments.items():
+        shards = arguments.get("shards")
+        if not shards or not isinstance(shards.value, Binding) or shards.value.expression.step != step:
+            continue
+        plan = work.plan.steps.get(reader) if work.plan else None
+        if plan is not None and "shard_count" in (plan.inputs or {}):
+            value, comment = _from(plan, "shard_count")
+            counts.append(int(value))
+            comments.append(f"for step {reader}" + (f": {comment}" if comment else ""))
+    if counts:
+        comment = "; ".join(comments)
+        work.arguments[step]["shard_count"] = Field(Literal(math.lcm(*counts)), comment=comment)
+
+
+def _from(plan: StepPlan, quantity: str) -> tuple[PlanValue, str | None]:
+    assert plan.inputs is not None
+    rows = [row for row in plan.derivations if row.quantity == quantity]
+    return plan.inputs[quantity], (rows[0].formula or rows[0].source) if rows else None
+
+
+def _checked(
+    work: Work, step: str, located: Located[Any], found: binding.Expression
+) -> tuple[PlanValue, str | None] | None:
+    name = found.port or ""
+    span = part_span(located, *found.part_range(len(found.parts) - 1))
+    if not is_known(work, name):
+        message = f"the plan has no quantity `{name}`"
+        work.report("plan-unknown-quantity", span, message, did_you_mean(name, names(work)))
+        return None
+    value = value_of(work, step, name)
+    if value is None and work.plan is not None:
+        message = f"the plan of step `{step}` has no `{name}`"
+        help_ = "add `scale:` to the step; a step without it sees the plan of the only training step"
+        work.report("plan-unknown-quantity", span, message, help_)
+    return value
+
+
+def names(work: Work) -> set[str]:
+    """Every quantity that a plan may have."""
+    planned = work.plan.steps.values() if work.plan else ()
+    return set(PLANNED).union(*(plan.inputs or {} for plan in planned))
+
+
+def _agree(given: Any, planned: PlanValue) -> bool:
+    left, right = literals.number(given), literals.number(planned)
+    if left is None or right is None:
+        return literals.render(given) == literals.render(planned)
+    return math.isclose(left, right, rel_tol=1e-12)

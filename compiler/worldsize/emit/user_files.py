@@ -1,0 +1,104 @@
+"""Files of the user's tree that join a step's snapshot: ``code:`` beside ``uses:``, and a user's model."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path, PurePosixPath
+
+from worldsize.azureml.model import Literal
+from worldsize.azureml.references import local_path, normal
+from worldsize.azureml.snapshot import Snapshot, add_include, missing
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.emit.work import Work, part_span
+from worldsize.spec.model import Located
+
+CODE_INPUT_TAG = "worldsize_code_input"  # names the input that may hold `path/to/file.py:function`
+
+
+def check_code(work: Work, step: str) -> None:
+    """Report a ``code:`` that does not exist."""
+    code = work.spec.steps[step].code
+    if code is None:
+        return
+    path = local_path(code.value, work.folder)
+    if path is not None and not path.exists():
+        work.problems.append(missing("code-missing", "`code`", code.value, path, code.span))
+
+
+def collect(work: Work, step: str) -> Snapshot:
+    """What the user's tree adds to the snapshot of a step with ``uses:``; faults are reported."""
+    added = Snapshot()
+    spec_step = work.spec.steps[step]
+    if spec_step.uses is None:
+        return added
+    if spec_step.code is not None:
+        path = local_path(spec_step.code.value, work.folder)
+        if path is not None and path.exists():
+            add_include(added, path)
+    _user_function(work, step, added)
+    return added
+
+
+def _user_function(work: Work, step: str, added: Snapshot) -> None:
+    component = work.components.get(step)
+    tags = component.tags.value if component and component.tags else None
+    name = tags.get(CODE_INPUT_TAG) if isinstance(tags, dict) else None
+    located = work.spec.steps[step].with_.get(name) if isinstance(name, str) else None
+    argument = work.arguments[step].get(name) if isinstance(name, str) else None
+    if located is None or argument is None or not isinstance(argument.value, Literal):
+        return
+    text = located.value
+    if not isinstance(text, str) or ".py" not in text:
+        return
+    file, colon, function = text.partition(":")
+    path = normal(work.folder / file)
+    if not colon or not function:
+        message = f"`{text}` names a file but no function in it"
+        work.report("user-model-missing", located.span, message, f"write `{file}:function`")
+    elif file.startswith("/") or ".." in PurePosixPath(normal(Path(file))).parts:
+        message = f"`{file}` lies outside the spec's folder, so it cannot keep its place in the snapshot"
+        work.report("user-model-missing", located.span, message, "move it below the folder of the spec")
+    elif not path.is_file():
+        span = part_span(located, 0, len(file))
+        work.problems.append(missing("user-model-missing", f"`{name}`", file, path, span))
+    elif _defines(work, located, path, len(file) + 1, function):
+        added.files.setdefault(normal(Path(file)).as_posix(), path)
+
+
+def _defines(work: Work, located: Located[str], path: Path, start: int, function: str) -> bool:
+    """Whether a file defines a function, read without running it."""
+    span = part_span(located, start, start + len(function))
+    try:
+        tree = ast.parse(path.read_bytes(), str(path.name))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        where = f" in line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else ""
+        message = f"`{path.name}` is not valid Python{where}"[:200]
+        work.report("user-model-missing", located.span, message, "mend the file")
+        return False
+    names = set(_top_level(tree))
+    if function in names or "*" in names:
+        return True
+    message = f"`{path.name}` defines no function `{function}`"
+    help_ = did_you_mean(function, {name for name in names if not name.startswith("_")})
+    work.report(
+        "user-model-missing", span, message, help_ or f"define `def {function}(...)` at its top level"
+    )
+    return False
+
+
+def _top_level(tree: ast.Module) -> list[str]:
+    """Names a module binds, also below ``if`` and ``try``."""
+    names: list[str] = []
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.append(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names += [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            waiting += [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.stmt)]
+            waiting += [inner for handler in getattr(node, "handlers", ()) for inner in handler.body]
+    return names

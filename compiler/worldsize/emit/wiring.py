@@ -1,0 +1,167 @@
+"""Wiring by name: an open input takes the one earlier output of the same name; and what stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from worldsize.azureml import binding
+from worldsize.azureml.model import Binding, Field, Port
+from worldsize.diagnostics.problem import Related
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.emit.own_script import OPEN
+from worldsize.emit.work import PLANNED, Work
+
+_FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
+_MODELS = {"mlflow_model", "custom_model", "triton_model"}
+_SHOWN = 6  # candidates that a message names
+
+
+def wire(work: Work) -> None:
+    """Bind every required data input that nothing was given for. Steps are taken in spec order."""
+    producers: dict[str, list[str]] = {}
+    for step in work.spec.steps:
+        for port in work.ports(step).values():
+            if port.name not in work.arguments[step] and _is_open(port):
+                _bind(work, step, port, producers.get(port.name, []))
+        for name in work.outputs(step) or {}:
+            producers.setdefault(name, []).append(step)
+
+
+def compatible(source: str, target: str) -> bool:
+    """Whether an output may feed an input of the same name without being asked to."""
+    if target in (source, OPEN):
+        return True
+    if target in _MODELS:
+        return False
+    return target in ("uri_folder", "path") and source in _FOLDERS
+
+
+def report_missing(work: Work, step: str) -> None:
+    """Report every required input that has neither value, binding nor default."""
+    spec_step = work.spec.steps[step]
+    place = spec_step.uses.span if spec_step.uses else spec_step.span
+    for port in work.ports(step).values():
+        if port.name in work.arguments[step] or port.optional or port.default is not None:
+            continue
+        if port.name in PLANNED:
+            if work.plan is None and spec_step.scale is not None:
+                continue
+            help_ = "add `scale:` to the step, so that it is planned" if spec_step.scale is None else None
+            message = f"step `{step}` needs `{port.name}`, which the plan does not give"
+            work.report("input-missing", place, message, help_ or f"write `{port.name}:` under `with:`")
+        elif not port.is_data:
+            message = f"step `{step}` needs input `{port.name}`, {_kind(port)}"
+            work.report("input-missing", place, message, f"write `{port.name}:` under `with:`")
+
+
+def find_cycle(work: Work) -> list[str] | None:
+    """The steps of one cycle in the order data flows, or None. Linear in steps and bindings."""
+    finished: set[str] = set()
+    for start in work.spec.steps:
+        if start in finished:
+            continue
+        path: list[str] = []
+        on_path: dict[str, int] = {}
+        stack: list[tuple[str, Iterable[str]]] = [(start, iter(work.sources(start)))]
+        path.append(start)
+        on_path[start] = 0
+        while stack:
+            step, rest = stack[-1]
+            following = next((name for name in rest if name not in finished), None)
+            if following is None:
+                stack.pop()
+                finished.add(step)
+                del on_path[path.pop()]
+            elif following in on_path:
+                return [*reversed(path[on_path[following] :])]
+            elif following in work.arguments:
+                on_path[following] = len(path)
+                path.append(following)
+                stack.append((following, iter(work.sources(following))))
+            else:
+                finished.add(following)
+    return None
+
+
+def report_cycle(work: Work) -> None:
+    """Report one cycle, pointing at the binding that closes it."""
+    cycle = find_cycle(work)
+    if cycle is None:
+        return
+    first, last = cycle[0], cycle[-1]
+    name, span = work.sources(first)[last]
+    place = span or work.spec.steps[first].span
+    if len(cycle) == 1:
+        message = f"input `{name}` of step `{first}` is bound to the step's own output"
+        work.report("graph-cycle", place, message, "bind it to an earlier step")
+        return
+    shown = cycle if len(cycle) <= 8 else [*cycle[:7], "…"]
+    message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
+    related = [
+        Related(span, f"`{step}` reads from `{source}`")
+        for source, step in pairwise(cycle)
+        if (span := work.sources(step)[source][1])
+    ]
+    work.report("graph-cycle", place, message, "remove one of these bindings", *related)
+
+
+def _is_open(port: Port) -> bool:
+    return port.is_data and not port.optional and port.default is None
+
+
+def _bind(work: Work, step: str, port: Port, earlier: list[str]) -> None:
+    fitting: list[str] = []
+    refused: list[str] = []
+    for source in earlier:
+        outputs = work.outputs(source) or {}
+        if not compatible(outputs[port.name].type, port.type):
+            refused.append(f"`{source}.{port.name}` is {outputs[port.name].type}")
+        elif not _reads_from(work, source, step):
+            fitting.append(source)
+    if len(fitting) == 1:
+        text = binding.to_step_output(fitting[0], port.name)
+        found = binding.whole(text)
+        assert found is not None
+        work.arguments[step][port.name] = Field(Binding(found))
+        return
+    place = work.spec.steps[step].uses or work.spec.steps[step].command
+    span = port.span if work.spec.steps[step].uses is None and port.span else None
+    at = span or (place.span if place else work.spec.steps[step].span)
+    bound = f"`{port.name}: {binding.to_step_output('STEP', 'NAME')}`"
+    if fitting:
+        named = ", ".join(f"`{source}.{port.name}`" for source in fitting[:_SHOWN])
+        more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
+        message = f"input `{port.name}` of step `{step}` could come from {named}{more}"
+        text = binding.to_step_output(fitting[-1], port.name)
+        work.report("input-ambiguous", at, message, f"say which under `with:`, as `{port.name}: {text}`")
+    elif refused:
+        message = f"step `{step}` needs `{port.name}` as {port.type}, but {', '.join(refused[:_SHOWN])}"
+        work.report("input-missing", at, message, f"bind it under `with:`, as {bound}")
+    else:
+        message = f"step `{step}` needs `{port.name}`, and no earlier step has an output of that name"
+        known = {name for other in work.spec.steps for name in work.outputs(other) or {} if other != step}
+        near = did_you_mean(port.name, known) if known else None
+        advice = near if near and near.startswith("did") else None
+        tail = f"; {advice}" if advice else ""
+        work.report("input-missing", at, message, f"give it under `with:`, as {bound} or a path{tail}")
+
+
+def _reads_from(work: Work, step: str, source: str) -> bool:
+    """Whether a step already depends on another; only bindings to later steps make that possible."""
+    seen: set[str] = set()
+    waiting = [step]
+    order = work.spec.steps
+    while waiting:
+        current = waiting.pop()
+        if current == source:
+            return True
+        if current in seen or current not in order:
+            continue
+        seen.add(current)
+        waiting += work.sources(current)
+    return False
+
+
+def _kind(port: Port) -> str:
+    return f"{'an' if port.type[:1] in 'aeiou' else 'a'} {port.type} without default"

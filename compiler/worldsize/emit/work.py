@@ -1,0 +1,82 @@
+"""What resolving a spec keeps at hand: the parts read so far, what is bound, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml.model import Argument, Binding, Component, Field, Port
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.planning.model import Plan
+from worldsize.spec.model import Located, Spec
+from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.span import Span
+
+# Inputs that are filled from the plan wherever a component declares them.
+PLANNED = (
+    "world_size",
+    "batch_size_per_device",
+    "gradient_accumulation_steps",
+    "global_batch_size",
+    "learning_rate",
+    "reference_learning_rate",
+    "warmup_epochs",
+    "warmup_steps",
+    "total_steps",
+    "steps_per_epoch",
+    "epochs",
+    "shards_per_rank",
+    "shard_count",
+)
+FRACTIONS = frozenset({"learning_rate", "reference_learning_rate", "warmup_epochs", "epochs"})
+
+
+@dataclass(slots=True)
+class Work:
+    """The state of one resolution; ``plan`` is None where planning failed and its values are unknown."""
+
+    spec: Spec
+    components: dict[str, Component | None]
+    plan: Plan | None
+    problems: list[Problem] = field(default_factory=list)
+    arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
+    templates: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # step -> input -> text with ${{plan.…}}
+
+    @property
+    def folder(self) -> Path:
+        """The spec's folder, which its relative paths start at."""
+        return self.spec.path.parent
+
+    def report(
+        self, slug: str, span: Span, message: str, help_: str | None = None, *related: Related
+    ) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(slug, span, message, help_, related))
+
+    def ports(self, step: str) -> Mapping[str, Port]:
+        """The inputs that a step's component declares; none where it cannot be seen."""
+        component = self.components.get(step)
+        return component.inputs if component else {}
+
+    def outputs(self, step: str) -> Mapping[str, Port] | None:
+        """The outputs that a step's component declares; None where it cannot be seen."""
+        component = self.components.get(step)
+        return component.outputs if component else None
+
+    def sources(self, step: str) -> dict[str, tuple[str, Span | None]]:
+        """The steps that a step reads from, each with the place that says so."""
+        found: dict[str, tuple[str, Span | None]] = {}
+        for name, argument in self.arguments.get(step, {}).items():
+            value = argument.value
+            if isinstance(value, Binding) and value.expression.step:
+                found.setdefault(value.expression.step, (name, argument.span))
+        return found
+
+
+def part_span(located: Located[Any], start: int, end: int) -> Span:
+    """The place of ``text[start:end]`` of a value."""
+    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

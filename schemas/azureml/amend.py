@@ -6,6 +6,7 @@ Each amendment says where the SDK does it, so that it can be looked up again.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 Shape = dict[str, Any]
@@ -34,11 +35,20 @@ ENTITY_NAMES = {
 def amend(name: str, shape: Shape) -> Shape:
     """The shape of the schema class ``name`` with what its entity adds."""
     amendment = _AMENDMENTS.get(name)
+    _environment_variables(shape["properties"])
     return amendment(shape) if amendment else shape
 
 
+def _environment_variables(properties: Shape) -> None:
+    """A process knows variables of text only; the SDK leaves it to the service to refuse the rest."""
+    variables = properties.get("environment_variables", {})
+    for part in variables.get("anyOf", [variables]):
+        if part.get("type") == "object":
+            part.setdefault("additionalProperties", {"type": ["string", "number", "boolean", "null"]})
+
+
 def split(name: str, shape: Shape) -> dict[str, Shape]:
-    """A component's literal input, one shape a type: entities/_inputs_outputs/input.py checks min, max, default."""
+    """A component's literal input, one shape a type: Input.__init__ checks min, max and default."""
     if name != "parameter":
         return {}
     properties = shape["properties"]
@@ -46,7 +56,11 @@ def split(name: str, shape: Shape) -> dict[str, Shape]:
         "string": properties["default"],
         "integer": {"$ref": "#/$defs/number"},
         "number": {"$ref": "#/$defs/number"},
-        "boolean": {"type": ["boolean", "string"], "enum": [True, False, "true", "false"], "x-case": "ignore"},
+        "boolean": {
+            "type": ["boolean", "string"],
+            "enum": [True, False, "true", "false"],
+            "x-case": "ignore",
+        },
     }
     branches = {}
     for kind, default in defaults.items():
@@ -96,6 +110,11 @@ def _schedule(shape: Shape) -> Shape:
     return {**shape, "required": sorted([*shape["required"], "trigger", "create_job"])}
 
 
+def _kubernetes(shape: Shape) -> Shape:
+    """KubernetesCompute._load_from_dict fills in the namespace."""
+    return {**shape, "required": [key for key in shape["required"] if key != "namespace"]}
+
+
 def _settings(shape: Shape) -> Shape:
     """Settings that the SDK does not know are sent to the service as they are."""
     return {**shape, "x-unknown-keys": "kept"}
@@ -114,6 +133,7 @@ _AMENDMENTS = {
     "PipelineJobSchema": _pipeline_job,
     "JobScheduleSchema": _schedule,
     "PipelineJobSettingsSchema": _settings,
+    "KubernetesComputeSchema": _kubernetes,
 }
 
 
@@ -139,33 +159,37 @@ def compute(kinds: dict[str, Shape]) -> Shape:
     }
 
 
-def merge(shapes: list[Shape]) -> Shape:
-    """A mapping that has every key of ``shapes``; where they differ in a key, its value may be anything."""
+def merge(shapes: list[Shape], target: Callable[[Shape], Shape]) -> Shape:
+    """A mapping that has every key of ``shapes``; where they differ in a key, its value may be either's."""
     merged = copy.deepcopy(shapes[0])
     for shape in shapes[1:]:
         for key, value in shape["properties"].items():
             known = merged["properties"].setdefault(key, value)
             if bare(known) != bare(value):
-                merged["properties"][key] = _join_enums(known, value)
+                merged["properties"][key] = _join(known, value, target)
         merged["required"] = [key for key in merged.get("required", []) if key in shape.get("required", [])]
     merged["properties"] = dict(sorted(merged["properties"].items()))
     return merged
 
 
+def _join(first: Shape, second: Shape, target: Callable[[Shape], Shape]) -> Shape:
+    one, two = enum_of(first), enum_of(second)
+    if one is not None and two is not None:
+        joined: Shape = copy.deepcopy(first)
+        for part in joined.get("anyOf", [joined]):
+            if "enum" in part:
+                part["enum"] = list(dict.fromkeys(one + two))
+        return joined
+    left, right = target(first), target(second)
+    if "properties" in left and "properties" in right:
+        described = {key: value for key, value in first.items() if key == "description"}
+        return {**bare(merge([left, right], target)), **described}
+    return {}
+
+
 def bare(shape: Shape) -> Shape:
     """``shape`` without its description."""
     return {key: value for key, value in shape.items() if key != "description"}
-
-
-def _join_enums(first: Shape, second: Shape) -> Shape:
-    one, two = enum_of(first), enum_of(second)
-    if one is None or two is None:
-        return {}
-    joined: Shape = copy.deepcopy(first)
-    for part in joined.get("anyOf", [joined]):
-        if "enum" in part:
-            part["enum"] = list(dict.fromkeys(one + two))
-    return joined
 
 
 def enum_of(shape: Shape) -> list[str] | None:

@@ -49,7 +49,15 @@ KINDS: dict[str, tuple[str, str, str]] = {
 }
 
 # Where an entity class with a documented constructor may be found.
-ENTITY_MODULES = ("azure.ai.ml.entities", "azure.ai.ml", "azure.ai.ml.sweep", "azure.ai.ml.entities._job.job_limits")
+ENTITY_MODULES = (
+    "azure.ai.ml.entities",
+    "azure.ai.ml",
+    "azure.ai.ml.sweep",
+    "azure.ai.ml.entities._job.job_limits",
+)
+
+
+_PARAMETER = re.compile(r":(?:param|keyword)\s+(\w+):\s*(.*?)(?=\n\s*:|\n\s*\.\.|\n\s*\n|\Z)", re.DOTALL)
 
 
 class Registry:
@@ -88,20 +96,33 @@ class Registry:
         mapping = {name: self.alternative(shapes) for name, shapes in branches.items() if shapes}
         shapes = list(mapping.values())
         discriminator: Shape = {"key": key, "case": "ignore", "mapping": positions(mapping, shapes)}
-        if key == "type" and "command" in mapping:
+        if "sweep" in mapping:  # the nodes of a pipeline
             shapes.append(self.untyped(mapping))
             discriminator["absent"] = len(shapes) - 1
+        elif "pipeline" in mapping:  # what a schedule creates
+            discriminator["absent"] = discriminator["mapping"]["pipeline"]
         return {"oneOf": shapes, "x-discriminator": discriminator}
 
     def untyped(self, mapping: dict[str, Shape]) -> Shape:
         """A node without `type`: a sweep by its `trial`, any component by `component`, else a command."""
-        forms = {name: shape["oneOf"][0] for name, shape in mapping.items() if "present" in discriminator_of(shape)}
-        component = amend.merge([self.target(forms[name]) for name in amend.UNTYPED_NODES if name in forms])
+        targets = [self.target(mapping[name]["oneOf"][0]) for name in amend.UNTYPED_NODES]
+        component = amend.merge(targets, self.target)
+        component["properties"]["component"] = self.inline_components(targets)
         self.shapes["untyped_component_node"] = component
         command, parallel, spark = (mapping[name]["oneOf"][1] for name in ("command", "parallel", "spark"))
         branches = [{"$ref": "#/$defs/untyped_component_node"}, mapping["sweep"], parallel, spark, command]
         present = {"component": 0, "trial": 1, "task": 2, "entry": 3}
         return {"oneOf": branches, "x-discriminator": {"present": present, "absent": 4}}
+
+    def inline_components(self, nodes: list[Shape]) -> Shape:
+        """A reference, or a component written in place, whose own `type` says which; a command without."""
+        texts, mappings = [], []
+        for node in nodes:
+            *others, mapping = node["properties"]["component"]["anyOf"]
+            texts, mappings = [*texts, *(part for part in others if part not in texts)], [*mappings, mapping]
+        kinds = {name: position for position, name in enumerate(amend.UNTYPED_NODES)}
+        discriminator = {"key": "type", "case": "ignore", "mapping": kinds, "absent": 0}
+        return {"anyOf": [*texts, {"oneOf": mappings, "x-discriminator": discriminator}]}
 
     def alternative(self, shapes: list[Shape]) -> Shape:
         """The one shape of a type, or its component form and its inline form."""
@@ -112,7 +133,7 @@ class Registry:
         return {"oneOf": shapes, "x-discriminator": {"present": {"component": 0}, "absent": 1}}
 
     def discriminate(self, branches: list[Shape]) -> Shape:
-        """Choose among mappings by the values that their `type` allows, or by a key that only one requires."""
+        """Choose among mappings by the values that their `type` allows, or by a telling key."""
         if len(branches) == 1:
             return branches[0]
         targets = [self.target(branch) for branch in branches]
@@ -120,7 +141,8 @@ class Registry:
         if free:
             return free[0]
         if all("type" not in target["properties"] for target in targets):
-            return {"oneOf": branches, "x-discriminator": {"present": amend.telling_keys(targets), "absent": 0}}
+            discriminator = {"present": amend.telling_keys(targets), "absent": 0}
+            return {"oneOf": branches, "x-discriminator": discriminator}
         return self.by_allowed_types(branches, targets)
 
     def by_allowed_types(self, branches: list[Shape], targets: list[Shape]) -> Shape:
@@ -143,8 +165,8 @@ class Registry:
         if len(untyped) == 1:
             discriminator["absent"] = targets.index(untyped[0])
         elif untyped:
-            name = "untyped_" + "_or_".join(sorted(branch["$ref"][8:] for branch in branches))
-            self.shapes[name] = amend.merge(untyped)
+            name = f"untyped_{branches[0]['$ref'].removeprefix('#/$defs/')}"
+            self.shapes[name] = amend.merge(untyped, self.target)
             shapes.append({"$ref": f"#/$defs/{name}"})
             discriminator["absent"] = len(shapes) - 1
         return {"oneOf": shapes, "x-discriminator": discriminator}
@@ -164,14 +186,8 @@ def positions(mapping: dict[str, Shape], shapes: list[Shape]) -> dict[str, int]:
     return {name: shapes.index(shape) for name, shape in mapping.items()}
 
 
-def discriminator_of(shape: Shape) -> Shape:
-    """The discriminator of a union, empty for anything else."""
-    found: Shape = shape.get("x-discriminator", {})
-    return found
-
-
 def definition_name(schema: Any, unknown: str) -> str:
-    """`CommandJobLimitsSchema` -> `command_job_limits`, with `_open` and `_bound` where the class is met so."""
+    """`CommandJobLimitsSchema` -> `command_job_limits`, then `_open`, `_bound` where it is met so."""
     stem = re.sub(r"Schema$", "", type(schema).__name__).lstrip("_")
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", stem).lower()
     bound = "_bound" if getattr(schema, "_data_binding_supported", False) else ""
@@ -193,7 +209,7 @@ def documented(name: str) -> dict[str, str]:
         entity = getattr(importlib.import_module(module), amend.ENTITY_NAMES.get(name, name), None)
         if entity is not None:
             text = f"{entity.__doc__ or ''}\n{entity.__init__.__doc__ or ''}"
-            found = re.findall(r":(?:param|keyword)\s+(\w+):\s*(.*?)(?=\n\s*:|\n\s*\.\.|\n\s*\n|\Z)", text, re.S)
+            found = _PARAMETER.findall(text)
             return {key: first_sentence(words) for key, words in found if words.strip()}
     return {}
 
@@ -211,7 +227,8 @@ def collect() -> tuple[dict[str, Shape], dict[str, Shape]]:
         schema = getattr(importlib.import_module(f"azure.ai.ml._schema.{module}"), name)
         kinds[kind] = registry.make(schema(context={BASE_PATH_CONTEXT_KEY: HERE}), unknown)
         kinds[kind] = amend.amend_kind(kind, kinds[kind])
-    kinds["compute"] = amend.compute({name: kinds.pop(name) for name in list(kinds) if name.startswith("compute-")})
+    computes = [kind for kind in kinds if kind.startswith("compute-")]
+    kinds["compute"] = amend.compute({kind: kinds.pop(kind) for kind in computes})
     return kinds, {**SCALARS, **registry.shapes}
 
 
@@ -247,7 +264,7 @@ def render(name: str, shape: Shape, definitions: dict[str, Shape], home: dict[st
     version = importlib.metadata.version(PACKAGE)
     document: Shape = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": f"Generated by generate.py from {PACKAGE} {version} (Microsoft, MIT licence). Do not edit.",
+        "$comment": f"Made by generate.py from {PACKAGE} {version} (Microsoft, MIT licence). Do not edit.",
         "title": f"Azure ML {name.removesuffix('.schema.json').replace('-', ' ')}",
         **shape,
     }
@@ -270,13 +287,14 @@ def compact(text: str) -> str:
     previous = ""
     while previous != text:
         previous = text
-        text = pattern.sub(lambda m: m[0] if too_long(m) else m[1] + re.sub(r",\n\s*", ", ", m[2]) + m[3], text)
+        text = pattern.sub(joined, text)
     return text
 
 
-def too_long(found: re.Match[str]) -> bool:
-    """Whether the joined text would be unpleasant to read."""
-    return len(re.sub(r"\n\s*", " ", found[0])) > 150
+def joined(found: re.Match[str]) -> str:
+    """What was found, on one line unless that would be unpleasant to read."""
+    line: str = found[1] + re.sub(r",\n\s*", ", ", found[2]) + found[3]
+    return found[0] if len(line) > 150 else line
 
 
 def main() -> None:

@@ -24,6 +24,10 @@ INTEGER: Shape = {"$ref": "#/$defs/integer"}
 NUMBER: Shape = {"$ref": "#/$defs/number"}
 BOOLEAN: Shape = {"$ref": "#/$defs/boolean"}
 
+_BOOLEAN_WORDS = sorted(
+    word for word in fields.Boolean.truthy | fields.Boolean.falsy if isinstance(word, str)
+)
+
 # What the references above mean. The SDK reads `"4"` as 4 and `"yes"` as true, and so do we.
 SCALARS: dict[str, Shape] = {
     "binding": {
@@ -52,10 +56,7 @@ SCALARS: dict[str, Shape] = {
     },
     "boolean": {
         "description": "True or false; the usual words for them in quotes are read as one.",
-        "enum": sorted(
-            {str(word) for word in fields.Boolean.truthy | fields.Boolean.falsy if isinstance(word, str)}
-        )
-        + [True, False, 1, 0],
+        "enum": [*_BOOLEAN_WORDS, True, False, 1, 0],
         "x-kind": "boolean",
     },
 }
@@ -100,29 +101,26 @@ def _shape(field: Any, definitions: Definitions) -> Shape:
 
 
 def _union(field: Any, definitions: Definitions) -> Shape:
-    return union([shape_of(part, definitions) for part in field.union_fields if not part.dump_only], definitions)
+    live = [part for part in field.union_fields if not part.dump_only]
+    return union([shape_of(part, definitions) for part in live], definitions)
 
 
 def _typed_union(field: Any, definitions: Definitions) -> Shape:
     """A union whose members the SDK groups by the text under a key, `type` or `task`."""
     groups: dict[str, list[Shape]] = {}
     grouped: list[Any] = []
-    for name, members in field._type_sensitive_fields_dict.items():
+    for name, members in field._type_sensitive_fields_dict.items():  # noqa: SLF001 - it has no public name
         live = [member for member in members if not member.dump_only]
         grouped += [type(member) for member in members]
-        groups[name] = [shape_of(member, definitions) for member in live]
+        groups[name] = [part for member in live for part in _alternatives(shape_of(member, definitions))]
     plain = [part for part in field.union_fields if type(part) not in grouped and not part.dump_only]
-    mappings = {name: [s for s in shapes if not _is_text(s)] for name, shapes in groups.items()}
+    mappings = {name: [s for s in shapes if _is_mapping(s)] for name, shapes in groups.items()}
     mappings = {name: shapes for name, shapes in mappings.items() if shapes}
-    texts = [s for shapes in groups.values() for s in shapes if _is_text(s)]
+    texts = [s for shapes in groups.values() for s in shapes if not _is_mapping(s)]
     texts += [shape_of(part, definitions) for part in plain]
     if len(mappings) == 1 and all(len(shapes) == 1 for shapes in mappings.values()):
         return union([*texts, *next(iter(mappings.values()))], definitions)
     return union([*texts, definitions.by_type(mappings, field.type_field_name)], definitions)
-
-
-def _is_text(shape: Shape) -> bool:
-    return shape.get("type") == "string"
 
 
 def _nested(field: Any, definitions: Definitions) -> Shape:
@@ -157,7 +155,7 @@ def _enum(field: Any, _: Definitions) -> Shape:
 
 def _local_path(field: Any, _: Definitions) -> Shape:
     allowed = {(True, True): "any", (True, False): "folder", (False, True): "file"}
-    return {"type": "string", "x-path": allowed[(field._allow_dir, field._allow_file)]}
+    return {"type": "string", "x-path": allowed[field._allow_dir, field._allow_file]}  # noqa: SLF001
 
 
 def _arm(field: Any, _: Definitions) -> Shape:
@@ -252,7 +250,8 @@ def _alternatives(shape: Shape) -> list[Shape]:
 
 def _is_mapping(shape: Shape) -> bool:
     reference = shape.get("$ref", "")
-    return "oneOf" in shape or shape.get("type") == "object" or (bool(reference) and reference[8:] not in SCALARS)
+    named = bool(reference) and reference.removeprefix("#/$defs/") not in SCALARS
+    return named or "oneOf" in shape or shape.get("type") == "object"
 
 
 def _merge_scalars(parts: list[Shape]) -> list[Shape]:
@@ -266,9 +265,12 @@ def _merge_scalars(parts: list[Shape]) -> list[Shape]:
             kept.append(part)
         elif free_text or not _constraints(part):
             types += [name for name in _type_names(part) if name not in types]
-            extra.update({key: part[key] for key in ("x-path", "x-kind") if key in part and part[key] != "binding"})
+            marks = {key: part[key] for key in ("x-path", "x-kind") if key in part}
+            extra.update({key: mark for key, mark in marks.items() if mark != "binding"})
         else:
             kept.append(part)
+    if types == ["integer"] and any(part.get("$ref") == NUMBER["$ref"] for part in kept):
+        types = []
     if not types:
         return kept
     order = ["string", "integer", "number", "boolean"]

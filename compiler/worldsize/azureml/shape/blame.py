@@ -1,0 +1,285 @@
+"""What to say of a value that has none of the shapes it may have."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+
+from worldsize.azureml.shape.catalog import Shape
+from worldsize.azureml.shape.values import fits, fold, takes_text
+from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.diagnostics.suggest import closest
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.span import Span
+
+_NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+# Node types that need the SDK's private features; plain YAML cannot have them.
+_PRIVATE_TYPES = frozenset({"if_else", "do_while", "parallel_for"})
+
+_TIME_SPAN = re.compile(r"(\d{1,9})\s*([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_PATTERN_ADVICE = {
+    "mini_batch_size": 'write a count of files, "10", or a size such as "64kb" or "1mb"',
+    "expression": "write five fields, minute hour day month weekday",
+}
+
+
+def empty(name: str, span: Span) -> Problem:
+    """A key without a value where Azure ML refuses null."""
+    return Problem("aml-empty-value", span, f"`{name}` has no value", "give it a value, or remove the key")
+
+
+def name_not_text(key: Scalar) -> Problem:
+    """A name that YAML reads as a number or a truth, such as ``on``."""
+    read = "nothing" if key.value is None else f"{key.value!s}".lower()
+    quoted = f'"{key.text}"'
+    message = f"the name `{key.text}` is read as {read}, and names are text"
+    return Problem("aml-name-not-text", key.span, message, f"quote it: {quoted}", fix=Fix(key.span, quoted))
+
+
+def wrong(node: Node, name: str, alternatives: list[Shape]) -> Problem:
+    """The one problem of ``node``, which stands under ``name`` and fits no alternative."""
+    if isinstance(node, Scalar):
+        return _scalar(node, name, alternatives)
+    given = "a mapping" if isinstance(node, Mapping) else "a list"
+    message = f"`{name}` takes {_expected(alternatives)}, not {given}"
+    return Problem("aml-wrong-type", _start(node), message, _container_advice(node, name, alternatives))
+
+
+def _start(node: Mapping | Sequence) -> Span:
+    """The first line of a list or mapping; nobody wants all of it underlined."""
+    if isinstance(node, Mapping) and node.entries:
+        return node.entries[0][0].span
+    if isinstance(node, Sequence) and node.items:
+        first = node.items[0]
+        return first.span if isinstance(first, Scalar) else _start(first)
+    return node.span
+
+
+def _container_advice(node: Mapping | Sequence, name: str, alternatives: list[Shape]) -> str | None:
+    if name == "command" and isinstance(node, Sequence):
+        return "write one text; `>-` folds lines into one, `&&` joins commands"
+    if isinstance(node, Sequence) and any(_is_mapping(part) for part in alternatives):
+        return "write `key: value` lines without leading dashes"
+    return f"write {_expected(alternatives)} behind `{name}:`"
+
+
+def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
+    plain = [part for part in alternatives if not _is_side_door(part)]
+    scalars = [part for part in plain if not _is_mapping(part) and part.get("type") != "array"]
+    if not scalars:
+        return _not_a_scalar(node, name, plain)
+    value = node.value
+    if any(fits(node.text, part) for part in scalars if takes_text(part)) and not isinstance(value, str):
+        return _unquoted(node, name)
+    if isinstance(value, float) and any(part.get("x-kind") == "integer" for part in scalars):
+        return _fraction(node, name, value)
+    if isinstance(value, str):
+        problem = _text(node, name, alternatives, scalars)
+        if problem is not None:
+            return problem
+    message = f"{_read_as(node)}, and `{name}` takes {_expected(plain)}"
+    advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
+    return Problem("aml-wrong-type", node.span, _bounded(message), advice)
+
+
+def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem | None:
+    """What is wrong with a text where some text may stand, though not this one."""
+    if "${{" in node.text:
+        return _binding(node, name, alternatives, scalars)
+    enums = [part for part in scalars if "enum" in part and part.get("x-kind") is None]
+    if enums:
+        return _not_allowed(node, name, enums, scalars)
+    return _bad_form(node, name, scalars) if any(_has_form(part) for part in scalars) else None
+
+
+def _is_side_door(part: Shape) -> bool:
+    """What a value may also be, but no message should offer: an expression, a file that holds it."""
+    return part.get("x-kind") == "binding" or part.get("pattern") == "^file:"
+
+
+def _unquoted(node: Scalar, name: str) -> Problem:
+    value = node.value
+    quoted = f'"{node.text}"'
+    fix = Fix(node.span, quoted)
+    if isinstance(value, dt.date):
+        message = f"`{_short(node.text)}` is read as a date, and `{name}` takes text"
+        return Problem("aml-unquoted-date", node.span, message, f"quote it: {quoted}", fix=fix)
+    message = f"{_read_as(node)}, and `{name}` takes text"
+    return Problem("aml-wrong-type", node.span, _bounded(message), f"quote it: {_short(quoted)}", fix=fix)
+
+
+def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem:
+    if len(scalars) < len(alternatives) and any(part.get("x-kind") == "binding" for part in alternatives):
+        message = f"`{_short(node.text)}` is not an expression that `{name}` can hold"
+    else:
+        message = f"`{name}` takes {_expected(scalars)} here, not the expression `{_short(node.text)}`"
+    advice = "write the value itself, or put the command into a component and bind its step"
+    return Problem("aml-binding-not-allowed", node.span, _bounded(message), advice)
+
+
+def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shape]) -> Problem:
+    words = [word for part in enums for word in part["enum"] if isinstance(word, str)]
+    return not_allowed(node, name, words, prefixed=_prefix(node, scalars))
+
+
+def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
+    """A word that is not among the ``words`` that ``name`` takes."""
+    message = _bounded(f"`{_short(node.text)}` is not a value of `{name}`")
+    if prefixed is not None:
+        return Problem(
+            "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
+        )
+    if node.text in _PRIVATE_TYPES:
+        advice = "it is a private preview; plain YAML has no control flow"
+        return Problem("aml-not-allowed", node.span, message, advice)
+    same = next(
+        (word for word in words if fold(node.text, "snake") == word or node.text.lower() == word.lower()),
+        None,
+    )
+    if same is not None:
+        advice = f"write `{same}`"
+        if same == node.text.lower():
+            advice += "; upper and lower case count here"
+        return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
+    found = closest(node.text, words)
+    if found is not None:
+        fix = Fix(node.span, found)
+        return Problem("aml-not-allowed", node.span, message, f"did you mean `{found}`?", fix=fix)
+    listed = ", ".join(f"`{word}`" for word in words if word != "null")
+    return Problem(
+        "aml-not-allowed", node.span, message, f"write one of {listed}" if len(words) <= 20 else None
+    )
+
+
+def _fraction(node: Scalar, name: str, value: float) -> Problem:
+    message = f"`{name}` is `{node.text}`, not a whole number"
+    advice = "write a whole number"
+    if math.isfinite(value) and abs(value) < 1e15:
+        advice = f"write a whole number; Azure ML would cut it down to {int(value)}"
+    return Problem("aml-fraction", node.span, message, advice)
+
+
+def _has_form(part: Shape) -> bool:
+    return ("pattern" in part or "format" in part) and part.get("x-kind") is None
+
+
+def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
+    message = f"`{_short(node.text)}` is not a valid `{name}`"
+    prefixed = _prefix(node, scalars)
+    if prefixed is not None:
+        return Problem(
+            "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
+        )
+    advice = _PATTERN_ADVICE.get(name)
+    if any(part.get("format") == "date-time" for part in scalars):
+        advice = 'write date and time, for example "2030-01-31T08:00:00"'
+    elif advice is None and any("azureml" in part.get("pattern", "") for part in scalars):
+        advice = "write `azureml:name:version`, `azureml:name@latest` or a path that starts with `azureml://registries/`"
+    return Problem("aml-bad-form", node.span, message, advice)
+
+
+def _prefix(node: Scalar, scalars: list[Shape]) -> str | None:
+    """The same name with the prefix that makes it a reference, where only that is missing."""
+    text = node.text.strip()
+    if not text or any(blank in text for blank in " <>{}/"):
+        return None
+    wanted = f"azureml:{text}"
+    return (
+        wanted
+        if any("azureml" in part.get("pattern", "") and fits(wanted, part) for part in scalars)
+        else None
+    )
+
+
+def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
+    message = f"`{name}` takes {_expected(plain)}, not {_token(node)}"
+    advice = f"write the keys of `{name}` below it, indented"
+    for part in plain:
+        discriminator = part.get("x-discriminator", {})
+        mapping = discriminator.get("mapping", {})
+        word = fold(node.text, discriminator.get("case", "exact"))
+        if word in mapping:
+            advice = f"write `{name}: {{{discriminator['key']}: {word}}}`"
+        elif mapping and discriminator.get("key") == "type":
+            advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
+        elif part.get("type") == "array":
+            advice = f"write a list: `{name}: [{_short(node.text)}]`"
+    return Problem("aml-wrong-type", node.span, _bounded(message), _bounded(advice))
+
+
+def _number_advice(node: Scalar, scalars: list[Shape]) -> str | None:
+    numeric = any(part.get("x-kind") in ("integer", "number") for part in scalars)
+    if numeric and isinstance(node.value, str):
+        span = _TIME_SPAN.fullmatch(node.text.strip())
+        if span is not None:
+            return f"write the seconds, {int(span[1]) * _SECONDS[span[2]]}"
+        try:
+            number = float(node.text.replace("_", ""))
+        except ValueError:
+            return None
+        if number.is_integer() and abs(number) < 1e15:
+            return f"write {int(number)}"
+    return None
+
+
+def _read_as(node: Scalar) -> str:
+    """`yes` is read as true: what the token is after YAML 1.1 had its say."""
+    value = node.value
+    shown = f"`{_short(node.text)}`"
+    if isinstance(value, bool):
+        return f"{shown} is read as {str(value).lower()}"
+    if isinstance(value, (int, float)):
+        return f"{shown} is read as the number {value}" if str(value) != node.text else f"{shown} is a number"
+    if isinstance(value, dt.date):
+        return f"{shown} is read as a date"
+    return f"{shown} is text"
+
+
+def _token(node: Scalar) -> str:
+    value = node.value
+    if isinstance(value, str):
+        return f"the text `{_short(node.text)}`"
+    return f"`{_short(node.text)}`"
+
+
+def _expected(alternatives: list[Shape]) -> str:
+    words: list[str] = []
+    for part in alternatives:
+        words += [word for word in _nouns(part) if word not in words]
+    if not words:
+        return "an expression such as ${{parent.outputs.name}}"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _nouns(part: Shape) -> list[str]:
+    kind = part.get("x-kind")
+    if _is_side_door(part):
+        return []
+    if kind in ("integer", "number", "boolean"):
+        return [_NOUNS[kind]]
+    if _is_mapping(part):
+        return ["a mapping"]
+    if part.get("type") == "array":
+        return ["a list"]
+    if "enum" in part and len(part["enum"]) <= 4:
+        return [f"`{word}`" for word in part["enum"] if isinstance(word, str)]
+    types = part.get("type", "string")
+    names = [types] if isinstance(types, str) else types
+    return [_NOUNS[name] for name in names if name in _NOUNS]
+
+
+def _is_mapping(part: Shape) -> bool:
+    return part.get("type") == "object" or "oneOf" in part
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 60 else flat[:59] + "…"
+
+
+def _bounded(message: str) -> str:
+    return message if len(message) <= 200 else message[:199] + "…"

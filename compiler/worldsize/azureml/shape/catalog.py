@@ -1,0 +1,82 @@
+"""The JSON Schemas under ``schemas/azureml``, read when first needed and looked up by name.
+
+A definition's name is the same in every file, so a reference is resolved by its last part alone.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any, NamedTuple
+
+from worldsize import resources
+
+Shape = dict[str, Any]
+
+
+class Sibling(NamedTuple):
+    """A shape that a mapping would have with another ``type``."""
+
+    type: str
+    shape: Shape
+
+
+# What is not in a kind's own file, nearest first.
+_SHARED = ("common", "nodes")
+
+
+class Catalog:
+    """One kind's shape and the definitions it leads to."""
+
+    def __init__(self, kind: str) -> None:
+        self.root = _read(kind)
+        self._own: Shape = self.root.get("$defs", {})
+        self._parts: dict[int, list[Shape]] = {}
+        self.siblings: dict[int, tuple[Sibling, ...]] = {}  # of each union met so far, by its identity
+
+    def resolve(self, shape: Shape) -> Shape:
+        """``shape``, or what its ``$ref`` stands for."""
+        reference = shape.get("$ref")
+        return shape if reference is None else self._definition(reference.rpartition("/")[2])
+
+    def alternatives(self, shape: Shape) -> list[Shape]:
+        """All shapes of which a value must have one, resolved."""
+        parts = self._parts.get(id(shape))
+        if parts is None:
+            whole = self.resolve(shape)
+            parts = [self.resolve(part) for part in whole.get("anyOf", [whole])]
+            self._parts[id(shape)] = parts
+        return parts
+
+    def branches(self, shape: Shape) -> list[Shape]:
+        """The mappings among ``shape``'s alternatives, unions of mappings taken apart."""
+        found = []
+        for part in self.alternatives(shape):
+            if "oneOf" in part:
+                found += [leaf for branch in part["oneOf"] for leaf in self.branches(branch)]
+            elif part.get("type") == "object":
+                found.append(part)
+        return found
+
+    def _definition(self, name: str) -> Shape:
+        found: Shape | None = self._own.get(name)
+        for file in _SHARED:
+            if found is not None:
+                return found
+            found = _read(file)["$defs"].get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+@cache
+def _read(name: str) -> Shape:
+    path = resources.schemas() / "azureml" / f"{name}.schema.json"
+    document: Shape = json.loads(path.read_bytes())
+    return document
+
+
+@cache
+def catalog(kind: str) -> Catalog:
+    """The catalogue of ``kind``, for example ``pipeline-job``."""
+    return Catalog(kind)

@@ -1,0 +1,198 @@
+"""What a YAML file is, by its ``$schema``, its ``type`` and its keys; None for what is not Azure ML's.
+
+The SDK never reads ``$schema``, and the keys decide where both are there and disagree on more than
+job against component. A guess is only made from keys that no other tool's files have.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+
+# Kinds with a shape of their own.
+CHECKED = frozenset(
+    {
+        "pipeline-job", "command-job", "sweep-job", "spark-job", "parallel-job",
+        "command-component", "pipeline-component", "parallel-component", "spark-component",
+        "compute", "schedule", "data", "environment",
+    }
+)  # fmt: skip
+
+_JOBS = ("pipeline", "command", "sweep", "spark", "parallel")
+_LOOSE_JOBS = ("automl", "import", "data_transfer", "finetuning", "fine_tuning", "distillation")
+_COMPONENTS = ("command", "pipeline", "parallel", "spark")
+_COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")
+_DATA = ("uri_file", "uri_folder", "mltable")
+_LITERALS = ("string", "number", "integer", "boolean")
+
+_SCHEMA_NAME = re.compile(r"azureml.*/([A-Za-z]+)\.schema\.json", re.IGNORECASE)
+_BY_SCHEMA = {
+    **{f"{name}job": f"{name}-job" for name in _JOBS},
+    **{f"{name}component": f"{name}-component" for name in _COMPONENTS},
+    "amlcompute": "compute",
+    "computeinstance": "compute",
+    "kubernetescompute": "compute",
+    "vmcompute": "compute",
+    "virtualmachinecompute": "compute",
+    "synapsesparkcompute": "compute",
+    "schedule": "schedule",
+    "data": "data",
+    "environment": "environment",
+}
+
+
+def recognise(root: Node | None, path: str = "") -> str | None:
+    """The kind of a document.
+
+    Args:
+        root: The document's root node.
+        path: Its file name; ``MLTable`` is a name of its own.
+
+    Returns:
+        One of :data:`CHECKED`; ``other`` for what is Azure ML's but not checked here (AutoML jobs,
+        endpoints, models, MLTable files, monitors); None for everything else.
+    """
+    if not isinstance(root, Mapping):
+        return None
+    if PurePath(path).name.lower() in {"mltable", "mltable.yml", "mltable.yaml"}:
+        return "other"
+    declared = _declared(root)
+    if declared is None and ("steps" in root and "jobs" not in root):
+        return None  # a spec of ours, or another tool's file
+    kind = _schedule(root) if declared in (None, "schedule") else None
+    return kind or _by_declaration(root, declared) or _by_keys(root)
+
+
+def _declared(root: Mapping) -> str | None:
+    """The kind that ``$schema`` names; ``other`` for an Azure ML schema that is not ours to check."""
+    text = _text(root, "$schema")
+    if text is None:
+        return None
+    found = _SCHEMA_NAME.search(text)
+    if found is None:
+        return "foreign"
+    return _BY_SCHEMA.get(found[1].lower(), "other")
+
+
+def _by_declaration(root: Mapping, declared: str | None) -> str | None:
+    if declared is None:
+        return None
+    if declared == "foreign":
+        return None if not _text(root, "type") else _by_keys(root)
+    kind = (_text(root, "type") or "").lower()
+    if declared.endswith("-job") and kind in _LOOSE_JOBS:
+        return "other"
+    for suffix, names in (("-job", _JOBS), ("-component", _COMPONENTS)):
+        if declared.endswith(suffix) and kind in names:
+            return kind + suffix
+    return declared
+
+
+def _schedule(root: Mapping) -> str | None:
+    if "create_monitor" in root or "import_data" in root:
+        return "other"
+    trigger = root.get("trigger")
+    timed = isinstance(trigger, Mapping) and any(
+        key in trigger for key in ("expression", "frequency", "type")
+    )
+    return "schedule" if "create_job" in root and (timed or "trigger" in root or "name" in root) else None
+
+
+def _by_keys(root: Mapping) -> str | None:
+    kind = (_text(root, "type") or "").lower()
+    if kind in _COMPUTES and "name" in root:
+        return "compute"
+    if kind in _DATA and "path" in root and "name" in root:
+        return "data"
+    if kind in _LOOSE_JOBS and ("task" in root or "compute" in root or "source" in root):
+        return "other"
+    if kind == "mltable" or ("paths" in root and "transformations" in root):
+        return "other"
+    if isinstance(root.get("jobs"), Mapping):
+        return _pipeline(root, kind)
+    return _single(root, kind) or _environment(root, kind)
+
+
+def _pipeline(root: Mapping, kind: str) -> str | None:
+    jobs = root.get("jobs")
+    assert isinstance(jobs, Mapping)
+    nodes = [node for _, node in jobs.items() if isinstance(node, Mapping)]
+    if any("runs-on" in node or "steps" in node or "uses" in node for node in nodes):
+        return None  # a GitHub workflow
+    if kind != "pipeline" and not any(_is_node(node) for node in nodes):
+        return None
+    return "pipeline-component" if _declares_ports(root) else "pipeline-job"
+
+
+def _is_node(node: Mapping) -> bool:
+    kind = (_text(node, "type") or "").lower()
+    return kind in {"command", "sweep", "parallel", "automl"} or "component" in node or "trial" in node
+
+
+def _single(root: Mapping, kind: str) -> str | None:
+    """A command, sweep, parallel or spark file."""
+    if kind == "sweep":
+        return "sweep-job" if "trial" in root or "search_space" in root else None
+    if kind == "parallel":
+        return "parallel-component" if "task" in root else None
+    if kind == "spark":
+        return None if "entry" not in root else ("spark-component" if _declares_ports(root) else "spark-job")
+    if kind not in {"", "command"} or "command" not in root:
+        return None
+    if kind == "" and not _looks_like_azure(root):
+        return None
+    return "command-component" if _declares_ports(root) else "command-job"
+
+
+def _looks_like_azure(root: Mapping) -> bool:
+    """A command without ``type``: only a reference or a key that nobody else has tells."""
+    texts = [_text(root, key) or "" for key in ("environment", "compute", "code")]
+    environment = root.get("environment")
+    inline = isinstance(environment, Mapping) and any(
+        key in environment for key in ("image", "conda_file", "build")
+    )
+    own = any(
+        key in root
+        for key in ("distribution", "environment_variables", "experiment_name", "is_deterministic")
+    )
+    return any(text.startswith("azureml:") for text in texts) or (inline and (own or "code" in root))
+
+
+def _declares_ports(root: Mapping) -> bool:
+    """Whether the file declares inputs, as a component does, or gives them values, as a job does."""
+    if any(key in root for key in ("compute", "experiment_name", "settings", "limits", "services")):
+        return False
+    if any(key in root for key in ("version", "is_deterministic", "additional_includes")):
+        return True
+    inputs = root.get("inputs")
+    ports = (
+        [node for _, node in inputs.items() if isinstance(node, Mapping)]
+        if isinstance(inputs, Mapping)
+        else []
+    )
+    if any(
+        (_text(port, "type") or "") in _LITERALS or "optional" in port or "default" in port for port in ports
+    ):
+        return True
+    if any("path" in port or "value" in port for port in ports):
+        return False
+    return (
+        "name" in root
+        and "inputs" in root
+        and len(ports) == (len(inputs) if isinstance(inputs, Mapping) else -1)
+    )
+
+
+def _environment(root: Mapping, kind: str) -> str | None:
+    if kind:
+        return None
+    based = "image" in root or isinstance(root.get("build"), Mapping)
+    own = "conda_file" in root or "inference_config" in root or "os_type" in root
+    return "environment" if based and own and not isinstance(root.get("image"), Sequence) else None
+
+
+def _text(root: Mapping, key: str) -> str | None:
+    node = root.get(key)
+    return node.text if isinstance(node, Scalar) and isinstance(node.value, str) else None

@@ -1,0 +1,203 @@
+"""Compare a document with its kind's shape and say what differs, each cause once.
+
+Of a union only the alternative that the writer chose is looked at, by ``type`` or by a key that
+only one alternative has. Work is linear in the file: a mapping shared by aliases is looked at once
+a shape.
+"""
+
+from __future__ import annotations
+
+from worldsize.azureml.shape import blame, keys, missing
+from worldsize.azureml.shape.catalog import Catalog, Shape, Sibling, catalog
+from worldsize.azureml.shape.place import Place
+from worldsize.azureml.shape.values import compiled, fits, fold
+from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+
+
+def check(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
+    """Everything in a document that Azure ML refuses, or drops without a word, by its structure alone.
+
+    Args:
+        root: The document's root.
+        kind: What :func:`recognise` made of it, one of ``CHECKED``.
+        registered: Whether a component stands for itself. One that a pipeline refers to by path is
+            anonymous, and its name is not judged.
+
+    Returns:
+        The problems, those of a mapping's values before those of the mapping as a whole.
+    """
+    walker = _Walker(catalog(kind), registered=registered)
+    walker.value(root, walker.catalog.root, None, None)
+    return walker.problems
+
+
+class _Walker:
+    def __init__(self, shapes: Catalog, *, registered: bool) -> None:
+        self.catalog = shapes
+        self.registered = registered
+        self.problems: list[Problem] = []
+        self._seen: set[tuple[int, int]] = set()
+
+    def value(self, node: Node, shape: Shape, key: Scalar | None, parent: Place | None) -> None:
+        """Check ``node``, the value of ``key``."""
+        parts = self.catalog.alternatives(shape)
+        if not parts[0] or "readOnly" in parts[0]:
+            return
+        if isinstance(node, Scalar):
+            self._scalar(node, parts, key)
+            return
+        mark = (id(node), id(shape))
+        if mark in self._seen:
+            return
+        self._seen.add(mark)
+        if isinstance(node, Sequence):
+            self._sequence(node, parts, key, parent)
+            return
+        for part in parts:
+            if "oneOf" in part or part.get("type") == "object":
+                self._choose(node, part, key, parent)
+                return
+        self._not_accepted(node, parts, key)
+
+    def _not_accepted(self, node: Node, parts: list[Shape], key: Scalar | None) -> None:
+        if not any(_accepts_anything(part) for part in parts):
+            self.problems.append(blame.wrong(node, key.text if key is not None else "the file", parts))
+
+    def _scalar(self, node: Scalar, parts: list[Shape], key: Scalar | None) -> None:
+        value = node.value
+        for part in parts:
+            if "oneOf" in part or part.get("type") in ("object", "array"):
+                continue
+            if value is None:
+                if "null" in part.get("type", ()) or not part:
+                    return
+            elif fits(value, part):
+                self._version(node, part)
+                return
+        if value is None:
+            name = key.text if key is not None else "the file"
+            self.problems.append(blame.empty(name, key.span if key is not None else node.span))
+        else:
+            self._not_accepted(node, parts, key)
+
+    def _version(self, node: Scalar, part: Shape) -> None:
+        if part.get("x-kind") != "version" or str(node.value) == node.text:
+            return
+        quoted = f'"{node.text}"'
+        message = f"version `{node.text}` is read as `{node.value!s}`"
+        fix = Fix(node.span, quoted)
+        problem = Problem("aml-version-read-as-number", node.span, message, f"quote it: {quoted}", fix=fix)
+        self.problems.append(problem)
+
+    def _sequence(self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: Place | None) -> None:
+        for part in parts:
+            if part.get("type") == "array":
+                for item in node.items:
+                    self.value(item, part["items"], key, parent)
+                return
+        self._not_accepted(node, parts, key)
+
+    def _choose(self, node: Mapping, shape: Shape, key: Scalar | None, parent: Place | None) -> None:
+        """Follow ``type`` and telling keys down to one mapping shape."""
+        name = key.text if key is not None else None
+        siblings: tuple[Sibling, ...] = ()
+        selected: str | None = None
+        while "oneOf" in shape:
+            discriminator = shape["x-discriminator"]
+            if "key" in discriminator:
+                siblings = self._siblings(shape)
+            choice = self._branch(Place(node, {}, name, key), discriminator)
+            if choice is None:
+                return
+            position, word = choice
+            selected = word or selected
+            shape = self.catalog.resolve(shape["oneOf"][position])
+        if selected is None and siblings:
+            allowed = shape.get("properties", {}).get("type", {}).get("enum", ())
+            selected = allowed[0] if len(allowed) == 1 else None
+        self._mapping(Place(node, shape, name, key, parent, selected, siblings))
+
+    def _siblings(self, shape: Shape) -> tuple[Sibling, ...]:
+        cached = self.catalog.siblings.get(id(shape))
+        if cached is None:
+            cached = tuple(
+                Sibling(word, branch)
+                for word, position in shape["x-discriminator"]["mapping"].items()
+                for branch in self.catalog.branches(shape["oneOf"][position])
+            )
+            self.catalog.siblings[id(shape)] = cached
+        return cached
+
+    def _branch(self, place: Place, discriminator: Shape) -> tuple[int, str | None] | None:
+        """Which alternative a mapping is, and the word that says so; None where that is its one problem."""
+        node = place.node
+        key = discriminator.get("key")
+        chosen = node.get(key) if key is not None else None
+        if chosen is not None:
+            return self._by_word(chosen, discriminator)
+        for name, position in discriminator.get("present", {}).items():
+            if name in node:
+                return position, None
+        absent = discriminator.get("absent")
+        if absent is None:
+            self.problems.append(missing.selector(place, discriminator))
+            return None
+        words = (word for word, position in discriminator.get("mapping", {}).items() if position == absent)
+        return absent, next(words, None)
+
+    def _by_word(self, chosen: Node, discriminator: Shape) -> tuple[int, str | None] | None:
+        key: str = discriminator["key"]
+        mapping: dict[str, int] = discriminator["mapping"]
+        value = chosen.value if isinstance(chosen, Scalar) else chosen
+        if value is None:
+            self.problems.append(blame.empty(key, chosen.span))
+        elif not isinstance(chosen, Scalar) or not isinstance(value, str):
+            self.problems.append(blame.wrong(chosen, key, [{"type": "string", "enum": list(mapping)}]))
+        else:
+            word = fold(value, discriminator["case"])
+            position = mapping.get(word, discriminator.get("other"))
+            if position is not None:
+                return position, word
+            if "${{" not in value:
+                self.problems.append(blame.not_allowed(chosen, key, list(mapping)))
+        return None
+
+    def _mapping(self, place: Place) -> None:
+        properties = place.shape.get("properties")
+        if properties is None:
+            for key, value in place.node.items():
+                self._free(key, value, place)
+            return
+        anonymous = place.shape.get("x-registered-only", ())
+        meant: set[str] = set()
+        blamed = False
+        for key, value in place.node.items():
+            inner = properties.get(key.text)
+            if inner is None:
+                problem, stands_for = keys.diagnose(key, place, self.catalog)
+                self.problems.append(problem)
+                blamed = True
+                if stands_for is not None:
+                    meant.add(stands_for)
+            elif key.text not in anonymous:
+                self.value(value, inner, key, place)
+        self.problems += missing.required(place, meant, registered=self.registered, blamed=blamed)
+
+    def _free(self, key: Scalar, value: Node, place: Place) -> None:
+        """An entry of a mapping whose keys are names that the writer chose."""
+        shape = place.shape
+        names = shape.get("propertyNames")
+        if not isinstance(key.value, str) and (names is not None or "x-text-keys" in shape):
+            self.problems.append(blame.name_not_text(key))
+        elif names is not None and compiled(names["pattern"]).search(key.text) is None:
+            message = f"`{key.text[:60]}` is not a name that a step can have"
+            advice = "use lower-case letters, digits and `_`, and start with a letter or `_`"
+            self.problems.append(Problem("aml-bad-name", key.span, message, advice))
+        inner = shape.get("additionalProperties")
+        if isinstance(inner, dict):
+            self.value(value, inner, key, place)
+
+
+def _accepts_anything(part: Shape) -> bool:
+    return not any(key in part for key in ("type", "enum", "oneOf", "x-kind", "pattern"))

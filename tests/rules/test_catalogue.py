@@ -18,6 +18,9 @@ ENTRIES = registry.entries()
 FAMILY_OF_DIGIT = dict(enumerate(registry.FAMILIES))
 OUTPUTS = sorted(HERE.glob("WS*/*.out"))
 
+# Crashes, unreadable files, limits that a small file cannot reach, and other encodings.
+WITHOUT_EXAMPLE_FILE = {"WS000", "WS003", "WS004", "WS006", "WS007"}
+
 # Frozen: a code is never given to another fault, and leaves only with a line in the CHANGELOG.
 CODES = HERE / "codes.txt"
 
@@ -78,6 +81,22 @@ def test_a_page_has_all_its_parts_in_order(entry: Entry) -> None:
     parts = [page.find(f"\n{part}") for part in ("Why: ", "Bad::", "Good::", "Fix: ", "Source: ")]
     assert all(position > 0 for position in parts), parts
     assert parts == sorted(parts)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=slug)
+def test_the_examples_of_a_page_are_those_of_its_tests(entry: Entry) -> None:
+    folder = HERE / f"{entry.code}-{entry.slug}"
+    if entry.code in WITHOUT_EXAMPLE_FILE:
+        pytest.skip("the fault is not one of the text of a file")
+    for label in ("bad", "good"):
+        files = [path for path in folder.rglob("*") if path.name.startswith(label) and path.suffix != ".out"]
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
+        block = re.search(
+            rf"^{label.capitalize()}::\n\n((?:    .*\n|\n)+)", registry.page(entry), re.MULTILINE
+        )
+        assert block is not None
+        lines = [line.strip() for line in block[1].splitlines() if line.strip()]
+        assert any(all(line in text for line in lines) for text in texts), (label, lines)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=slug)

@@ -6,11 +6,11 @@ Why: the job is refused at submission.
 
 Bad::
 
-    description:
+    instance_count:
 
 Good::
 
-    description: a first run
+    instance_count: 2
 
 Fix: give it a value, or remove the key.
 

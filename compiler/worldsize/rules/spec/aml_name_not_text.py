@@ -6,11 +6,11 @@ Why: the name that reaches Azure ML is ``True`` or ``1``, and expressions that u
 
 Bad::
 
-    environment_variables: {on: x}
+    yes:
 
 Good::
 
-    environment_variables: {"on": x}
+    "yes":
 
 Fix: put it in quotes.
 

@@ -6,11 +6,11 @@ Why: without it the job is not defined: there is no value that could be assumed.
 
 Bad::
 
-    scale: {reference: {batch_size: 32}}
+    schedule: {recurrence: {interval: 1}}
 
 Good::
 
-    scale: {reference: {batch_size: 32, learning_rate: 0.05}}
+    schedule: {recurrence: {frequency: day, interval: 1}}
 
 Fix: add the line that the help shows.
 

@@ -6,11 +6,11 @@ Why: an unknown word has no meaning, and guessing one could choose another algor
 
 Bad::
 
-    rule: liner
+    tier: spot
 
 Good::
 
-    rule: linear
+    tier: dedicated
 
 Fix: write one of the words that the help lists.
 

@@ -7,11 +7,11 @@ Why: the value would reach the job as something else than what was meant.
 
 Bad::
 
-    learning_rate: 1e-3
+    instance_count: two
 
 Good::
 
-    learning_rate: 1.0e-3
+    instance_count: 2
 
 Fix: write the value in the form that the help shows.
 

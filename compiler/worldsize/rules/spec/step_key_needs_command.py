@@ -12,7 +12,8 @@ Bad::
 
 Good::
 
-    uses: train_ddp
+    command: python -c "print('hello')"
+    environment: azureml:my-training:4
 
 Fix: remove the key, or replace ``uses`` by ``command``.
 

@@ -10,7 +10,7 @@ Bad::
 
 Good::
 
-    train: {uses: train_ddp, compute: gpu}
+    compute: gpu
 
 Fix: add ``compute:`` with one of the profiles.
 

@@ -10,7 +10,7 @@ Bad::
 
 Good::
 
-    train: {uses: train_ddp, compute: gpu}
+    train: {command: echo hello, environment: "azureml:my-training:4", compute: gpu}
 
 Fix: add ``uses:`` with a component, or ``command:`` with your own.
 

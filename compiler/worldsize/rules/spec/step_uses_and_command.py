@@ -11,7 +11,7 @@ Bad::
 
 Good::
 
-    uses: train_ddp
+    command: python -c "print('hello')"
 
 Fix: keep one of the two.
 

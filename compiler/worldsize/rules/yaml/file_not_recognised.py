@@ -14,7 +14,8 @@ Bad::
 Good::
 
     steps:
-      train: {uses: train_ddp}
+      train:
+        command: python -c "print('hello')"
 
 Fix: correct the key that says what the file is, or leave the file out.
 

@@ -11,8 +11,10 @@ Bad::
 
 Good::
 
-    defaults: &defaults {epochs: 3}
-    with: {<<: *defaults}
+    train: &train
+      compute: gpu
+    again:
+      <<: *train
 
 Fix: write the values out, or nest fewer aliases.
 

@@ -8,7 +8,7 @@ Bad::
 
 Good::
 
-    name: train
+    name: digits
 
 Fix: write the file, or remove it.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
+Rule = Literal["linear", "sqrt", "none"]
 PlanValue = int | float | str | bool
 
 
@@ -16,8 +17,8 @@ class Derivation:
 
     quantity: str  # e.g. "world_size"
     value: PlanValue
-    formula: str  # e.g. "2 instances × 4 processes per instance"
-    source: str  # "pinned at train.instance_count", "VM size Standard_…", "Goyal et al. 2017" …
+    formula: str  # e.g. "2 instances × 4 GPUs"
+    source: str  # "given as train.instance_count", "VM size catalogue", "Goyal et al. 2017" …
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Topology:
     launcher: Launcher
     instance_type: str | None
     instance_count: int
-    gpus_per_instance: float | None
+    gpus_per_instance: float | None  # a fraction on shared cards
     process_count_per_instance: int
     world_size: int  # processes that average gradients (TensorFlow: replicas)
     worker_count: int | None = None
@@ -38,13 +39,13 @@ class Topology:
 class Training:
     """Batches, learning rate and length of one training step. Batches count samples."""
 
-    optimizer: str
+    optimizer: str | None  # None where nothing says it and nothing depends on it
     batch_size_per_device: int  # b
     gradient_accumulation_steps: int  # a
     global_batch_size: int  # G = b·a·W
     reference_batch_size: int
     kappa: float  # G / reference batch
-    rule: Literal["linear", "sqrt", "none"]
+    rule: Rule
     reference_learning_rate: float
     learning_rate: float
     epochs: float | None
@@ -59,14 +60,18 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The plan of one step; ``training`` is None where the step has no ``scale:``."""
+    """The plan of one step; ``training`` is None where the step has no ``scale:``.
+
+    ``inputs`` holds every planned quantity that fills a component's input of the same name where
+    ``with:`` leaves it open. A quantity that is not known before the run is not in it.
+    """
 
     step: str
     topology: Topology
     training: Training | None
     derivations: tuple[Derivation, ...] = ()
     advice: tuple[str, ...] = ()  # e.g. β′ and ε′ offered by the √ rule
-    inputs: Mapping[str, PlanValue] | None = None  # every planned quantity by its input name
+    inputs: Mapping[str, PlanValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

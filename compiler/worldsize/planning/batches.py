@@ -1,0 +1,157 @@
+"""The batches of a training step, from what is pinned and what worked on the reference device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worldsize.diagnostics.problem import Related
+from worldsize.planning import batch
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import plural
+from worldsize.spec.model import Located, Scale
+
+_IDENTITY = "b × a × W: per device × accumulation × world size"
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Samples: per device ``b``, in all ``global_batch``; ``accumulation`` counts micro-batches."""
+
+    per_device: int
+    accumulation: int
+    global_batch: int
+
+
+def batches(scale: Scale, world_size: int, notes: Notes) -> Batches | None:
+    """The batches, or None where what is pinned does not agree; problems go to ``notes``."""
+    start = _reference_per_device(scale, notes)
+    if start is None:
+        return None
+    pinned = scale.global_batch_size
+    if pinned is None:
+        found = _forwards(scale, start, world_size)
+    else:
+        shared = _backwards(scale, pinned, start, world_size, notes)
+        if shared is None:
+            return None
+        found = Batches(*shared, pinned.value)
+    _explain(scale, found, start, world_size, notes)
+    return found
+
+
+def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
+    """The micro-batch known to fit a device: reference batch / reference devices, unless pinned."""
+    if scale.batch_size_per_device:
+        return scale.batch_size_per_device.value
+    total, gpus = scale.reference_batch_size, scale.reference_gpus
+    if gpus is None or total.value % gpus.value == 0:
+        return total.value // (gpus.value if gpus else 1)
+    near = " or ".join(str(value) for value in batch.nearest(total.value, gpus.value))
+    message = f"reference `batch_size` {total.value} cannot be shared by {gpus.value} reference GPUs"
+    help_ = f"write {near}, the batch of all reference GPUs together; or pin `batch_size_per_device`"
+    notes.report(
+        "reference-batch-does-not-divide", total.span, message, help_, Related(gpus.span, "reference GPUs")
+    )
+    return None
+
+
+def _forwards(scale: Scale, per_device: int, world_size: int) -> Batches:
+    pinned = scale.gradient_accumulation_steps
+    accumulation = pinned.value if pinned else 1
+    return Batches(per_device, accumulation, batch.global_batch(per_device, accumulation, world_size))
+
+
+def _backwards(
+    scale: Scale, pinned: Located[int], start: int, world_size: int, notes: Notes
+) -> tuple[int, int] | None:
+    """``(b, a)`` for a pinned global batch."""
+    b, a = scale.batch_size_per_device, scale.gradient_accumulation_steps
+    if b and a:
+        return _verify(pinned, b, a, world_size, notes)
+    unit = world_size * (b.value if b else a.value if a else 1)
+    if pinned.value % unit:
+        _does_not_factor(pinned, b, a, world_size, notes)
+        return None
+    rest = pinned.value // unit
+    if b:
+        return b.value, rest
+    if a:
+        return rest, a.value
+    shared = batch.split(rest, start)
+    _warn_small(pinned, shared, start, world_size, notes)
+    return shared
+
+
+def _verify(
+    pinned: Located[int], b: Located[int], a: Located[int], world_size: int, notes: Notes
+) -> tuple[int, int] | None:
+    product = batch.global_batch(b.value, a.value, world_size)
+    if product == pinned.value:
+        return b.value, a.value
+    message = (
+        f"`global_batch_size` is {pinned.value} but {b.value} per device × {a.value} accumulation"
+        f" × {world_size} world size = {product}"
+    )
+    help_ = f"write `global_batch_size: {product}`, or leave one of the three to be derived"
+    related = (Related(b.span, "per device"), Related(a.span, "accumulation"))
+    notes.report("batch-identity", pinned.span, message, help_, *related)
+    return None
+
+
+def _does_not_factor(
+    pinned: Located[int], b: Located[int] | None, a: Located[int] | None, world_size: int, notes: Notes
+) -> None:
+    parts, related = [f"world size {world_size}"], []
+    if b:
+        parts.insert(0, f"{b.value} per device")
+        related.append(Related(b.span, "per device"))
+    if a:
+        parts.insert(0, f"{a.value} accumulation")
+        related.append(Related(a.span, "accumulation"))
+    unit = world_size * (b.value if b else a.value if a else 1)
+    product = " × ".join(parts) + (f" = {unit}" if len(parts) > 1 else "")
+    near = " or ".join(str(value) for value in batch.nearest(pinned.value, unit))
+    message = f"`global_batch_size` is {pinned.value}, which is no multiple of {product}"
+    plural_ = "the nearest valid ones" if " or " in near else "the smallest valid one"
+    notes.report("global-batch-does-not-factor", pinned.span, message, f"write {near}, {plural_}", *related)
+
+
+def _warn_small(
+    pinned: Located[int], shared: tuple[int, int], start: int, world_size: int, notes: Notes
+) -> None:
+    """A rank's share with no large divisor is computed in needlessly many small pieces."""
+    per_device, accumulation = shared
+    if per_device * 2 > min(start, per_device * accumulation):
+        return
+    near = " or ".join(str(value) for value in batch.nearest(pinned.value, start * world_size))
+    message = (
+        f"`global_batch_size` {pinned.value} leaves {per_device} per device, {accumulation} times over:"
+        f" {per_device * accumulation} a process has no larger divisor up to {start}"
+    )
+    help_ = f"write {near} to keep {start} per device"
+    notes.report("micro-batch-small", pinned.span, message, help_)
+
+
+def _explain(scale: Scale, found: Batches, start: int, world_size: int, notes: Notes) -> None:
+    pinned = scale.global_batch_size is not None
+    reference, gpus = (
+        scale.reference_batch_size.value,
+        scale.reference_gpus.value if scale.reference_gpus else 1,
+    )
+    if scale.batch_size_per_device:
+        row = ("samples", notes.given("scale.batch_size_per_device"))
+    elif pinned and found.per_device != start:
+        row = (f"{found.global_batch} / {world_size} / {found.accumulation}", "from the global batch")
+    else:
+        row = (f"{reference} / {plural(gpus, 'reference GPU')}", notes.given("scale.reference"))
+    notes.derive("batch_size_per_device", found.per_device, *row)
+    if scale.gradient_accumulation_steps:
+        row = ("micro-batches", notes.given("scale.gradient_accumulation_steps"))
+    elif pinned:
+        row = (f"{found.global_batch} / {found.per_device} / {world_size}", "from the global batch")
+    else:
+        row = ("micro-batch", "default")
+    notes.derive("gradient_accumulation_steps", found.accumulation, *row)
+    formula = f"{found.per_device} × {found.accumulation} × {world_size}"
+    source = notes.given("scale.global_batch_size") if pinned else _IDENTITY
+    notes.derive("global_batch_size", found.global_batch, formula, source)

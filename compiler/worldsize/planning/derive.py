@@ -1,0 +1,94 @@
+"""From a spec and the interfaces of its components to the plan of every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import date
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.facts import vm_sizes
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Training
+from worldsize.planning.notes import Notes
+from worldsize.planning.place import place
+from worldsize.planning.train import train
+from worldsize.spec.model import Spec, Step
+
+
+def derive(
+    spec: Spec,
+    interfaces: Mapping[str, Interface] | None = None,
+    rows: Mapping[str, int] | None = None,
+    *,
+    today: date = vm_sizes.AS_OF,
+) -> tuple[Plan | None, list[Problem]]:
+    """Derive the plan of a spec. Pure: reads no file, asks no clock.
+
+    Args:
+        spec: The spec.
+        interfaces: By step what its component declares; steps whose component cannot be seen are left out.
+        rows: By training step the rows of its training split, where they were counted.
+        today: The day for retirements of VM sizes. The default is the day the catalogue was read, so
+            that a spec plans the same way on every day.
+
+    Returns:
+        The plan and every problem met. The plan is None where a step cannot be planned at all; a plan
+        that comes with problems is good for showing, and for emitting where none of them is an error.
+    """
+    steps: dict[str, StepPlan] = {}
+    problems: list[Problem] = []
+    complete = True
+    for name, step in spec.steps.items():
+        notes = Notes(name)
+        interface = (interfaces or {}).get(name)
+        counted = (rows or {}).get(name)
+        found = _step(spec, step, interface, counted, notes=notes, today=today)
+        problems += notes.problems
+        if found is None:
+            complete = False
+        else:
+            steps[name] = found
+    unique = list(dict.fromkeys(problems))  # two steps on one profile meet the same VM size
+    return Plan(spec.name.value, steps) if complete else None, unique
+
+
+def _step(
+    spec: Spec, step: Step, interface: Interface | None, counted: int | None, *, notes: Notes, today: date
+) -> StepPlan | None:
+    profile = spec.compute.get(step.compute.value) if step.compute else None
+    topology = place(step, profile, interface, notes, today)
+    if topology is None:
+        return None
+    training = None
+    if step.scale is not None:
+        training = train(step, step.scale, topology, interface, counted=counted, notes=notes)
+        if training is None:
+            return None
+    return StepPlan(
+        step=step.name,
+        topology=topology,
+        training=training,
+        derivations=tuple(notes.derivations),
+        advice=tuple(notes.advice),
+        inputs=planned_inputs(topology, training),
+    )
+
+
+_EPOCHS = ("epochs", "warmup_epochs")
+
+
+def _whole(epochs: float) -> float:
+    """Whole epochs without ``.0``: an input of type integer takes them too."""
+    return int(epochs) if epochs == int(epochs) else epochs
+
+
+def planned_inputs(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
+    """Every known quantity by its name, as inputs and ``${{plan.…}}`` see it."""
+    found: dict[str, PlanValue] = {}
+    for part in (topology, training):
+        for each in fields(part) if part is not None else ():
+            value = getattr(part, each.name)
+            if value is not None:
+                found[each.name] = _whole(value) if each.name in _EPOCHS else value
+    return found

@@ -1,0 +1,18 @@
+"""What planning needs to know of the component behind a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from worldsize.planning.model import Launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The declared side of a step's component."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default, None where it has none
+    launcher: Launcher = "none"  # the component's distribution type
+    instance_count: int | None = None  # the component's own resources

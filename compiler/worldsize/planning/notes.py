@@ -1,0 +1,33 @@
+"""What deriving one step collects on its way: rows of the table, advice, problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.planning.model import Derivation, PlanValue
+from worldsize.yaml.span import Span
+
+
+@dataclass(slots=True)
+class Notes:
+    """One step's notes; ``step`` names it in sources such as ``train.scale.epochs``."""
+
+    step: str
+    derivations: list[Derivation] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def derive(self, quantity: str, value: PlanValue, formula: str, source: str) -> None:
+        """Add a row of the table."""
+        self.derivations.append(Derivation(quantity, value, formula, source))
+
+    def report(
+        self, slug: str, span: Span, message: str, help_: str | None = None, *related: Related
+    ) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(slug, span, message, help_, related))
+
+    def given(self, place: str) -> str:
+        """The source of a value that the user wrote."""
+        return f"given as {self.step}.{place}"

@@ -1,0 +1,211 @@
+"""Where a step runs and in how many processes; pinned counts are verified against the VM size."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from worldsize.diagnostics.problem import Related
+from worldsize.facts import vm_sizes
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning import topology
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Launcher, Topology
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import plural, show
+from worldsize.spec.model import ComputeProfile, Located, Step
+
+
+def place(
+    step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes, today: date
+) -> Topology | None:
+    """The topology of a step, or None where it cannot be derived; problems go to ``notes``."""
+    launcher = launcher_of(step, interface)
+    size = _size(
+        profile, notes, today, needed=launcher in ("pytorch", "mpi") and _pin(step, "process") is None
+    )
+    instances = _instances(step, profile, interface, notes)
+    devices = size.devices if size else 0
+    processes = _processes(step, launcher, profile, size, notes)
+    if processes is None:
+        return None
+    total = topology.world_size(launcher, instances, processes, devices)
+    workers = _workers(step, instances, notes) if launcher == "tensorflow" else None
+    servers = _pin(step, "server") if launcher == "tensorflow" else None
+    _explain(notes, launcher, size, instances=instances, processes=processes, total=total)
+    return Topology(
+        launcher=launcher,
+        instance_type=profile.instance_type.value if profile and profile.instance_type else None,
+        instance_count=instances,
+        gpus_per_instance=size.gpus if size else None,
+        process_count_per_instance=processes,
+        world_size=total,
+        worker_count=workers,
+        parameter_server_count=servers.value if servers else None,
+    )
+
+
+def launcher_of(step: Step, interface: Interface | None) -> Launcher:
+    """What starts a step's processes.
+
+    A component that lives in a workspace cannot be seen; the counts that the step gives tell then.
+    """
+    if step.distribution is not None:
+        return step.distribution.type.value
+    if step.command is not None:
+        return "none"
+    if interface is not None:
+        return interface.launcher
+    if step.worker_count or step.parameter_server_count:
+        return "tensorflow"
+    return "pytorch" if step.scale or step.process_count_per_instance else "none"
+
+
+_PINS = {
+    "process": "process_count_per_instance",
+    "worker": "worker_count",
+    "server": "parameter_server_count",
+}
+
+
+def _pin(step: Step, which: str) -> Located[int] | None:
+    name = _PINS[which]
+    outer: Located[int] | None = getattr(step, name)
+    inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
+    return outer or inner
+
+
+def _size(profile: ComputeProfile | None, notes: Notes, today: date, *, needed: bool) -> VmSize | None:
+    """The VM size of a profile; an unknown one matters only where the number of GPUs is needed."""
+    if profile is None or profile.instance_type is None:
+        return None
+    typed = profile.instance_type
+    size = vm_sizes.lookup(typed.value)
+    if size is None:
+        if not needed:
+            near = vm_sizes.suggest(typed.value)
+            help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
+            notes.report("vm-size-unknown", typed.span, _unknown(typed.value), help_)
+        return None
+    status, day = size.status_on(today), size.retirement_date
+    if status == "retired":
+        when = f"Azure retired it on {day}" if day else "it no longer deploys"
+        message = f"no instance of `{typed.value}` can be had: {when}"
+        notes.report("vm-size-retired", typed.span, message, "choose a current size with as many GPUs")
+    elif status == "retiring":
+        message = f"Azure retires `{typed.value}` on {day}"
+        notes.report("vm-size-retiring", typed.span, message, "move to a current size before that day")
+    return size
+
+
+def _unknown(name: str) -> str:
+    return f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
+
+
+def _instances(step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes) -> int:
+    pinned = step.instance_count
+    count = pinned.value if pinned else (interface and interface.instance_count) or 1
+    most = profile.max_instances if profile else None
+    if pinned and profile and most and count > most.value:
+        message = f"`instance_count` is {count} but profile `{profile.name}` has `max_instances` {most.value}"
+        help_ = f"write at most {most.value}, or raise `max_instances` to {count}"
+        label = Related(most.span, "the most instances of the cluster")
+        notes.report("instance-count-exceeds-max", pinned.span, message, help_, label)
+    return count
+
+
+def _processes(
+    step: Step, launcher: Launcher, profile: ComputeProfile | None, size: VmSize | None, notes: Notes
+) -> int | None:
+    """Processes on each instance: verified where pinned, derived elsewhere."""
+    pinned = _pin(step, "process")
+    if launcher in ("none", "tensorflow"):
+        if pinned and pinned.value != 1:
+            _one_process(step, launcher, pinned, size, notes)
+        return 1
+    if pinned is None:
+        if size is None:
+            _underivable(step, profile, notes)
+            return None
+        return topology.processes_per_instance(launcher, size.devices)
+    if size is not None and size.devices:
+        _against_gpus(pinned, size, notes, profile)
+    return pinned.value
+
+
+def _one_process(
+    step: Step, launcher: Launcher, pinned: Located[int], size: VmSize | None, notes: Notes
+) -> None:
+    if launcher == "tensorflow":
+        gpus = f"all {size.devices} GPUs" if size and size.devices > 1 else "its devices"
+        message = (
+            f"`process_count_per_instance` is {pinned.value}, but TensorFlow starts 1 process per instance,"
+            f" which drives {gpus}"
+        )
+        notes.report("tensorflow-one-process", pinned.span, message, "remove it")
+    else:
+        message = f"`process_count_per_instance` is {pinned.value} but step `{step.name}` is not distributed"
+        help_ = "add `distribution: {type: pytorch}` to the step or to its component"
+        notes.report("processes-without-distribution", pinned.span, message, help_)
+
+
+def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> None:
+    typed = profile.instance_type if profile else None
+    if typed is not None:
+        near = vm_sizes.suggest(typed.value)
+        hint = f"did you mean `{near}`? else " if near else ""
+        help_ = f"{hint}write `process_count_per_instance:` in step `{step.name}`, one a GPU"
+        notes.report("process-count-unknown", typed.span, _unknown(typed.value), help_)
+        return
+    name = f"profile `{profile.name}`" if profile else f"step `{step.name}`"
+    span = profile.span if profile else step.span
+    message = f"{name} has no `instance_type`, so the processes of step `{step.name}` cannot be counted"
+    help_ = "add `instance_type:` to the profile, or `process_count_per_instance:` to the step"
+    notes.report("process-count-unknown", span, message, help_)
+
+
+def _against_gpus(pinned: Located[int], size: VmSize, notes: Notes, profile: ComputeProfile | None) -> None:
+    wanted, devices = pinned.value, size.devices
+    related: tuple[Related, ...] = ()
+    if profile and profile.instance_type:
+        related = (Related(profile.instance_type.span, f"{plural(devices, 'GPU')} an instance"),)
+    message = f"`process_count_per_instance` is {wanted} but `{size.name}` has {plural(devices, 'GPU')}"
+    if wanted > devices:
+        help_ = f"write {devices}, or remove it: one process a GPU is derived"
+        notes.report("processes-exceed-gpus", pinned.span, message, help_, *related)
+    elif wanted < devices:
+        help_ = f"write {devices}, or remove it; {plural(devices - wanted, 'GPU')} an instance would idle"
+        notes.report("processes-below-gpus", pinned.span, message, help_, *related)
+
+
+def _workers(step: Step, instances: int, notes: Notes) -> int:
+    pinned = _pin(step, "worker")
+    if pinned is not None and pinned.value != instances:
+        message = f"`worker_count` is {pinned.value} but `instance_count` is {instances}"
+        related: tuple[Related, ...] = ()
+        if step.instance_count:
+            related = (Related(step.instance_count.span, "one worker an instance"),)
+        help_ = f"write {instances}, or remove it: it is derived"
+        notes.report("worker-count-disagrees", pinned.span, message, help_, *related)
+    return instances
+
+
+def _explain(
+    notes: Notes, launcher: Launcher, size: VmSize | None, *, instances: int, processes: int, total: int
+) -> None:
+    if launcher == "none":
+        notes.derive("world_size", total, "one process", "not distributed")
+        return
+    devices = size.devices if size else 0
+    if size is not None and devices:
+        card = f"{show(size.gpus)} × {size.gpu_model}"
+        notes.derive("gpus_per_instance", devices, card, f"VM size {size.name}")
+    one_each = devices > 0 and (launcher == "tensorflow" or processes == devices)
+    unit = plural(devices, "GPU") if one_each else plural(processes, "process")
+    if launcher == "tensorflow":
+        notes.derive(
+            "worker_count", instances, "one process an instance drives its GPUs", "TensorFlow on Azure ML"
+        )
+    else:
+        how = "one a GPU" if one_each else "one an instance" if processes == 1 else "given"
+        notes.derive("process_count_per_instance", processes, how, f"{launcher} on Azure ML")
+    notes.derive("world_size", total, f"{plural(instances, 'instance')} × {unit}", "W = n·p")

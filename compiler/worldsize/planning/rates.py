@@ -1,0 +1,174 @@
+"""The learning rate of a training step, with what goes with it: rule, betas, weight decay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.facts import optimizers
+from worldsize.facts.optimizers import Optimizer
+from worldsize.planning import learning_rate as arithmetic
+from worldsize.planning.learning_rate import Adam
+from worldsize.planning.model import Rule
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import clean, show
+from worldsize.planning.settings import Settings
+
+_TOLERANCE = 0.01  # a pinned rate this near the rule's is the rule's, rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The scaled rate and the rule it came by."""
+
+    rule: Rule
+    learning_rate: float
+    optimizer: str | None
+
+
+def rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> Rate | None:
+    """The learning rate, or None where no rule can be chosen; problems and advice go to ``notes``."""
+    scale = settings.scale
+    name, optimizer = settings.optimizer()
+    rule = _rule(settings, name, optimizer, kappa, notes)
+    if rule is None:
+        return None
+    reference = scale.reference_learning_rate.value
+    by_rule = arithmetic.scaled(rule, kappa, reference)
+    pinned = scale.learning_rate
+    value = pinned.value if pinned else by_rule
+    if pinned and abs(value - by_rule) > _TOLERANCE * by_rule:
+        message = (
+            f"`learning_rate` is {show(value)} but the {_how(rule, reference, kappa)} gives {show(by_rule)}"
+        )
+        help_ = f"write {show(by_rule)}, or remove it: it is derived"
+        notes.report("learning-rate-disagrees", pinned.span, message, help_)
+    _explain(notes, rule, reference, value, by_rule, pinned=pinned is not None)
+    if rule == "sqrt" and kappa != 1 and optimizer is not None:
+        _advise_adam(settings, optimizer, kappa, notes)
+    if kappa != 1:
+        _advise(settings, optimizer, rule, kappa, global_batch=global_batch, learning_rate=value, notes=notes)
+    return Rate(rule, value, optimizer.name if optimizer else name)
+
+
+def _rule(
+    settings: Settings, name: str | None, optimizer: Optimizer | None, kappa: float, notes: Notes
+) -> Rule | None:
+    said = settings.scale.rule
+    if said is not None and said.value != "auto":
+        return said.value
+    if optimizer is not None:
+        return optimizer.rule
+    if kappa == 1:
+        return "none"
+    found = settings.find("optimizer")
+    if name is None or found is None:
+        span = said.span if said else settings.scale.span
+        message = f"step `{settings.step.name}` does not say its optimizer, so `rule: auto` cannot choose"
+        help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
+        notes.report("optimizer-unknown", span, message, help_)
+        return None
+    message = f"no scaling rule is known for optimizer `{name}`"
+    near = did_you_mean(name, optimizers.names())
+    meant = f"{near} else " if near and near.startswith("did") else ""
+    help_ = f"{meant}say `rule: linear`, `sqrt` or `none` under `scale:`"
+    notes.report("optimizer-unknown", found.span, message, help_)
+    return None
+
+
+def _how(rule: Rule, reference: float, kappa: float) -> str:
+    formulas = {"linear": "κ × {}", "sqrt": "√κ × {}", "none": "{}"}
+    return f"{rule} rule, {formulas[rule].format(show(reference))} with κ {show(kappa)},"
+
+
+def _explain(
+    notes: Notes, rule: Rule, reference: float, value: float, by_rule: float, *, pinned: bool
+) -> None:
+    notes.derive(
+        "reference_learning_rate", reference, "at the reference batch", notes.given("scale.reference")
+    )
+    formula = {"linear": "{} × κ", "sqrt": "{} × √κ", "none": "{}"}[rule].format(show(reference))
+    if not pinned:
+        notes.derive("learning_rate", value, formula, arithmetic.SOURCES[rule])
+        return
+    compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show(by_rule)}"
+    notes.derive("learning_rate", value, compared, notes.given("scale.learning_rate"))
+
+
+_LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
+
+
+def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: Notes) -> None:
+    """Offer the betas and ε that belong to the square-root rule; warn where there are none."""
+    known = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
+    offered = arithmetic.sqrt_rule(known, kappa)
+    parts = []
+    for name, label in _LABELS.items():
+        before, after = getattr(known, name), getattr(offered, name)
+        if before is not None and after is not None:
+            parts.append(f"{label} = {show(after)} (now {show(before)})")
+        elif before is not None:
+            _out_of_range(settings, name, before, kappa, notes)
+    if parts:
+        listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}"
+        notes.advice.append(
+            f"the square-root rule goes with {listed}: Malladi et al. 2022; offered, not applied"
+        )
+
+
+def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, notes: Notes) -> None:
+    label = _LABELS[name]
+    scale = settings.scale
+    found = settings.find(name)
+    own = scale.global_batch_size or scale.rule or scale.reference_batch_size
+    span = found.span if found and not found.source.startswith("default") else own.span
+    product = show(kappa * (1 - beta))
+    message = (
+        f"κ is {show(kappa)} and {label} is {show(beta)}: the square-root rule needs κ(1 − {label}) below 1,"
+        f" here it is {product}"
+    )
+    most = 1 / (1 - beta)
+    reference = scale.reference_batch_size.value
+    limits = f"keep κ below {show(clean(most))}, a global batch under {show(clean(most * reference))}"
+    help_ = f"{limits}; beyond it tune the rate anew"
+    notes.report("sqrt-rule-out-of-range", span, message, help_)
+
+
+def _advise(
+    settings: Settings,
+    optimizer: Optimizer | None,
+    rule: Rule,
+    kappa: float,
+    *,
+    global_batch: int,
+    learning_rate: float,
+    notes: Notes,
+) -> None:
+    largest = arithmetic.GOYAL_LARGEST_BATCH
+    if rule == "linear" and global_batch > largest:
+        notes.advice.append(
+            f"global batch {global_batch} is beyond {largest}, the largest for which the linear rule was seen"
+            " to cost no accuracy: Goyal et al. 2017"
+        )
+    if optimizer is not None and rule not in ("none", optimizer.rule):
+        notes.advice.append(
+            f"rule {rule} with {optimizer.name}: the {optimizer.rule} rule is the one derived for it,"
+            f" {optimizer.source}"
+        )
+    decay = settings.number("weight_decay")
+    if optimizer is not None and optimizer.name in ("adamw", "lamb") and decay and decay[0] > 0:
+        kept = arithmetic.weight_decay(
+            decay[0], kappa, settings.scale.reference_learning_rate.value, learning_rate
+        )
+        if kept != decay[0]:
+            notes.advice.append(
+                f"weight decay {show(kept)} (now {show(decay[0])}) keeps the time over which weights are"
+                " averaged: Bergsma et al. 2025; offered, not applied"
+            )
+
+
+def _number(settings: Settings, name: str, optimizer: Optimizer) -> float | None:
+    """A beta or ε as said, else the optimizer's own default; None where the optimizer has none."""
+    default: float | None = getattr(optimizer, name)
+    found = settings.number(name)
+    return default if found is None or default is None else found[0]

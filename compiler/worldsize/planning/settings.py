@@ -1,0 +1,107 @@
+"""What a training step is told besides its batches: optimizer, betas, epochs, each from where it is said.
+
+``scale:`` says it for scripts of the user's own, ``with:`` for components, else the component's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from worldsize.azureml import literals
+from worldsize.diagnostics.problem import Related
+from worldsize.facts import optimizers
+from worldsize.facts.optimizers import Optimizer
+from worldsize.planning.interface import Interface
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import show
+from worldsize.spec.model import Located, Scale, Step
+from worldsize.yaml.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value, where to point when it is wrong, and what the table calls its source."""
+
+    value: Any
+    span: Span
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a training step; None is "not said"."""
+
+    step: Step
+    scale: Scale
+    interface: Interface | None
+
+    def find(self, name: str) -> Setting | None:
+        """A setting by the name it has in ``scale:`` and as an input."""
+        own: Located[Any] | None = getattr(self.scale, name, None)
+        if own is not None:
+            return Setting(own.value, own.span, f"given as {self.step.name}.scale.{name}")
+        given = self.step.with_.get(name)
+        if given is not None:
+            return Setting(given.value, given.span, f"given as {self.step.name}.with.{name}")
+        default = self.interface.inputs.get(name) if self.interface else None
+        if default is None:
+            return None
+        place = self.step.uses or self.step.command
+        source = f"default of {place.value}" if self.step.uses and place else "default"
+        return Setting(default, place.span if place else self.step.span, source)
+
+    def number(self, name: str) -> tuple[float, str] | None:
+        """A setting that is a number, and its source; other rules report what is none."""
+        found = self.find(name)
+        value = literals.number(found.value) if found else None
+        return None if found is None or value is None else (float(value), found.source)
+
+    def optimizer(self) -> tuple[str | None, Optimizer | None]:
+        """The optimizer's name as said, and what is known of it."""
+        found = self.find("optimizer")
+        if found is None or not isinstance(found.value, str) or "${{" in found.value:
+            return None, None
+        return found.value, optimizers.lookup(found.value)
+
+
+_TOLD_TWICE = ("optimizer", "beta1", "beta2", "epsilon", "epochs")
+
+
+def verify(settings: Settings, notes: Notes) -> None:
+    """Report what ``scale:`` says one way and the component is told another way."""
+    for name, own, other in _pairs(settings):
+        if _agree(own.value, other.value):
+            continue
+        at_default = name not in settings.step.with_
+        said = "by default" if at_default else "under `with:`"
+        message = f"`{name}` is {show(own.value)} under `scale:` but {show(other.value)} {said}"
+        help_ = f"say it once: write `{name}: {show(own.value)}` under `with:` and remove it here"
+        related = () if at_default else (Related(other.span, "what the component is told"),)
+        notes.report("scale-disagrees-with-input", own.span, message, help_, *related)
+
+
+def _pairs(settings: Settings) -> Iterator[tuple[str, Setting, Setting]]:
+    bare = Settings(settings.step, settings.scale, settings.interface)
+    for name in _TOLD_TWICE:
+        own: Located[Any] | None = getattr(settings.scale, name)
+        declared = settings.interface is not None and name in settings.interface.inputs
+        given = settings.step.with_.get(name)
+        if own is None or not (declared or given):
+            continue
+        if given is not None:
+            yield name, Setting(own.value, own.span, ""), Setting(given.value, given.span, "")
+        elif name != "epochs" and bare.interface and bare.interface.inputs[name] is not None:
+            # `epochs` left open is filled from the plan; the others are not.
+            default = bare.interface.inputs[name]
+            yield name, Setting(own.value, own.span, ""), Setting(default, own.span, "")
+
+
+def _agree(left: Any, right: Any) -> bool:
+    if isinstance(right, str) and "${{" in right:
+        return True
+    first, second = literals.number(left), literals.number(right)
+    if first is not None and second is not None:
+        return first == second
+    return str(left).lower() == str(right).lower()

@@ -1,0 +1,191 @@
+"""The plan of one training step: batches, learning rate, warm-up, steps and shards."""
+
+from __future__ import annotations
+
+from worldsize.azureml import literals
+from worldsize.planning import shards as sharding
+from worldsize.planning import steps as stepping
+from worldsize.planning import warmup
+from worldsize.planning.batches import Batches, batches
+from worldsize.planning.interface import Interface
+from worldsize.planning.kappa import kappa as growth
+from worldsize.planning.model import Topology, Training
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import plural, show
+from worldsize.planning.rates import Rate, rate
+from worldsize.planning.settings import Settings, verify
+from worldsize.planning.steps import Steps
+from worldsize.spec.model import Scale, Step
+
+
+def train(
+    step: Step,
+    scale: Scale,
+    topology: Topology,
+    interface: Interface | None,
+    *,
+    counted: int | None,
+    notes: Notes,
+) -> Training | None:
+    """The training plan, or None where it cannot be derived; problems go to ``notes``.
+
+    Args:
+        step: the step.
+        scale: its ``scale:``.
+        topology: who runs where.
+        interface: the step's component, None where it cannot be seen.
+        counted: training rows counted in the data, None where unknown.
+        notes: collects rows of the table, advice and problems.
+    """
+    settings = Settings(step, scale, interface)
+    verify(settings, notes)
+    found = batches(scale, topology.world_size, notes)
+    if found is None:
+        return None
+    kappa = _kappa(scale, found, notes)
+    scaled = rate(settings, kappa, found.global_batch, notes)
+    if scaled is None:
+        return None
+    epochs = _epochs(settings, notes)
+    warm = _warmup(scale, scaled, kappa, epochs, notes)
+    rows = _rows(scale, counted, notes)
+    counts = stepping.steps(rows, found.global_batch, epochs, warm)
+    _check_length(scale, found, rows, epochs, counts=counts, notes=notes)
+    _explain_steps(found, rows, epochs, warm=warm, counts=counts, notes=notes)
+    per_rank = _shards(settings, topology, rows, notes)
+    return Training(
+        optimizer=scaled.optimizer,
+        batch_size_per_device=found.per_device,
+        gradient_accumulation_steps=found.accumulation,
+        global_batch_size=found.global_batch,
+        reference_batch_size=scale.reference_batch_size.value,
+        kappa=kappa,
+        rule=scaled.rule,
+        reference_learning_rate=scale.reference_learning_rate.value,
+        learning_rate=scaled.learning_rate,
+        epochs=epochs,
+        warmup_epochs=warm,
+        rows=rows,
+        steps_per_epoch=counts.per_epoch,
+        total_steps=counts.total,
+        warmup_steps=counts.warmup,
+        shard_count=per_rank * topology.world_size,
+        shards_per_rank=per_rank,
+    )
+
+
+def _kappa(scale: Scale, found: Batches, notes: Notes) -> float:
+    reference = scale.reference_batch_size
+    kappa = growth(found.global_batch, reference.value)
+    notes.derive(
+        "kappa", kappa, f"{found.global_batch} / {reference.value}", "global batch / reference batch"
+    )
+    if kappa < 1:
+        pinned = scale.global_batch_size or scale.batch_size_per_device or reference
+        message = (
+            f"the global batch {found.global_batch} is smaller than the reference batch {reference.value}:"
+            f" κ is {show(kappa)}"
+        )
+        help_ = f"the learning rate shrinks with it; write `global_batch_size: {reference.value}` to keep it"
+        notes.report("kappa-below-one", pinned.span, message, help_)
+    return kappa
+
+
+def _epochs(settings: Settings, notes: Notes) -> float | None:
+    found = settings.number("epochs")
+    if found is None or found[0] <= 0:
+        return None
+    notes.derive("epochs", found[0], "passes over the training rows", found[1])
+    return found[0]
+
+
+def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, notes: Notes) -> float:
+    """Epochs of warm-up, verified against the length of the training."""
+    pinned = scale.warmup_epochs
+    if pinned is None:
+        value = warmup.default_epochs(scaled.rule, kappa, epochs)
+        if value:
+            formula = f"from {show(scale.reference_learning_rate.value)} to {show(scaled.learning_rate)}"
+            source = "default: 5 epochs, at most a tenth; Goyal et al. 2017"
+        else:
+            formula, source = "no warm-up", f"default for {scaled.rule} with κ {show(kappa)}"
+        notes.derive("warmup_epochs", value, formula, source)
+        return value
+    formula = f"from {show(scale.reference_learning_rate.value)} to {show(scaled.learning_rate)}"
+    notes.derive("warmup_epochs", pinned.value, formula, notes.given("scale.warmup_epochs"))
+    if epochs is not None and pinned.value > epochs:
+        message = (
+            f"`warmup_epochs` is {show(pinned.value)} but training lasts {plural(epochs, 'epoch')},"
+            f" so the learning rate never reaches {show(scaled.learning_rate)}"
+        )
+        default = show(warmup.default_epochs(scaled.rule, kappa, epochs))
+        notes.report("warmup-longer-than-training", pinned.span, message, f"write {default}, or remove it")
+    return pinned.value
+
+
+def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
+    given = scale.rows
+    if given is None:
+        if counted is not None:
+            notes.derive(
+                "rows", counted, "training rows", "counted in the data, without the validation split"
+            )
+        return counted
+    notes.derive("rows", given.value, "training rows", notes.given("scale.rows"))
+    if counted is not None and counted != given.value:
+        message = f"`rows` is {given.value} but the data has {counted} training rows"
+        notes.report("rows-disagree", given.span, message, f"write {counted}, or remove it: it is counted")
+    return given.value
+
+
+def _check_length(
+    scale: Scale, found: Batches, rows: int | None, epochs: float | None, *, counts: Steps, notes: Notes
+) -> None:
+    """A training must have at least one step."""
+    if rows is None:
+        return
+    if counts.per_epoch == 0:
+        at = (
+            scale.global_batch_size or scale.rows or scale.batch_size_per_device or scale.reference_batch_size
+        )
+        message = f"{plural(rows, 'training row')} are fewer than one global batch of {found.global_batch}"
+        help_ = "give more data, or run on fewer instances with a smaller `global_batch_size`"
+        notes.report("rows-fewer-than-global-batch", at.span, message, help_)
+    elif counts.total == 0:
+        at_epochs = scale.epochs.span if scale.epochs else scale.span
+        length = f"{plural(epochs or 0, 'epoch')} of {plural(counts.per_epoch or 0, 'step')}"
+        message = f"{length} are less than one optimizer step"
+        notes.report("training-shorter-than-one-step", at_epochs, message, "give more `epochs`")
+
+
+def _explain_steps(
+    found: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, notes: Notes
+) -> None:
+    source = "the last, incomplete batch of an epoch is dropped"
+    if rows is None:
+        notes.advice.append(
+            "training rows are unknown here, so steps are counted when the data is there;"
+            " give `rows:` under `scale:` to plan them"
+        )
+        return
+    notes.derive("steps_per_epoch", counts.per_epoch or 0, f"⌊{rows} / {found.global_batch}⌋", source)
+    if counts.total is not None:
+        formula = f"{plural(epochs or 0, 'epoch')} × {counts.per_epoch}"
+        notes.derive("total_steps", counts.total, formula, "rounded half up")
+    if counts.warmup is not None and warm:
+        formula = f"{plural(warm, 'epoch')} × {counts.per_epoch}"
+        notes.derive("warmup_steps", counts.warmup, formula, "rounded half up")
+
+
+def _shards(settings: Settings, topology: Topology, rows: int | None, notes: Notes) -> int:
+    loaders = settings.find("loader_workers")
+    workers = literals.number(loaders.value) if loaders else None
+    world = topology.world_size
+    per_rank = sharding.per_rank(world, int(workers or 1), rows)
+    formula = f"{world} × {per_rank}"
+    notes.derive(
+        "shard_count", world * per_rank, formula, "world size × shards per rank: every rank reads as many"
+    )
+    source = f"{loaders.source}: loader_workers" if loaders else "default"
+    notes.derive("shards_per_rank", per_rank, "one a loader worker", source)
+    return per_rank

@@ -1,35 +1,71 @@
-"""What a component says when the person using it can put something right: one sentence, never a traceback."""
+"""How a training script fails: one sentence about the user's fault, never a traceback."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import NoReturn
+
+# What gloo, NCCL and the TCP store say when the process at the other end has gone.
+_PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Connection refused",
+    "Broken pipe",
+    "Socket Timeout",
+    "Timed out waiting",
+    "NCCL communicator was aborted",
+    "remote process exited",
+)
 
 
 class UserError(Exception):
-    """A fault in the input, said in one sentence.
+    """A fault of the input, the plan or the machine, which the user can mend.
 
-    Attributes:
-        message: what is wrong, with the user's own words in back-ticks.
-        help: the concrete thing to do, or empty.
+    Args:
+        message: what is wrong, with the user's own words in back-ticks; lower-case, no full stop.
+        help: the concrete thing to do about it, or None.
     """
 
-    def __init__(self, message: str, help: str = "") -> None:  # noqa: A002  the name users see
+    def __init__(self, message: str, help: str | None = None) -> None:  # noqa: A002
         super().__init__(message)
         self.message = message
         self.help = help
 
 
-def entry(main: Callable[[], int | None]) -> None:
-    """Run a component's `main` and leave the process with its status.
+def entry(main: Callable[[], None]) -> NoReturn:
+    """Run the body of an entry script and exit with its status.
 
-    A :class:`UserError` becomes `error: …` and `help: …` on stderr and exit status 2.
+    0 is success, 2 a :class:`UserError` (one line ``error: …``, perhaps ``help: …``, on stderr), 1 the loss
+    of another rank. Anything else is a fault of ours and keeps its traceback.
     """
     try:
-        status = main() or 0
+        main()
     except UserError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.help:
-            print(f"help: {error.help}", file=sys.stderr)
-        status = 2
-    sys.exit(status)
+        sys.exit(_report(error, 2))
+    except RuntimeError as error:
+        known = _translate(error)
+        if known is None:
+            raise
+        sys.exit(_report(*known))
+    except MemoryError:
+        sys.exit(_report(UserError("out of memory on this machine", "lower `batch_size_per_device`"), 2))
+    sys.exit(0)
+
+
+def _report(error: UserError, status: int) -> int:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.help:
+        print(f"help: {error.help}", file=sys.stderr, flush=True)
+    return status
+
+
+def _translate(error: RuntimeError) -> tuple[UserError, int] | None:
+    text = str(error)
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, by name: this module does without torch
+        first = text.split(". ", 1)[0]
+        advice = "lower `batch_size_per_device`; more `gradient_accumulation_steps` keep the global batch"
+        return UserError(f"the device is out of memory: {first}", advice), 2
+    if any(sign in text for sign in _PEER_GONE):
+        return UserError("another rank has gone, so this one stops", "its own log says why"), 1
+    return None

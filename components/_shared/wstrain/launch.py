@@ -1,0 +1,129 @@
+"""Which process this is: the launcher's environment, read once and never guessed.
+
+Azure ML starts a ``distribution: {type: pytorch}`` command once per process and sets RANK, LOCAL_RANK,
+WORLD_SIZE, NODE_RANK, MASTER_ADDR and MASTER_PORT; ``torchrun`` sets the same. LOCAL_WORLD_SIZE is not part
+of that contract. This module needs no torch, so that a wrong launch is reported before torch is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wstrain.errors import UserError
+
+_REQUIRED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """This process among the others. ``master`` is ``host:port``, None for a single process."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    node_rank: int = 0
+    master: str | None = None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank writes metrics, checkpoints and the model."""
+        return self.rank == 0
+
+
+def read_launch(env: Mapping[str, str]) -> Launch:
+    """Read the environment contract; none of its variables means a single process.
+
+    Raises:
+        UserError: the contract is incomplete, contradictory, or another launcher's.
+    """
+    if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        _refuse_other_launchers(env)
+        return Launch(rank=0, local_rank=0, world_size=1)
+    missing = [name for name in _REQUIRED if not env.get(name)]
+    if missing:
+        given = ", ".join(f"`{name}`" for name in missing)
+        raise UserError(
+            f"the launcher did not set {given}, so this process cannot know its place",
+            "start the script with `distribution: {type: pytorch}`, with torchrun, or with none of these set",
+        )
+    world_size = _integer(env, "WORLD_SIZE", low=1)
+    rank = _integer(env, "RANK", low=0)
+    if rank >= world_size:
+        raise UserError(f"`RANK` is {rank} but `WORLD_SIZE` is {world_size}; ranks count from 0")
+    return Launch(
+        rank=rank,
+        local_rank=_integer(env, "LOCAL_RANK", low=0),
+        world_size=world_size,
+        node_rank=_integer(env, "NODE_RANK", low=0) if env.get("NODE_RANK") else 0,
+        master=f"{env['MASTER_ADDR']}:{_integer(env, 'MASTER_PORT', low=1)}",
+    )
+
+
+def expect_world_size(launch: Launch, planned: int) -> None:
+    """Compare the planned world size with the actual one.
+
+    Learning rate, accumulation and shards were derived for the planned number, so any other trains something
+    else than was asked for.
+
+    Raises:
+        UserError: they differ; the message has both.
+    """
+    if launch.world_size != planned:
+        raise UserError(
+            f"the plan is for {_processes(planned)} but the launcher started {launch.world_size}",
+            "make `instance_count` × `process_count_per_instance` equal `world_size`, or plan again",
+        )
+
+
+def expect_global_batch(launch: Launch, *, per_device: int, accumulation: int, global_batch: int) -> None:
+    """Check ``G = b·a·W``.
+
+    Raises:
+        UserError: the product is another number; the message has both.
+    """
+    product = per_device * accumulation * launch.world_size
+    if product != global_batch:
+        raise UserError(
+            f"`global_batch_size` is {global_batch} but {per_device} a device × {accumulation} accumulation steps"
+            f" × {_processes(launch.world_size)} = {product}",
+            "change one of the factors; the global batch is what the learning rate was planned for",
+        )
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _integer(env: Mapping[str, str], name: str, *, low: int) -> int:
+    try:
+        value = int(env[name])
+    except ValueError:
+        raise UserError(f"`{name}` is `{env[name]}`, which is not a whole number") from None
+    if value < low:
+        raise UserError(f"`{name}` is {value}, but must be at least {low}")
+    return value
+
+
+def _refuse_other_launchers(env: Mapping[str, str]) -> None:
+    # Under mpirun or TF_CONFIG every process would think itself the only one and train the whole data.
+    size = env.get("OMPI_COMM_WORLD_SIZE", "1")
+    if size.isdigit() and int(size) > 1:
+        raise UserError(
+            f"MPI started {size} processes but did not set `RANK` and `WORLD_SIZE`",
+            "use `distribution: {type: pytorch}` for this component",
+        )
+    workers = _tensorflow_workers(env.get("TF_CONFIG", ""))
+    if workers > 1:
+        raise UserError(
+            f"`TF_CONFIG` names {workers} workers but `RANK` and `WORLD_SIZE` are not set",
+            "use `distribution: {type: pytorch}` for this component",
+        )
+
+
+def _tensorflow_workers(config: str) -> int:
+    try:
+        return len(json.loads(config)["cluster"]["worker"])
+    except (ValueError, KeyError, TypeError):
+        return 1

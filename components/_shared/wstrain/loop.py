@@ -1,0 +1,103 @@
+"""The training loop. It knows neither the strategy nor the task, and there is no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from wstrain.batches import Batch
+from wstrain.precision import Precision
+from wstrain.schedule import Schedule
+from wstrain.strategies import Strategy
+from wstrain.tasks import Task
+
+
+class Recorder(Protocol):
+    """Who hears of every step."""
+
+    def step(self, step: int, loss: Tensor, learning_rate: float) -> None:
+        """Note the local mean loss (0-d, on the device) of optimizer step ``step``."""
+
+    def finish(self) -> dict[str, float]:
+        """Report what is still held, and return the last values."""
+
+
+class Saver(Protocol):
+    """Who keeps checkpoints."""
+
+    def step(self, done: int) -> None:
+        """Save if a checkpoint is due after ``done`` steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One pass through the loop.
+
+    Attributes:
+        start: optimizer steps already done.
+        stop: optimizer steps to have done at the end.
+        accumulation: micro-batches a step.
+        rank: this rank; with ``accumulation`` it gives each micro-batch its place in the global batch.
+        seed: of everything random.
+    """
+
+    start: int
+    stop: int
+    accumulation: int
+    rank: int
+    seed: int
+
+
+def train(
+    run: Run,
+    *,
+    strategy: Strategy,
+    task: Task,
+    batches: Iterator[Batch],
+    schedule: Schedule,
+    precision: Precision,
+    recorder: Recorder,
+    saver: Saver,
+) -> dict[str, float]:
+    """Take the optimizer steps ``run.start … run.stop-1`` and return the last reported values.
+
+    Args:
+        run: which steps.
+        strategy: the model and how its gradients are exchanged.
+        task: the loss.
+        batches: ``accumulation`` micro-batches for each step, in order.
+        schedule: learning rate of each step.
+        precision: arithmetic of the forward pass.
+        recorder: hears of each step.
+        saver: keeps checkpoints.
+    """
+    strategy.model.train()
+    for step in range(run.start, run.stop):
+        losses: list[Tensor] = []
+        for micro in range(run.accumulation):
+            inputs, targets = next(batches)
+            _seed(run, step, micro)
+            with strategy.micro_step(last=micro == run.accumulation - 1):
+                with precision.autocast():
+                    loss = task.loss(strategy.model(inputs), targets) / run.accumulation
+                strategy.backward(loss)
+            losses.append(loss.detach())
+        learning_rate = schedule.rate(step)
+        strategy.update(learning_rate)
+        recorder.step(step, torch.stack(losses).sum(), learning_rate)
+        saver.step(step + 1)
+    return recorder.finish()
+
+
+def _seed(run: Run, step: int, micro: int) -> None:
+    # Dropout and the like depend on the micro-batch's place in training and not on what this rank drew before:
+    # a resumed run draws the same numbers, and so does another world size with micro-batches of the same size.
+    place = run.rank * run.accumulation + micro
+    seed = (run.seed * 1_000_003 + step) * 1_000_003 + place
+    torch.random.default_generator.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)

@@ -1,0 +1,27 @@
+"""A multilayer perceptron for rows of numbers (or for small images, flattened)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from wstrain.models.options import ModelOptions
+from wstrain.tasks import Task
+
+WIDTH = 256
+
+
+def build(task: Task, options: ModelOptions) -> nn.Module:
+    """Return two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
+    del options
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(task.input_shape), WIDTH),
+        nn.LayerNorm(WIDTH),
+        nn.GELU(),
+        nn.Linear(WIDTH, WIDTH),
+        nn.LayerNorm(WIDTH),
+        nn.GELU(),
+        nn.Linear(WIDTH, task.outputs),
+    )

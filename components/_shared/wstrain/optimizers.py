@@ -1,0 +1,45 @@
+"""Optimizers by name, with weight decay on matrices only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+NAMES = ("sgd", "adam", "adamw")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerOptions:
+    """Settings of an optimizer; those that it does not know are ignored."""
+
+    name: str
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> torch.optim.Optimizer:
+    """Return the optimizer of ``model``'s parameters.
+
+    Weight decay acts on weights of two or more dimensions. Biases and the scales of normalisation layers are
+    left out: decaying them shrinks what keeps activations in range and regularises nothing (He et al. 2019,
+    "Bag of Tricks", section 3.1). For ``sgd`` and ``adam`` it is the L2 term of the gradient, for ``adamw`` it
+    is decoupled (Loshchilov and Hutter 2019).
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": options.weight_decay},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    # One kernel for all parameters: a small model spends more time launching updates than computing them.
+    common: dict[str, Any] = {"lr": learning_rate, "fused": all(p.is_floating_point() for p in trained)}
+    if options.name == "sgd":
+        return torch.optim.SGD(groups, momentum=options.momentum, **common)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.name]
+    return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)

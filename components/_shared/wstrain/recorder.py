@@ -1,0 +1,100 @@
+"""Losses of every step, averaged over ranks and reported without slowing the loop."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from wstrain.errors import UserError
+from wstrain.process_group import Group
+from wstrain.progress import Progress
+from wstrain.tracking import Point, Tracker
+
+WINDOW_SECONDS = 0.25
+LONGEST_WINDOW = 100  # steps
+PRINT_SECONDS = 10.0
+
+
+@dataclass
+class StepRecorder:
+    """Collects local losses on the device and averages a window of them in one exchange.
+
+    An exchange, and a wait for the device, at every step would cost more than a small model's step. The length of
+    the window follows from the time of the last one, averaged over ranks, so all ranks agree on it.
+
+    Args:
+        group: the ranks.
+        total_steps: of the whole training.
+        steps_per_epoch: for the fraction of epochs done.
+        global_batch: samples a step.
+        tracker: MLflow, on rank 0.
+        progress: the live view, on rank 0.
+    """
+
+    group: Group
+    total_steps: int
+    steps_per_epoch: int
+    global_batch: int
+    tracker: Tracker | None
+    progress: Progress
+    _held: list[tuple[int, Tensor, float]] = field(default_factory=list)
+    _window: int = 1
+    _since: float = field(default_factory=time.perf_counter)
+    _printed: float = 0.0
+    _last: dict[str, float] = field(default_factory=dict)
+
+    def step(self, step: int, loss: Tensor, learning_rate: float) -> None:
+        """Note one step."""
+        self._held.append((step, loss, learning_rate))
+        if len(self._held) >= self._window:
+            self._report(final=False)
+
+    def finish(self) -> dict[str, float]:
+        """Report the rest; return the values of the last step."""
+        if self._held:
+            self._report(final=True)
+        return dict(self._last)
+
+    def _report(self, *, final: bool) -> None:
+        seconds = (time.perf_counter() - self._since) / len(self._held)
+        values = torch.stack([loss for _, loss, _ in self._held]).double()
+        means = self.group.mean(torch.cat([values, values.new_tensor([seconds])])).tolist()
+        seconds = max(means.pop(), 1e-9)
+        if self.group.launch.is_main:
+            self._publish(means, self.global_batch / seconds, final)
+        _refuse_non_finite(means, self._held[0][0])
+        self._window = min(max(round(WINDOW_SECONDS / seconds), 1), LONGEST_WINDOW)
+        self._held.clear()
+        self._since = time.perf_counter()
+
+    def _publish(self, losses: list[float], speed: float, final: bool) -> None:
+        for (step, _, rate), loss in zip(self._held, losses, strict=True):
+            epoch = (step + 1) / self.steps_per_epoch
+            self._last = {"loss": loss, "learning_rate": rate, "samples_per_second": speed, "epoch": epoch}
+            if self.tracker:
+                self.tracker.log(Point(step + 1, self._last), always=step + 1 == self.total_steps)
+        step = self._held[-1][0] + 1
+        self.progress.report({"step": step, "total_steps": self.total_steps, **self._last}, final=final)
+        now = time.monotonic()
+        if final or now - self._printed >= PRINT_SECONDS:
+            self._printed = now
+            print(_line(step, self.total_steps, self._last), flush=True)
+
+
+def _line(step: int, total: int, last: dict[str, float]) -> str:
+    return (
+        f"step {step}/{total}  epoch {last['epoch']:.2f}  loss {last['loss']:.4f}"
+        f"  learning rate {last['learning_rate']:.3g}  {last['samples_per_second']:,.0f} samples/s"
+    )
+
+
+def _refuse_non_finite(losses: list[float], first: int) -> None:
+    for offset, loss in enumerate(losses):
+        if not abs(loss) < float("inf"):  # also true of NaN
+            raise UserError(
+                f"the loss of step {first + offset + 1} is {loss}",
+                "lower the learning rate or warm up for longer; the last checkpoint is from before",
+            )

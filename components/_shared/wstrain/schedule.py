@@ -1,0 +1,49 @@
+"""The learning rate of every step, as a pure function of the step's number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Decay = Literal["cosine", "step", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Linear warm-up from η to η′, then decay.
+
+    The climb starts at the reference rate η and not at zero: one GPU's batch at one GPU's rate is known to work
+    (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section 2.2). Cosine decay is half a period, from η′ to
+    zero (Loshchilov and Hutter 2017, "SGDR").
+
+    Args:
+        reference_rate: η, what worked on the reference batch.
+        peak_rate: η′, the scaled rate.
+        warmup_steps: steps of the climb; 0 for none.
+        total_steps: steps of the whole training.
+        decay: what follows the climb.
+        milestones: steps at which ``step`` decay multiplies the rate by ``factor``.
+        factor: see ``milestones``.
+    """
+
+    reference_rate: float
+    peak_rate: float
+    warmup_steps: int
+    total_steps: int
+    decay: Decay = "cosine"
+    milestones: Sequence[int] = ()
+    factor: float = 0.1
+
+    def rate(self, step: int) -> float:
+        """Learning rate of optimizer step ``step``, counted from 0."""
+        if step < self.warmup_steps:
+            return self.reference_rate + (self.peak_rate - self.reference_rate) * step / self.warmup_steps
+        if self.decay == "constant":
+            return self.peak_rate
+        if self.decay == "step":
+            return self.peak_rate * self.factor ** sum(step >= milestone for milestone in self.milestones)
+        decaying = self.total_steps - self.warmup_steps
+        progress = min((step - self.warmup_steps) / decaying, 1.0) if decaying > 0 else 0.0
+        return self.peak_rate * 0.5 * (1 + math.cos(math.pi * progress))

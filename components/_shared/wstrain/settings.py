@@ -1,0 +1,182 @@
+"""The inputs of a training component, parsed from its command line. Flags are named as the inputs are."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from wstrain.errors import UserError
+from wstrain.schedule import Decay
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One field for each input and output of the component; ``component.yml`` describes them."""
+
+    shards: Path
+    model: str
+    epochs: float
+    optimizer: str
+    momentum: float
+    weight_decay: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    max_gradient_norm: float
+    lr_schedule: Decay
+    lr_decay_epochs: tuple[float, ...]
+    lr_decay_factor: float
+    precision: str
+    seed: int
+    strategy: str
+    sync_batch_norm: bool
+    gpt_layers: int
+    gpt_heads: int
+    gpt_width: int
+    loader_workers: int
+    checkpoint_every_epochs: float
+    checkpoint_every_steps: int
+    keep_checkpoints: int
+    resume_from: Path | None
+    stop_after_steps: int | None
+    world_size: int
+    batch_size_per_device: int
+    gradient_accumulation_steps: int
+    global_batch_size: int
+    learning_rate: float
+    reference_learning_rate: float | None
+    warmup_epochs: float
+    checkpoints: Path
+    trained_model: Path
+
+
+def parse(arguments: Sequence[str], *, strategies: Sequence[str]) -> Settings:
+    """Read the command line of a training component.
+
+    Args:
+        arguments: without the program's name.
+        strategies: the strategies this component offers.
+
+    Raises:
+        UserError: a flag is missing or unknown, or a value is not of its type or outside its range.
+    """
+    parser = _Parser(prog="train.py", description="Train a model on shards.", allow_abbrev=False)
+    _add_model(parser, strategies)
+    _add_optimizer(parser)
+    _add_checkpoints(parser)
+    _add_plan(parser)
+    return Settings(**vars(parser.parse_args(arguments)))
+
+
+def boolean(text: str) -> bool:
+    """Read a truth value as Azure ML renders it: ``True`` or ``False``, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"`{text}` is neither true nor false")
+    return text.lower() == "true"
+
+
+def number(low: float, *, above: bool = False, below: float = math.inf) -> Callable[[str], float]:
+    """Return a reader of finite numbers from ``low`` (or ``above`` it) to ``below``, which is not included."""
+
+    def read(text: str) -> float:
+        value: float = _convert(float, text, "a number")
+        if not (value > low if above else value >= low) or not value < below:
+            upper = "" if below == math.inf else f" and below {below:g}"
+            raise argparse.ArgumentTypeError(
+                f"`{text}` must be {'above' if above else 'at least'} {low:g}{upper}"
+            )
+        return value
+
+    return read
+
+
+def integer(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return a reader of whole numbers from ``low`` to ``high``."""
+
+    def read(text: str) -> int:
+        value: int = _convert(int, text, "a whole number")
+        if value < low or (high is not None and value > high):
+            upper = "" if high is None else f" and at most {high}"
+            raise argparse.ArgumentTypeError(f"`{text}` must be at least {low}{upper}")
+        return value
+
+    return read
+
+
+def _add_model(parser: argparse.ArgumentParser, strategies: Sequence[str]) -> None:
+    add = parser.add_argument
+    add("--shards", type=Path, required=True)
+    add("--model", default="cnn")
+    add("--epochs", type=number(0, above=True), default=12.0)
+    add("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    add("--seed", type=integer(0), default=0)
+    add("--strategy", choices=tuple(strategies), default=strategies[0])
+    add("--sync_batch_norm", type=boolean, default=False)
+    add("--gpt_layers", type=integer(1), default=4)
+    add("--gpt_heads", type=integer(1), default=4)
+    add("--gpt_width", type=integer(1), default=128)
+    add("--loader_workers", type=integer(0, 16), default=1)
+
+
+def _add_optimizer(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--optimizer", choices=("sgd", "adam", "adamw"), default="sgd")
+    add("--momentum", type=number(0, below=1), default=0.9)
+    add("--weight_decay", type=number(0), default=0.0)
+    add("--beta1", type=number(0, below=1), default=0.9)
+    add("--beta2", type=number(0, below=1), default=0.999)
+    add("--epsilon", type=number(0, above=True), default=1e-8)
+    add("--max_gradient_norm", type=number(0), default=0.0)
+    add("--lr_schedule", choices=("cosine", "step", "constant"), default="cosine")
+    add("--lr_decay_epochs", type=_milestones, default=(30.0, 60.0, 80.0))
+    add("--lr_decay_factor", type=number(0, above=True, below=1), default=0.1)
+
+
+def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--checkpoint_every_epochs", type=number(0), default=1.0)
+    add("--checkpoint_every_steps", type=integer(0), default=0)
+    add("--keep_checkpoints", type=integer(1), default=2)
+    add("--resume_from", type=Path)
+    add("--stop_after_steps", type=integer(1))
+    add("--checkpoints", type=Path, required=True)
+    add("--trained_model", type=Path, required=True)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--world_size", type=integer(1), required=True)
+    add("--batch_size_per_device", type=integer(1), required=True)
+    add("--gradient_accumulation_steps", type=integer(1), default=1)
+    add("--global_batch_size", type=integer(1), required=True)
+    add("--learning_rate", type=number(0, above=True), required=True)
+    add("--reference_learning_rate", type=number(0, above=True))
+    add("--warmup_epochs", type=number(0), default=0.0)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(
+            message.replace("argument --", "input "), "component.yml lists the inputs and their ranges"
+        )
+
+
+def _convert(kind: Callable[[str], Any], text: str, name: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is not {name}") from None
+
+
+def _milestones(text: str) -> tuple[float, ...]:
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a list of epochs such as 30,60,80") from None
+    if not all(earlier < later for earlier, later in zip((0.0, *values), values, strict=False)):
+        raise argparse.ArgumentTypeError(f"`{text}` must rise from above 0")
+    return values

@@ -1,0 +1,181 @@
+"""The training from end to end: data, model, strategy, loop, export."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wstrain import arithmetic, export, loop, models, strategies
+from wstrain.batches import Batches
+from wstrain.data import Manifest, ShardReader, read_manifest, verify
+from wstrain.errors import UserError
+from wstrain.launch import Launch
+from wstrain.models import user
+from wstrain.optimizers import OptimizerOptions
+from wstrain.precision import Precision
+from wstrain.process_group import Group
+from wstrain.progress import Progress
+from wstrain.recorder import StepRecorder
+from wstrain.sampler import GlobalBatchSampler
+from wstrain.saver import CheckpointSaver
+from wstrain.schedule import Schedule
+from wstrain.settings import Settings
+from wstrain.strategies import Strategy, Updates
+from wstrain.tasks import Task, task_of
+from wstrain.tracking import Tracker
+
+SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
+
+
+def train(settings: Settings, launch: Launch) -> None:
+    """Train on this rank; rank 0 writes metrics, checkpoints and the model."""
+    manifest = read_manifest(settings.shards)
+    label, features = manifest.label, manifest.features
+    task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
+    steps = _steps(settings, manifest)
+    facts = _facts(settings, manifest, steps)
+
+    group = Group(launch)
+    precision = Precision(settings.precision, group.device)
+    with group.together():
+        verify(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
+        reader = ShardReader(settings.shards, "train", checksums=False)
+        sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
+        model = _model(settings, task, reader, sampler)
+    strategy = strategies.build(settings.strategy, model, _updates(settings, precision, model), group)
+    saver = _saver(settings, steps, facts, group, strategy)
+    start = saver.resume(settings.resume_from)
+    stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
+
+    with group.together():
+        tracking = _tracking(launch, facts, steps["total_steps"])
+    with tracking as tracker:
+        batches = Batches(
+            reader=reader,
+            sampler=sampler,
+            task=task,
+            rank=launch.rank,
+            world_size=launch.world_size,
+            accumulation=settings.gradient_accumulation_steps,
+            device=group.device,
+            workers=settings.loader_workers,
+        )
+        recorder = StepRecorder(
+            group=group,
+            total_steps=steps["total_steps"],
+            steps_per_epoch=steps["steps_per_epoch"],
+            global_batch=settings.global_batch_size,
+            tracker=tracker,
+            progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if launch.is_main else None),
+        )
+        final = loop.train(
+            loop.Run(start, stop, settings.gradient_accumulation_steps, launch.rank, settings.seed),
+            strategy=strategy,
+            task=task,
+            batches=batches.stream(start, stop),
+            schedule=_schedule(settings, steps),
+            precision=precision,
+            recorder=recorder,
+            saver=saver,
+        )
+        saver.save(max(start, stop))
+        with group.together():
+            if launch.is_main:
+                export.save(strategy.whole_model().cpu(), task, settings.trained_model, {**facts, **final})
+    group.leave()
+
+
+def _steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
+    rows, batch = manifest.train.rows, settings.global_batch_size
+    per_epoch = arithmetic.steps_per_epoch(rows, batch)
+    if per_epoch == 0:
+        raise UserError(
+            f"the shards have {rows} training rows, fewer than one global batch of {batch}",
+            "lower `global_batch_size`, or shard more rows",
+        )
+    total = arithmetic.total_steps(settings.epochs, per_epoch)
+    if total == 0:
+        raise UserError(f"`epochs` is {settings.epochs:g}, less than one step of {per_epoch} an epoch")
+    warmup = min(arithmetic.warmup_steps(settings.warmup_epochs, per_epoch), total)
+    return {"steps_per_epoch": per_epoch, "total_steps": total, "warmup_steps": warmup}
+
+
+def _facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
+    paths = ("shards", "checkpoints", "trained_model", "resume_from")
+    plan = {
+        name: value for name, value in asdict(settings).items() if name not in paths and value is not None
+    }
+    plan["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
+    return {**plan, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
+
+
+def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler) -> nn.Module:
+    torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
+    sample: Tensor | None = None
+    if task.name == "classification":
+        features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
+        sample = torch.from_numpy(np.asarray(features)).float()
+    options = models.ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
+    model = models.build(
+        settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
+    )
+    if user.is_reference(settings.model):
+        export.program(model, task)  # better refused now than after the last epoch
+    return model
+
+
+def _updates(settings: Settings, precision: Precision, model: nn.Module) -> Updates:
+    return Updates(
+        optimizer=OptimizerOptions(
+            name=settings.optimizer,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            beta1=settings.beta1,
+            beta2=settings.beta2,
+            epsilon=settings.epsilon,
+        ),
+        precision=precision,
+        max_gradient_norm=settings.max_gradient_norm,
+        unused_parameters=user.is_reference(settings.model),
+    )
+
+
+def _saver(
+    settings: Settings, steps: Mapping[str, int], facts: Mapping[str, Any], group: Group, strategy: Strategy
+) -> CheckpointSaver:
+    by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])
+    # The rest of a training depends on these; learning rate and length may be changed on purpose.
+    same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
+    return CheckpointSaver(
+        folder=settings.checkpoints,
+        group=group,
+        strategy=strategy,
+        identity={name: facts[name] for name in same},
+        intervals=[interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0],
+        keep=settings.keep_checkpoints,
+    )
+
+
+def _schedule(settings: Settings, steps: Mapping[str, int]) -> Schedule:
+    return Schedule(
+        reference_rate=settings.reference_learning_rate or settings.learning_rate,
+        peak_rate=settings.learning_rate,
+        warmup_steps=steps["warmup_steps"],
+        total_steps=steps["total_steps"],
+        decay=settings.lr_schedule,
+        milestones=[round(epoch * steps["steps_per_epoch"]) for epoch in settings.lr_decay_epochs],
+        factor=settings.lr_decay_factor,
+    )
+
+
+def _tracking(
+    launch: Launch, facts: Mapping[str, Any], total_steps: int
+) -> AbstractContextManager[Tracker | None]:
+    return Tracker(facts, total_steps) if launch.is_main else nullcontext()

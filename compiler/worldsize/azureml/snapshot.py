@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from worldsize.azureml import ignore
+from worldsize.azureml import environment, ignore
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import kind, local_path
@@ -74,6 +74,19 @@ def of(component: Component, folder: Path) -> tuple[Snapshot, list[Problem]]:
         if not _clashes(source, code, span, problems):
             add_include(snapshot, source, root_ignores)
     return snapshot, problems
+
+
+def faults(component: Component, folder: Path) -> list[Problem]:
+    """What is wrong with the files a component names, found without listing any folder."""
+    problems: list[Problem] = []
+    code = _code(component.code, folder, problems)
+    for source, span in _includes(component.additional_includes, folder, problems):
+        _clashes(source, code, span, problems)
+    for found in environment.references(component.environment, folder):
+        if found.span is not None and not found.path.exists():
+            key, text = f"`{found.key}`", found.text
+            problems.append(missing("environment-missing", key, text, found.path, found.span))
+    return problems
 
 
 def add(snapshot: Snapshot, code: Path, *, nested: bool = False) -> None:

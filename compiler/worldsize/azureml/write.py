@@ -24,9 +24,20 @@ Document = dict[str, Any]
 _SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
 
 
-def dump(job: Job) -> str:
-    """A pipeline job as YAML; comments of fields are written behind their values."""
-    return yaml_text.dump(job_document(job))
+def dump(job: Job, *, header: str | None = None) -> str:
+    """A pipeline job as YAML, an empty line between steps, comments of fields behind their values.
+
+    Args:
+        job: The pipeline.
+        header: A comment for the first line.
+    """
+    document = job_document(job)
+    steps: Document = document.pop("jobs")
+    parts = [yaml_text.dump(document)]
+    for position, (name, step) in enumerate(steps.items()):
+        text = yaml_text.dump({"jobs": {name: step}})
+        parts.append(text if position == 0 else text.removeprefix("jobs:\n"))
+    return (f"# {header}\n" if header else "") + "\n".join(parts)
 
 
 def dump_component(component: Component) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from worldsize.azureml import write
 from worldsize.azureml.model import Argument, Data, Field, Step
 from worldsize.azureml.references import local_path
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.diagnostics.problem import Problem
 from worldsize.emit import bundle as bundles
 from worldsize.emit import plan_file, settings
 from worldsize.emit.build import Built
@@ -46,10 +46,11 @@ def files(built: Built, out: Path) -> tuple[Files, list[Problem]]:
     spec, shelf = built.spec, _Shelf()
     steps = {name: _placed(built, step, shelf, out) for name, step in built.resolved.job.steps.items()}
     found: Files = dict(shelf.files)
-    found["pipeline.yml"] = write.dump(replace(built.resolved.job, steps=steps)).encode()
+    header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
+    found["pipeline.yml"] = write.dump(replace(built.resolved.job, steps=steps), header=header).encode()
     if spec.schedule is not None:
         found["schedule.yml"] = _schedule(spec).encode()
-    found.update(_clusters(built, shelf.problems))
+    found.update(_clusters(built))
     found[plan_file.NAME] = plan_file.dump(built.plan, built.resolved.templates, list(found)).encode()
     return {name: found[name] for name in sorted(found)}, shelf.problems
 
@@ -140,40 +141,34 @@ def _schedule(spec: Spec) -> str:
     )
 
 
-def _clusters(built: Built, problems: list[Problem]) -> Files:
-    """One file a cluster; two profiles of one cluster must not contradict each other."""
-    found: dict[str, tuple[ComputeProfile, bytes]] = {}
+def _clusters(built: Built) -> Files:
+    """One file a cluster; profiles of the same cluster agree in what they say of it."""
+    together: dict[str, list[ComputeProfile]] = {}
     for profile in built.spec.compute.values():
-        if profile.instance_type is None:
-            continue
-        name = settings.cluster_of(profile)
-        text = _cluster(built, profile, name).encode()
-        first = found.get(name)
-        if first is not None and first[1] != text:
-            message = f"`{first[0].name}` and `{profile.name}` describe cluster `{name}` differently"
-            help_ = "give both profiles the same settings, or each its own `target`"
-            related = (Related(first[0].span, "first described here"),)
-            problems.append(Problem("compute-conflict", profile.span, message, help_, related))
-        found.setdefault(name, (profile, text))
-    return {f"compute/{name}.yml": text for name, (_, text) in found.items()}
+        together.setdefault(settings.cluster_of(profile), []).append(profile)
+    sized = {name: group for name, group in together.items() if _said(group, "instance_type")}
+    return {f"compute/{name}.yml": _cluster(built, name, group).encode() for name, group in sized.items()}
 
 
-def _cluster(built: Built, profile: ComputeProfile, name: str) -> str:
+def _cluster(built: Built, name: str, profiles: list[ComputeProfile]) -> str:
     assert built.plan is not None
-    assert profile.instance_type is not None
+    names = {profile.name for profile in profiles}
     users = [
         built.plan.steps[step.name].topology.instance_count
         for step in built.spec.steps.values()
-        if step.compute and step.compute.value == profile.name and step.name in built.plan.steps
+        if step.compute and step.compute.value in names and step.name in built.plan.steps
     ]
-    most = max(users, default=1)
     return write.compute(
         name,
-        profile.instance_type.value,
-        tier=profile.tier.value if profile.tier else "dedicated",
-        min_instances=profile.min_instances.value if profile.min_instances else 0,
-        max_instances=profile.max_instances.value if profile.max_instances else most,
-        idle_time_before_scale_down=(
-            profile.idle_time_before_scale_down.value if profile.idle_time_before_scale_down else None
-        ),
+        _said(profiles, "instance_type"),
+        tier=_said(profiles, "tier") or "dedicated",
+        min_instances=_said(profiles, "min_instances") or 0,
+        max_instances=_said(profiles, "max_instances") or max(users, default=1),
+        idle_time_before_scale_down=_said(profiles, "idle_time_before_scale_down"),
     )
+
+
+def _said(profiles: list[ComputeProfile], key: str) -> Any:
+    """What the first of the profiles that says anything says."""
+    values = (getattr(profile, key) for profile in profiles)
+    return next((located.value for located in values if located is not None), None)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import cast
 
 from worldsize import resources
 from worldsize.azureml import component as reader
-from worldsize.azureml import distribution
+from worldsize.azureml.distribution import member, view
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import kind, local_path
@@ -21,6 +20,8 @@ from worldsize.planning.model import Launcher
 from worldsize.spec.model import Located, Spec, Step
 
 Components = dict[str, Component | None]
+
+_LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow"}
 
 
 @cache
@@ -48,20 +49,19 @@ def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Probl
 
 
 def interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:
-    """What planning needs to know of each step's component."""
-    return {step: _interface(found) for step, found in components.items() if found is not None}
+    """What planning needs to know of each step's component, where it can be seen."""
+    return {step: _interface(component) for step, component in components.items() if component is not None}
 
 
 def _interface(component: Component) -> Interface:
-    launcher = distribution.view(component.distribution)
-    kind_ = launcher.kind if launcher else None
-    count = distribution.member(component.resources, "instance_count")
+    block = view(component.distribution)
+    instances = member(component.resources, "instance_count")
     return Interface(
         inputs={
             name: port.default.value if port.default else None for name, port in component.inputs.items()
         },
-        launcher=cast("Launcher", kind_) if kind_ in ("pytorch", "tensorflow", "mpi") else "none",
-        instance_count=count.value if count is not None and isinstance(count.value, int) else None,
+        launcher=_LAUNCHERS.get(block.kind or "", "none") if block else "none",
+        instance_count=instances.value if instances and isinstance(instances.value, int) else None,
     )
 
 

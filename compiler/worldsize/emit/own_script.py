@@ -14,7 +14,7 @@ from typing import Any
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field, Port
 from worldsize.azureml.references import kind, local_path
-from worldsize.emit.work import FRACTIONS, PLANNED
+from worldsize.emit.work import FRACTIONS, PLANNED, TEXTS
 from worldsize.spec.model import Located, Step
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet
@@ -117,6 +117,8 @@ def _unsaid(name: str, *, optional: bool) -> str:
 
 
 def _planned_type(quantity: str) -> str:
+    if quantity in TEXTS:
+        return "string"
     return "number" if quantity in FRACTIONS else "integer"
 
 

@@ -11,49 +11,46 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from worldsize.diagnostics.problem import Problem
 from worldsize.emit import plan_file
-from worldsize.yaml.span import Span
+from worldsize.errors import OutputError
 
 _SHOWN = 3
 
 
-def check_target(out: Path) -> Problem | None:
-    """Why ``out`` must not be replaced, or None where it may be: only what we wrote is replaced."""
-    span = Span(str(out), 1, 1, 1, 1)
+def check_target(out: Path) -> None:
+    """Make sure that ``out`` may be replaced: it is new, empty, or holds only what we wrote.
+
+    Raises:
+        OutputError: It may not.
+    """
+    help_ = "name a new or empty folder, or move what is there away"
     if out.exists() and not out.is_dir():
-        help_ = "name a folder with `-o`"
-        return Problem("output-not-ours", span, f"`{out}` is a file, not a folder", help_)
+        raise OutputError(f"`{out}` is a file, not a folder", help_)
     try:
         there = _files_below(out)
     except OSError as error:
-        return _not_written(out, error)
+        raise _not_written(out, error) from None
     if not there:
-        return None
+        return
     document = plan_file.read(out)
-    help_ = "name a new or empty folder with `-o`, or move these files away"
     if document is None:
-        message = f"`{out}` is not empty and was not written by `worldsize compile`"
-        return Problem("output-not-ours", span, message, help_)
-    known = {plan_file.NAME, *document.get("files", [])}
-    foreign = sorted(there - known)
+        raise OutputError(f"`{out}` is not empty and was not written by `worldsize compile`", help_)
+    foreign = sorted(there - {plan_file.NAME, *document.get("files", [])})
     if foreign:
         shown = ", ".join(f"`{name}`" for name in foreign[:_SHOWN])
         more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
-        message = f"`{out}` holds {shown}{more}, which `worldsize compile` did not write"
-        return Problem("output-not-ours", span, message[:200], help_)
-    return None
+        raise OutputError(f"`{out}` holds {shown}{more}, which `worldsize compile` did not write", help_)
 
 
-def put(files: Mapping[str, Path | bytes], out: Path) -> Problem | None:
+def put(files: Mapping[str, Path | bytes], out: Path) -> None:
     """Write the files as the whole content of ``out``.
 
     Args:
         files: By path inside the folder, the bytes or the file to copy.
         out: The folder; :func:`check_target` must have agreed to it.
 
-    Returns:
-        None when everything is in place, else why it is not; ``out`` is then as it was.
+    Raises:
+        OutputError: A file could not be read or written. ``out`` is as it was.
     """
     target = out.resolve()
     temporary: Path | None = None
@@ -66,11 +63,10 @@ def put(files: Mapping[str, Path | bytes], out: Path) -> Problem | None:
             _write(new / name, source)
         _swap(new, target, temporary / "old")
     except OSError as error:
-        return _not_written(out, error)
+        raise _not_written(out, error) from None
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-    return None
 
 
 def _write(path: Path, source: Path | bytes) -> None:
@@ -108,9 +104,8 @@ def _files_below(folder: Path) -> set[str]:
     }
 
 
-def _not_written(out: Path, error: OSError) -> Problem:
+def _not_written(out: Path, error: OSError) -> OutputError:
     reason = (error.strerror or str(error)).lower()
     about = f" (`{Path(error.filename).name}`)" if isinstance(error.filename, str) else ""
-    message = f"`{out}` could not be written: {reason}{about}"
     help_ = "what was there before is untouched; free space or check the rights, then compile again"
-    return Problem("output-not-written", Span(str(out), 1, 1, 1, 1), message[:200], help_)
+    return OutputError(f"`{out}` could not be written: {reason}{about}", help_)

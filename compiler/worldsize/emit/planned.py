@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.emit.comments import comment
 from worldsize.emit.work import PLANNED, Work, part_span
-from worldsize.planning.model import PlanValue, StepPlan
+from worldsize.planning.model import PlanValue, StepPlan, Topology, Training
 from worldsize.spec.model import Located
 
 
@@ -29,9 +31,9 @@ def value_of(work: Work, step: str, quantity: str) -> tuple[PlanValue, str | Non
     return _from(training[0], quantity) if len(training) == 1 else None
 
 
-def is_known(work: Work, quantity: str) -> bool:
+def is_known(quantity: str) -> bool:
     """Whether there is a planned quantity of this name."""
-    return quantity in names(work)
+    return quantity in names()
 
 
 def fill(work: Work, step: str, located: Located[Any]) -> tuple[Any, str | None, bool]:
@@ -74,10 +76,10 @@ def fill_inputs(work: Work, step: str) -> None:
 def _fill_input(work: Work, step: str, name: str) -> None:
     found = value_of(work, step, name)
     assert found is not None
-    planned, comment = found
+    planned, why = found
     given = work.arguments[step].get(name)
     if given is None:
-        work.arguments[step][name] = Field(Literal(planned), comment=comment)
+        work.arguments[step][name] = Field(Literal(planned), comment=why)
         work.templates.setdefault(step, {})[name] = f"${{{{plan.{name}}}}}"
     elif isinstance(given.value, Literal) and given.span and not _agree(given.value.value, planned):
         message = f"`{name}` is {given.value.value} here but {literals.render(planned)} by the plan"
@@ -95,18 +97,17 @@ def _fill_shard_count(work: Work, step: str) -> None:
             continue
         plan = work.plan.steps.get(reader) if work.plan else None
         if plan is not None and "shard_count" in (plan.inputs or {}):
-            value, comment = _from(plan, "shard_count")
+            value, why = _from(plan, "shard_count")
             counts.append(int(value))
-            comments.append(f"for step {reader}" + (f": {comment}" if comment else ""))
+            comments.append(f"for step {reader}" + (f": {why}" if why else ""))
     if counts:
-        comment = "; ".join(comments)
-        work.arguments[step]["shard_count"] = Field(Literal(math.lcm(*counts)), comment=comment)
+        why = "; ".join(comments)
+        work.arguments[step]["shard_count"] = Field(Literal(math.lcm(*counts)), comment=why)
 
 
 def _from(plan: StepPlan, quantity: str) -> tuple[PlanValue, str | None]:
     assert plan.inputs is not None
-    rows = [row for row in plan.derivations if row.quantity == quantity]
-    return plan.inputs[quantity], (rows[0].formula or rows[0].source) if rows else None
+    return plan.inputs[quantity], comment(plan, quantity)
 
 
 def _checked(
@@ -114,9 +115,9 @@ def _checked(
 ) -> tuple[PlanValue, str | None] | None:
     name = found.port or ""
     span = part_span(located, *found.part_range(len(found.parts) - 1))
-    if not is_known(work, name):
+    if not is_known(name):
         message = f"the plan has no quantity `{name}`"
-        work.report("plan-unknown-quantity", span, message, did_you_mean(name, names(work)))
+        work.report("plan-unknown-quantity", span, message, did_you_mean(name, names()))
         return None
     value = value_of(work, step, name)
     if value is None and work.plan is not None:
@@ -126,10 +127,9 @@ def _checked(
     return value
 
 
-def names(work: Work) -> set[str]:
+def names() -> frozenset[str]:
     """Every quantity that a plan may have."""
-    planned = work.plan.steps.values() if work.plan else ()
-    return set(PLANNED).union(*(plan.inputs or {} for plan in planned))
+    return frozenset(field.name for part in (Topology, Training) for field in fields(part))
 
 
 def _agree(given: Any, planned: PlanValue) -> bool:

@@ -56,12 +56,10 @@ def resolve(
         The graph and every problem met. With problems or without a plan the graph is good for
         further checks, not for emitting.
     """
-    work = Work(spec, dict(components), plan)
+    work = _wired(spec, components, plan)
+    settings.check_clusters(work)
     for step in spec.steps:
-        work.arguments[step] = given.read(work, step)
-        gate.give(work, step)
-        user_files.check_code(work, step)
-    wiring.wire(work)
+        user_files.check_named(work, step)
     for step in spec.steps:
         _carry_plan(work, step)
         planned.fill_inputs(work, step)
@@ -75,6 +73,16 @@ def resolve(
     return Resolved(settings.job(spec, steps), added, work.templates), work.problems
 
 
+def _wired(spec: Spec, components: Mapping[str, Component | None], plan: Plan | None) -> Work:
+    """What ``with:`` gives, and what wiring by name binds."""
+    work = Work(spec, dict(components), plan)
+    for step in spec.steps:
+        work.arguments[step] = given.read(work, step)
+        gate.give(work, step)
+    wiring.wire(work)
+    return work
+
+
 def _carry_plan(work: Work, step: str) -> None:
     """Turn the quantities that an own command takes from the plan into inputs of its component."""
     spec_step = work.spec.steps[step]
@@ -85,7 +93,7 @@ def _carry_plan(work: Work, step: str) -> None:
     carried = {
         quantity: name
         for quantity, name in own_script.plan_inputs(spec_step).items()
-        if planned.is_known(work, quantity)
+        if planned.is_known(quantity)
     }
     for quantity, name in carried.items():
         found = planned.value_of(work, step, quantity)
@@ -122,10 +130,9 @@ def _check_command(work: Work, step: str, component: Component) -> None:
 
 def _check_quantity(work: Work, step: str, found: binding.Expression, span: Any) -> None:
     name = found.port or ""
-    if not planned.is_known(work, name):
-        names = sorted(planned.names(work))
+    if not planned.is_known(name):
         message = f"the plan has no quantity `{name}`"
-        work.report("plan-unknown-quantity", span, message, did_you_mean(name, names))
+        work.report("plan-unknown-quantity", span, message, did_you_mean(name, planned.names()))
     elif work.plan is not None and planned.value_of(work, step, name) is None:
         message = f"the plan of step `{step}` has no `{name}`"
         help_ = "add `scale:` to the step; a step without it sees the plan of the only training step"

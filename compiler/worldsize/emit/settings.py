@@ -7,10 +7,14 @@ from typing import Any
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Field, Job, Step
+from worldsize.diagnostics.problem import Related
 from worldsize.emit import planned
+from worldsize.emit.comments import comment
 from worldsize.emit.work import Work
 from worldsize.planning.model import Topology
 from worldsize.spec import model
+
+_CLUSTER_KEYS = ("instance_type", "tier", "min_instances", "max_instances", "idle_time_before_scale_down")
 
 
 def job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
@@ -40,6 +44,25 @@ def cluster_of(profile: model.ComputeProfile) -> str:
     if profile.target is None:
         return profile.name.replace("_", "-")
     return profile.target.value.removeprefix("azureml:").rstrip("/").rpartition("/")[2]
+
+
+def check_clusters(work: Work) -> None:
+    """Report profiles that describe one cluster in two ways."""
+    first: dict[str, model.ComputeProfile] = {}
+    for profile in work.spec.compute.values():
+        other = first.setdefault(cluster_of(profile), profile)
+        for key in _CLUSTER_KEYS:
+            mine, theirs = getattr(profile, key), getattr(other, key)
+            if mine is None or theirs is None or mine.value == theirs.value:
+                continue
+            cluster = cluster_of(profile)
+            message = (
+                f"cluster `{cluster}` has `{key}` {mine.value} here, but {theirs.value} in `{other.name}`"
+            )
+            help_ = "give both profiles the same value, or each a `target` of its own"
+            work.report(
+                "compute-conflict", mine.span, message, help_, Related(theirs.span, "the other value")
+            )
 
 
 def compute(work: Work, step: str) -> Field[Any] | None:
@@ -90,8 +113,8 @@ def environment_variables(work: Work, step: str) -> Field[Any] | None:
     """Variables as text, since what a boolean looks like in the process is not documented."""
     variables: dict[str, Any] = {}
     for name, located in work.spec.steps[step].environment_variables.items():
-        value, comment, _ = planned.fill(work, step, located)
-        variables[name] = Field(literals.render(value), located.span, located.key_span, comment=comment)
+        value, why, _ = planned.fill(work, step, located)
+        variables[name] = Field(literals.render(value), located.span, located.key_span, comment=why)
         strange = [found for found in binding.find(str(value)) if found.scope != "plan"]
         if strange:
             message = f"`{strange[0]}` cannot stand in an environment variable"
@@ -112,5 +135,4 @@ def _topology(work: Work, step: str) -> Topology | None:
 
 def _counted(work: Work, step: str, quantity: str, value: int | None) -> Field[Any]:
     assert work.plan is not None
-    rows = [row for row in work.plan.steps[step].derivations if row.quantity == quantity]
-    return Field(value, comment=rows[0].formula or rows[0].source if rows else None)
+    return Field(value, comment=comment(work.plan.steps[step], quantity))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path, PurePosixPath
 
+from worldsize.azureml import snapshot
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import local_path, normal
 from worldsize.azureml.snapshot import Snapshot, add_include, missing
@@ -15,8 +16,12 @@ from worldsize.spec.model import Located
 CODE_INPUT_TAG = "worldsize_code_input"  # names the input that may hold `path/to/file.py:function`
 
 
-def check_code(work: Work, step: str) -> None:
-    """Report a ``code:`` that does not exist."""
+def check_named(work: Work, step: str) -> None:
+    """Report files that a step names and that do not exist: its code, its environment's files."""
+    component = work.components.get(step)
+    if work.spec.steps[step].command is not None and component is not None:
+        work.problems += snapshot.faults(component, work.folder)
+        return
     code = work.spec.steps[step].code
     if code is None:
         return

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Binding, Field, Port
 from worldsize.diagnostics.problem import Related
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.diagnostics.suggest import closest
 from worldsize.emit.own_script import OPEN
-from worldsize.emit.work import PLANNED, Work
+from worldsize.emit.work import PLANNED, Work, part_span
+from worldsize.yaml.span import Span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
 _MODELS = {"mlflow_model", "custom_model", "triton_model"}
@@ -19,11 +20,18 @@ _SHOWN = 6  # candidates that a message names
 
 def wire(work: Work) -> None:
     """Bind every required data input that nothing was given for. Steps are taken in spec order."""
+    order = {step: position for position, step in enumerate(work.spec.steps)}
+    forward = any(order.get(source, -1) > order[step] for step in order for source in work.sources(step))
     producers: dict[str, list[str]] = {}
+    unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
     for step in work.spec.steps:
         for port in work.ports(step).values():
             if port.name not in work.arguments[step] and _is_open(port):
-                _bind(work, step, port, producers.get(port.name, []))
+                earlier = producers.get(port.name, [])
+                if forward:  # only then can an earlier step depend on this one
+                    earlier = [source for source in earlier if not _reads_from(work, source, step)]
+                _bind(work, step, port, earlier, silent=unknown)
+        unknown = unknown or work.unreadable(step)
         for name in work.outputs(step) or {}:
             producers.setdefault(name, []).append(step)
 
@@ -110,41 +118,59 @@ def _is_open(port: Port) -> bool:
     return port.is_data and not port.optional and port.default is None
 
 
-def _bind(work: Work, step: str, port: Port, earlier: list[str]) -> None:
-    fitting: list[str] = []
-    refused: list[str] = []
-    for source in earlier:
-        outputs = work.outputs(source) or {}
-        if not compatible(outputs[port.name].type, port.type):
-            refused.append(f"`{source}.{port.name}` is {outputs[port.name].type}")
-        elif not _reads_from(work, source, step):
-            fitting.append(source)
+def _bind(work: Work, step: str, port: Port, earlier: list[str], *, silent: bool) -> None:
+    types = {source: (work.outputs(source) or {})[port.name].type for source in earlier}
+    fitting = [source for source, type_ in types.items() if compatible(type_, port.type)]
     if len(fitting) == 1:
-        text = binding.to_step_output(fitting[0], port.name)
-        found = binding.whole(text)
+        found = binding.whole(binding.to_step_output(fitting[0], port.name))
         assert found is not None
         work.arguments[step][port.name] = Field(Binding(found))
+    elif fitting:
+        _ambiguous(work, step, port, fitting)
+    elif not silent:
+        _nowhere(work, step, port, types)
+
+
+def _ambiguous(work: Work, step: str, port: Port, fitting: list[str]) -> None:
+    named = ", ".join(f"`{source}.{port.name}`" for source in fitting[:_SHOWN])
+    more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
+    message = f"input `{port.name}` of step `{step}` could come from {named}{more}"
+    text = binding.to_step_output(fitting[-1], port.name)
+    help_ = f"say which under `with:`, for example `{port.name}: {text}`"
+    work.report("input-ambiguous", _place(work, step, port), message, help_)
+
+
+def _nowhere(work: Work, step: str, port: Port, refused: Mapping[str, str]) -> None:
+    bound = f"`{port.name}: {binding.to_step_output('STEP', 'OUTPUT')}`"
+    if refused:
+        listed = ", ".join(f"`{source}.{port.name}` is {type_}" for source, type_ in refused.items())
+        message = f"step `{step}` needs `{port.name}` as {port.type}, but {listed}"[:200]
+        work.report("input-missing", _place(work, step, port), message, f"bind it under `with:`, as {bound}")
         return
-    place = work.spec.steps[step].uses or work.spec.steps[step].command
-    span = port.span if work.spec.steps[step].uses is None and port.span else None
-    at = span or (place.span if place else work.spec.steps[step].span)
-    bound = f"`{port.name}: {binding.to_step_output('STEP', 'NAME')}`"
-    if fitting:
-        named = ", ".join(f"`{source}.{port.name}`" for source in fitting[:_SHOWN])
-        more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
-        message = f"input `{port.name}` of step `{step}` could come from {named}{more}"
-        text = binding.to_step_output(fitting[-1], port.name)
-        work.report("input-ambiguous", at, message, f"say which under `with:`, as `{port.name}: {text}`")
-    elif refused:
-        message = f"step `{step}` needs `{port.name}` as {port.type}, but {', '.join(refused[:_SHOWN])}"
-        work.report("input-missing", at, message, f"bind it under `with:`, as {bound}")
-    else:
-        message = f"step `{step}` needs `{port.name}`, and no earlier step has an output of that name"
-        known = {name for other in work.spec.steps for name in work.outputs(other) or {} if other != step}
-        near = did_you_mean(port.name, known) if known else None
-        advice = near if near and near.startswith("did") else None
-        tail = f"; {advice}" if advice else ""
-        work.report("input-missing", at, message, f"give it under `with:`, as {bound} or a path{tail}")
+    message = f"step `{step}` needs `{port.name}`, and no earlier step has an output of that name"
+    later = [other for other in work.spec.steps if port.name in (work.outputs(other) or {}) and other != step]
+    known = {name for other in work.spec.steps for name in work.outputs(other) or {} if other != step}
+    near = closest(port.name, known)
+    help_ = f"give it under `with:`, as {bound} or a path"
+    if later:
+        help_ = f"move `{later[0]}` above `{step}`, or bind it under `with:`"
+    elif near is not None:
+        source = next(other for other in work.spec.steps if near in (work.outputs(other) or {}))
+        help_ = f"did you mean `{near}`? write `{port.name}: {binding.to_step_output(source, near)}`"
+    work.report("input-missing", _place(work, step, port), message, help_)
+
+
+def _place(work: Work, step: str, port: Port) -> Span:
+    """Where an open input is reported: at its name in an own command, else at `uses`."""
+    spec_step = work.spec.steps[step]
+    if spec_step.uses is not None:
+        return spec_step.uses.span
+    if spec_step.command is None:
+        return spec_step.span
+    for found in binding.find(spec_step.command.value):
+        if found.scope == "inputs" and found.port == port.name:
+            return part_span(spec_step.command, found.start, found.end)
+    return spec_step.command.span
 
 
 def _reads_from(work: Work, step: str, source: str) -> bool:

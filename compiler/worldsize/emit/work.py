@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.model import Argument, Binding, Component, Field, Port
+from worldsize.azureml.references import kind
 from worldsize.diagnostics.problem import Problem, Related
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Located, Spec
@@ -30,7 +31,10 @@ PLANNED = (
     "shards_per_rank",
     "shard_count",
 )
-FRACTIONS = frozenset({"learning_rate", "reference_learning_rate", "warmup_epochs", "epochs"})
+FRACTIONS = frozenset(
+    {"learning_rate", "reference_learning_rate", "warmup_epochs", "epochs", "kappa", "gpus_per_instance"}
+)
+TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule"})
 
 
 @dataclass(slots=True)
@@ -66,6 +70,11 @@ class Work:
         """The outputs that a step's component declares; None where it cannot be seen."""
         component = self.components.get(step)
         return component.outputs if component else None
+
+    def unreadable(self, step: str) -> bool:
+        """Whether a step's component should lie here but could not be read: its ports are unknown."""
+        uses = self.spec.steps[step].uses
+        return self.components.get(step) is None and (uses is None or kind(uses.value) == "local")
 
     def sources(self, step: str) -> dict[str, tuple[str, Span | None]]:
         """The steps that a step reads from, each with the place that says so."""

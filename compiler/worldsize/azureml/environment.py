@@ -1,0 +1,61 @@
+"""The files that an environment names: conda files, build contexts, and environment files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from worldsize.azureml.model import Field
+from worldsize.azureml.references import kind, local_path
+from worldsize.yaml.nodes import Mapping, Node
+from worldsize.yaml.span import Span
+
+
+class Reference(NamedTuple):
+    """A local path that an environment names, and where it stands."""
+
+    key: str  # conda_file, build.path, or environment for a whole file
+    text: str
+    path: Path
+    span: Span | None
+
+
+def references(environment: Field[Any] | None, folder: Path) -> Iterator[Reference]:
+    """The local files and folders that an environment needs.
+
+    Args:
+        environment: The field ``environment`` of a job or component.
+        folder: The folder of the file it stands in.
+    """
+    if environment is None:
+        return
+    value, node = environment.value, environment.node
+    if isinstance(value, str):
+        if is_file(value):
+            yield from _reference("environment", value, folder, environment.span)
+        return
+    if not isinstance(value, dict):
+        return
+    if isinstance(value.get("conda_file"), str):
+        yield from _reference("conda_file", value["conda_file"], folder, _span(node, "conda_file"))
+    build = value.get("build")
+    if isinstance(build, dict) and isinstance(build.get("path"), str):
+        inner = node.get("build") if isinstance(node, Mapping) else None
+        yield from _reference("build.path", build["path"], folder, _span(inner, "path"))
+
+
+def is_file(text: str) -> bool:
+    """Whether ``environment:`` names a file rather than a registered environment."""
+    return text.startswith("file:") or (kind(text) == "local" and text.endswith((".yml", ".yaml")))
+
+
+def _reference(key: str, text: str, folder: Path, span: Span | None) -> Iterator[Reference]:
+    path = local_path(text, folder)
+    if path is not None:
+        yield Reference(key, text, path, span)
+
+
+def _span(node: Node | None, key: str) -> Span | None:
+    found = node.get(key) if isinstance(node, Mapping) else None
+    return found.span if found is not None else None

@@ -1,0 +1,83 @@
+"""`worldsize compile`: a spec as the pipeline that Azure ML runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from worldsize.compiling import Compiled
+
+EPILOG = """\b
+Examples:
+  worldsize compile pipelines/digits_ddp.yml -o build
+  az ml job create -f build/pipeline.yml
+
+\b
+Exit status: 0 written, 1 the spec or the folder has faults, 2 usage, 3 a fault of worldsize itself.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The folder to write. Only an earlier output of ours is replaced.",
+)
+def command(spec: Path, output: Path) -> None:
+    """Write the Azure ML pipeline of a spec."""
+    from worldsize.compiling import compile as compile_spec  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
+
+    try:
+        compiled = compile_spec(spec, output)
+    except SpecError as error:
+        click.echo(error.render(colour=_colour()), nl=False, color=True, err=True)
+        internal = any(found.code == "WS000" for found in error.diagnostics)
+        raise SystemExit(3 if internal else 1) from None
+    except OutputError as error:
+        click.echo(f"error: {error}\n  = help: {error.help}", err=True)
+        raise SystemExit(1) from None
+    if compiled.warnings:
+        shown = SpecError(compiled.warnings, compiled.sources)
+        click.echo(shown.render(colour=_colour()), nl=False, color=True, err=True)
+    click.echo(_summary(compiled), nl=False)
+
+
+def _summary(compiled: Compiled) -> str:
+    """What was written, a line a part, and the commands that submit it."""
+    lines = [f"wrote {compiled.folder}"]
+    lines += [f"  {name}" for name in compiled.files if not name.startswith("components/")]
+    for folder in sorted({name.split("/")[1] for name in compiled.files if name.startswith("components/")}):
+        count = sum(name.startswith(f"components/{folder}/") for name in compiled.files)
+        lines.append(f"  components/{folder}/  ({count} files)")
+    lines += ["", "submit it:"]
+    lines += [f"  {line}" for line in _commands(compiled)]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(compiled: Compiled) -> list[str]:
+    def quoted(name: str) -> str:
+        return shlex.quote(str(compiled.folder / name))
+
+    clusters = [name for name in compiled.files if name.startswith("compute/")]
+    lines = [f"az ml compute create -f {quoted(name)}" for name in clusters]
+    lines.append(f"az ml job create -f {quoted('pipeline.yml')}")
+    if "schedule.yml" in compiled.files:
+        lines.append(f"az ml schedule create -f {quoted('schedule.yml')}")
+    return lines
+
+
+def _colour() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")

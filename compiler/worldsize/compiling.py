@@ -1,0 +1,78 @@
+"""Compiling a spec: checked, planned, resolved, and written as an Azure ML pipeline."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.sources import Sources
+from worldsize.errors import SpecError
+from worldsize.planning.model import Plan
+
+if TYPE_CHECKING:
+    from worldsize.checking import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a compile wrote."""
+
+    folder: Path
+    files: tuple[str, ...]  # paths inside the folder, sorted
+    plan: Plan
+    warnings: tuple[Diagnostic, ...]  # findings that did not keep the spec from compiling
+    sources: Sources
+
+    @property
+    def pipeline(self) -> Path:
+        """The pipeline job, for ``az ml job create`` or ``worldsize run``."""
+        return self.folder / "pipeline.yml"
+
+
+def compile(spec: str | os.PathLike[str], out: str | os.PathLike[str]) -> Compiled:  # noqa: A001
+    """Compile a spec into a folder.
+
+    The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
+    refused. The same spec gives the same bytes on every machine and day.
+
+    Args:
+        spec: The spec file.
+        out: The folder to write.
+
+    Returns:
+        What was written, with the plan behind it.
+
+    Raises:
+        SpecError: The spec has errors. Nothing was written.
+        OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
+    """
+    from worldsize.checking import check  # noqa: PLC0415 - importing the verb costs nothing until it is used
+    from worldsize.emit import build, layout, place  # noqa: PLC0415
+    from worldsize.spec import load  # noqa: PLC0415
+
+    path, folder = Path(spec), Path(out)
+    report = check([path])
+    if report.errors:
+        raise SpecError(report.diagnostics, report.sources)
+    place.check_target(folder)
+    loaded, problems, _ = load(path)
+    if loaded is None:
+        raise _error(problems, report)
+    built, problems = build.build(loaded)
+    if built.plan is None:
+        raise _error(problems, report)
+    files, problems = layout.files(built, folder)
+    if problems:
+        raise _error(problems, report)
+    place.put(files, folder)
+    return Compiled(folder, tuple(files), built.plan, report.diagnostics, report.sources)
+
+
+def _error(problems: list[Problem], report: Report) -> SpecError:
+    from worldsize.rules import engine  # noqa: PLC0415
+
+    return SpecError(list(engine.diagnose(problems)), report.sources)

@@ -1,0 +1,29 @@
+"""The comment behind a planned number: the arithmetic it came from, on one line."""
+
+from __future__ import annotations
+
+from worldsize.azureml import literals
+from worldsize.planning.model import Derivation, StepPlan
+
+
+def comment(plan: StepPlan, quantity: str) -> str | None:
+    """Where a quantity comes from: ``0.05 × κ, κ = 256 / 32 = 8 (linear)``; None where nothing says it."""
+    row = _row(plan, quantity)
+    if row is None:
+        return None
+    kappa = _row(plan, "kappa")
+    if quantity == "learning_rate" and "κ" in row.formula and kappa is not None and plan.training:
+        growth = f"κ = {kappa.formula} = {_short(kappa.value)}"
+        return f"{row.formula}, {growth} ({plan.training.rule})"
+    if any(character.isdigit() for character in row.formula) or not row.source:
+        return row.formula or None
+    stated = row.source.startswith(("given", "default"))
+    return row.source if stated or not row.formula else row.formula
+
+
+def _row(plan: StepPlan, quantity: str) -> Derivation | None:
+    return next((row for row in plan.derivations if row.quantity == quantity), None)
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else literals.render(value)

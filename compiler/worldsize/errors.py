@@ -1,0 +1,39 @@
+"""The exceptions that the Python verbs raise: for faults of a spec, and of the place to write to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.sources import Sources
+
+
+class SpecError(Exception):
+    """A spec cannot be planned, compiled or run.
+
+    ``diagnostics`` are all findings, warnings included, sorted by place; the text of the exception
+    is what ``worldsize check`` prints.
+    """
+
+    def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
+        super().__init__()
+        self.diagnostics = tuple(diagnostics)
+        self.sources = sources
+
+    def __str__(self) -> str:
+        return self.render().rstrip("\n")
+
+    def render(self, *, colour: bool = False) -> str:
+        """The findings with their source lines, as text."""
+        from worldsize.diagnostics import text  # noqa: PLC0415 - most are caught, not shown
+
+        files = {diagnostic.span.path for diagnostic in self.diagnostics}
+        return text.render(self.diagnostics, self.sources, files=len(files), colour=colour)
+
+
+class OutputError(Exception):
+    """The output folder cannot be written; it is as it was. ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help

@@ -1,0 +1,148 @@
+"""Counting the rows of small local files class by class, without the libraries that will read them."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import os
+import struct
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
+MOST_FILES = 100_000
+
+_KINDS = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".npz": "npz",
+}
+_PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_LABEL_ARRAYS = ("y", "label", "labels", "target", "targets")
+
+
+def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[int] | None:
+    """Rows of each class in a file or folder.
+
+    Args:
+        root: The file or folder.
+        kind: ``csv``, ``parquet``, ``jsonl``, ``npz``, ``images``, ``text``, or ``auto`` to go by names.
+        label: The column, field or array of the class.
+        sequence_length: Tokens a language model predicts per row of text.
+
+    Returns:
+        The counts, one entry for text, or None where the data is too large to be read just for a
+        count, of an unknown format, or faulty, which the step that reads it reports.
+    """
+    try:
+        files = _files(root)
+        if files is None or not files:
+            return None
+        kind = _detect(files) if kind == "auto" else kind
+        if kind == "images":
+            return _pictures(root, files)
+        if kind == "text":
+            wanted = [file for file in files if file.suffix.lower() not in (*_KINDS, *_PICTURES)]
+            return [sum(file.stat().st_size for file in wanted) // (sequence_length + 1)]
+        reader = _READERS.get(kind)
+        wanted = [file for file in files if _KINDS.get(file.suffix.lower()) == kind] or files
+        if reader is None or sum(file.stat().st_size for file in wanted) > MOST_BYTES:
+            return None
+        return _count(wanted, label, reader)
+    except (OSError, ValueError, KeyError, ImportError, csv.Error, zipfile.BadZipFile, struct.error):
+        return None
+
+
+def _files(root: Path) -> list[Path] | None:
+    """Every data file below; hidden files and markers such as ``_SUCCESS`` are not data."""
+    if root.is_file():
+        return [root]
+    found: list[Path] = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        found += (Path(folder) / name for name in names if name[0] not in "._")
+        if len(found) > MOST_FILES:
+            return None
+    return found
+
+
+def _detect(files: Sequence[Path]) -> str:
+    suffixes = {file.suffix.lower() for file in files}
+    kinds = {_KINDS[suffix] for suffix in suffixes if suffix in _KINDS}
+    kinds |= {"images"} if suffixes & set(_PICTURES) else set()
+    if not kinds:
+        # Which other names are text is for the step to decide; the usual one is enough here.
+        return "text" if suffixes == {".txt"} else ""
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _count(files: Sequence[Path], label: str, reader: Callable[[Path, str], Iterator[Any]]) -> list[int]:
+    counts: Counter[str] = Counter()
+    for file in files:
+        counts.update(_name(value) for value in reader(file, label))
+    return list(counts.values())
+
+
+def _name(value: Any) -> str:
+    """A class's name: 3 and 3.0 are one class."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
+    wanted = [file for file in files if file.suffix.lower() in _PICTURES]
+    return list(Counter(file.relative_to(root).parts[0] for file in wanted).values())
+
+
+def _csv(file: Path, label: str) -> Iterator[Any]:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream)
+        column = next(rows).index(label)
+        yield from (row[column] for row in rows if row)
+
+
+def _jsonl(file: Path, label: str) -> Iterator[Any]:
+    with file.open(encoding="utf-8") as stream:
+        yield from (json.loads(line)[label] for line in stream if line.strip())
+
+
+def _parquet(file: Path, label: str) -> Iterator[Any]:
+    from pyarrow import parquet  # noqa: PLC0415 - heavy, and only this format needs it
+
+    yield from parquet.read_table(file, columns=[label]).column(label).to_pylist()
+
+
+def _npz(file: Path, label: str) -> Iterator[Any]:
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+        name = next(each for each in (label, *_LABEL_ARRAYS) if f"{each}.npy" in names)
+        with archive.open(f"{name}.npy") as member:
+            yield from _whole_numbers(member.read())
+
+
+def _whole_numbers(data: bytes) -> tuple[int, ...]:
+    """A one-dimensional array of whole numbers in NumPy's own format (NEP 1)."""
+    stream = io.BytesIO(data)
+    if stream.read(6) != b"\x93NUMPY":
+        raise ValueError("not an array")
+    major, _ = stream.read(2)
+    size = struct.unpack("<H" if major == 1 else "<I", stream.read(2 if major == 1 else 4))[0]
+    header = ast.literal_eval(stream.read(size).decode("latin-1"))
+    (rows,), order, code = header["shape"], header["descr"][0], header["descr"][1:]
+    format_ = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}[code]
+    return struct.unpack(f"{'>' if order == '>' else '<'}{rows}{format_}", stream.read())
+
+
+_READERS: dict[str, Callable[[Path, str], Iterator[Any]]] = {
+    "csv": _csv,
+    "jsonl": _jsonl,
+    "npz": _npz,
+    "parquet": _parquet,
+}

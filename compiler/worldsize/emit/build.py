@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from worldsize.azureml.files import Files
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import lookup, rows
-from worldsize.emit.resolve import Resolved, resolve
+from worldsize.emit.resolve import Resolved, resolve, wired
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Spec
 
@@ -34,7 +34,7 @@ def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]
     from worldsize.planning import derive  # noqa: PLC0415 - the catalogue of VM sizes is read by it
 
     components, problems = lookup.find(spec, files)
-    counted = rows.training_rows(spec, components)
+    counted = rows.count(wired(spec, components))  # planning needs to know what trains on which data
     plan, faults = derive(spec, lookup.interfaces(components), counted)
     resolved, more = resolve(spec, components, plan)
     return Built(spec, plan, resolved), [*problems, *faults, *more]

@@ -56,7 +56,7 @@ def resolve(
         The graph and every problem met. With problems or without a plan the graph is good for
         further checks, not for emitting.
     """
-    work = _wired(spec, components, plan)
+    work = wired(spec, components, plan)
     settings.check_clusters(work)
     for step in spec.steps:
         user_files.check_named(work, step)
@@ -73,8 +73,8 @@ def resolve(
     return Resolved(settings.job(spec, steps), added, work.templates), work.problems
 
 
-def _wired(spec: Spec, components: Mapping[str, Component | None], plan: Plan | None) -> Work:
-    """What ``with:`` gives, and what wiring by name binds."""
+def wired(spec: Spec, components: Mapping[str, Component | None], plan: Plan | None = None) -> Work:
+    """The first half of :func:`resolve`: what ``with:`` gives, and what wiring by name binds."""
     work = Work(spec, dict(components), plan)
     for step in spec.steps:
         work.arguments[step] = given.read(work, step)

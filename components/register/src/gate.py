@@ -20,7 +20,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_CONDITION = re.compile(r"(?P<metric>.+?)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<bound>[^<>=]+)")
+_CONDITION = re.compile(r"(?P<metric>[^<>=]+?)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<bound>[^<>=]+)")
 _EXAMPLE = "write conditions such as `accuracy >= 0.97; loss < 0.2`"
 
 

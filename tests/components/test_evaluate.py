@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wstrain.errors import UserError
+
+pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("ignore")]
+
+Run = Callable[..., Any]
+SOURCE = Path(__file__).parents[2] / "components" / "evaluate" / "src"
+
+
+@pytest.fixture(scope="module")
+def scores() -> Any:
+    spec = importlib.util.spec_from_file_location("evaluate_scores", SOURCE / "scores.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with sharded digits, `shards`, made by the component's own code."""
+    import subprocess
+
+    folder = tmp_path_factory.mktemp("digits")
+    shard = SOURCE.parents[1] / "shard_data" / "src" / "shard.py"
+    command = [sys.executable, str(shard), "--source", "builtin:digits", "--shards", str(folder / "shards")]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return folder
+
+
+def _save(folder: Path, name: str, predict: Callable[..., Any], **options: Any) -> Path:
+    import mlflow
+
+    class Model(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+        def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+            return predict(model_input)
+
+    path = folder / name
+    mlflow.pyfunc.save_model(str(path), python_model=Model(), pip_requirements=["numpy"], **options)
+    return path
+
+
+def _fitted(folder: Path) -> tuple[Any, Any, Any]:
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    from wstrain.data import ShardReader
+
+    parts = []
+    for split in ("train", "validation"):
+        reader = ShardReader(folder / "shards", split)
+        x, y = reader.gather(np.arange(len(reader)))
+        parts.append((x.reshape(len(x), -1), y))
+    return LogisticRegression(max_iter=300).fit(*parts[0]), *parts[1]
+
+
+def test_sklearn_classifier(component: Run, digits: Path, tmp_path: Path) -> None:
+    import mlflow
+    from mlflow.models import infer_signature
+    from sklearn.metrics import f1_score, log_loss, precision_score
+
+    model, x, y = _fitted(digits)
+    signature = infer_signature(x, model.predict_proba(x))
+    mlflow.sklearn.save_model(model, tmp_path / "m", signature=signature, pyfunc_predict_fn="predict_proba")
+    done = component(
+        "evaluate", model=tmp_path / "m", shards=digits / "shards", metrics=tmp_path / "out", batch_size=100
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    predicted = model.predict(x)
+    assert metrics["accuracy"] == pytest.approx((predicted == y).mean())
+    assert metrics["accuracy"] > 0.9
+    assert metrics["loss"] == pytest.approx(log_loss(y, model.predict_proba(x)), rel=1e-5)
+    assert metrics["f1"] == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert metrics["precision_7"] == pytest.approx(precision_score(y, predicted, average=None)[7])
+    assert metrics["rows"] == len(y)
+    assert (tmp_path / "out" / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
+
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs(["0"])
+    assert run.data.metrics["accuracy"] == pytest.approx(metrics["accuracy"])
+    assert run.data.metrics["recall_3"] == pytest.approx(metrics["recall_3"])
+    assert run.info.status == "FINISHED"
+    assert "confusion_matrix.png" in [file.path for file in client.list_artifacts(run.info.run_id)]
+
+
+def test_own_torch_model(component: Run, digits: Path, tmp_path: Path) -> None:
+    """A plain torch model that knows nothing of us: logits, pictures in, a signature with its shape."""
+    import mlflow
+    import numpy as np
+    import torch
+    from mlflow.models import infer_signature
+
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    example = np.zeros((2, 1, 8, 8), np.float32)
+    mlflow.pytorch.save_model(
+        model, str(tmp_path / "m"), signature=infer_signature(example, np.zeros((2, 10), np.float32))
+    )
+    done = component("evaluate", model=tmp_path / "m", shards=digits / "shards", metrics=tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    _, x, y = _fitted(digits)
+    logits = model(torch.from_numpy(x).reshape(-1, 1, 8, 8))
+    expected = torch.nn.functional.cross_entropy(logits, torch.from_numpy(y))
+    assert metrics["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_language_model(component: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    (tmp_path / "d.txt").write_bytes(bytes(np.random.default_rng(0).integers(97, 101, 20_000, np.uint8)))
+    done = component(
+        "shard_data", data=tmp_path / "d.txt", sequence_length=16, shards=tmp_path / "shards", shard_count=1
+    )
+    assert done.returncode == 0, done.stderr
+
+    def predict(rows):  # type: ignore[no-untyped-def]
+        import numpy as np
+
+        answer = np.full((*rows.shape, 256), -50.0, np.float32)
+        answer[..., 97:101] = 0.0
+        return answer
+
+    model = _save(tmp_path, "m", predict)
+    done = component("evaluate", model=model, shards=tmp_path / "shards", metrics=tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["bits_per_byte"] == pytest.approx(2.0, rel=1e-5)
+    assert metrics["loss"] == pytest.approx(math.log(4), rel=1e-5)
+    assert metrics["perplexity"] == pytest.approx(4.0, rel=1e-5)
+    assert metrics["accuracy"] == pytest.approx(0.25, abs=0.03)
+    assert not (tmp_path / "out" / "confusion_matrix.png").exists()
+
+
+def test_declared_metrics_are_those_that_are_made(scores: Any) -> None:
+    import numpy as np
+    import yaml
+
+    declared = yaml.safe_load((SOURCE.parent / "component.yml").read_text())["tags"]["worldsize_metrics"]
+    classifier = scores.ClassifierScores(["a", "b"])
+    classifier.add(np.array([[0.2, 0.8], [0.6, 0.4]]), np.array([1, 1]))
+    language = scores.LanguageScores()
+    language.add(np.zeros((1, 3, 256), np.float32), np.array([[1, 2, 3]]))
+    made = classifier.metrics()[0].keys() | language.metrics()[0].keys()
+    assert {name.strip() for name in declared.split(",")} == made
+
+
+@pytest.mark.parametrize(
+    ("predict", "message"),
+    [
+        (lambda rows: rows.reshape(len(rows), -1)[:, :7], "the model answers 7 values a row for 10 classes"),
+        (lambda rows: ["eleven"] * len(rows), "the model answers `eleven`, which is none of the 10 classes"),
+        (
+            lambda rows: rows.reshape(len(rows), -1)[:3],
+            "the model answers 256 rows with an array of shape [3, 64]",
+        ),
+        (lambda rows: 1 / 0, "the model fails on rows of shape [256, 1, 8, 8]: division by zero"),
+    ],
+)
+def test_model_that_does_not_fit(
+    component: Run, digits: Path, tmp_path: Path, predict: Any, message: str
+) -> None:
+    model = _save(tmp_path, "m", predict)
+    done = component("evaluate", model=model, shards=digits / "shards", metrics=tmp_path / "out")
+    assert done.returncode == 2, done.stderr
+    assert f"error: {message}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+def test_signature_of_another_width(component: Run, digits: Path, tmp_path: Path) -> None:
+    import numpy as np
+    from mlflow.models import infer_signature
+
+    model = _save(tmp_path, "m", lambda rows: rows, signature=infer_signature(np.zeros((2, 3), np.float32)))
+    done = component("evaluate", model=model, shards=digits / "shards", metrics=tmp_path / "out")
+    assert done.returncode == 2
+    assert "error: the model takes rows of shape [3], and the shards have [1, 8, 8]" in done.stderr
+
+
+def test_folder_that_is_no_model(component: Run, digits: Path, tmp_path: Path) -> None:
+    done = component("evaluate", model=tmp_path, shards=digits / "shards", metrics=tmp_path / "out")
+    assert done.returncode == 2
+    assert "error: cannot load the model" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["number", "name", "float", "column", "probability", "logit"])
+def test_every_form_of_answer_counts_the_same(scores: Any, kind: str) -> None:
+    import numpy as np
+
+    targets = np.array([0, 1, 2, 1, 0, 2])
+    decided = np.array([0, 1, 2, 0, 0, 1])
+    names = np.array(["ant", "bee", "cow"])
+    logits = np.eye(3)[decided] * 4.0
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    answers = {
+        "number": decided, "name": names[decided], "float": decided.astype(float),
+        "column": decided.astype(np.int32), "probability": shares, "logit": logits,
+    }[kind]  # fmt: skip
+    made = scores.ClassifierScores(names.tolist())
+    for part in (slice(0, 2), slice(2, 6)):
+        made.add(answers[part], targets[part])
+    summary, details = made.metrics()
+    assert summary["accuracy"] == pytest.approx(4 / 6)
+    assert details["recall_bee"] == pytest.approx(1 / 2)
+    assert made.confusion().tolist() == [[2, 0, 0], [1, 1, 0], [0, 1, 1]]
+    assert ("loss" in summary) is (kind in {"probability", "logit"})
+    if "loss" in summary:
+        assert summary["loss"] == pytest.approx(-np.log(shares[np.arange(6), targets]).mean())
+
+
+def test_probability_of_the_second_class(scores: Any) -> None:
+    import numpy as np
+
+    made = scores.ClassifierScores(["no", "yes"])
+    made.add(np.array([0.9, 0.2, 0.6]), np.array([1, 0, 0]))
+    summary, _ = made.metrics()
+    assert summary["accuracy"] == pytest.approx(2 / 3)
+    assert summary["loss"] == pytest.approx(-np.log([0.9, 0.8, 0.4]).mean())
+
+
+def test_certain_and_wrong_is_a_number(scores: Any) -> None:
+    import numpy as np
+
+    made = scores.ClassifierScores(["a", "b"])
+    made.add(np.array([[1.0, 0.0]]), np.array([1]))
+    assert 80 < made.metrics()[0]["loss"] < 100
+
+
+def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
+    import numpy as np
+
+    with pytest.raises(UserError, match="not finite"):
+        scores.ClassifierScores(["a", "b"]).add(np.array([[np.nan, 0.0]]), np.array([1]))
+    with pytest.raises(UserError, match="not finite"):
+        scores.LanguageScores().add(np.full((1, 1, 256), np.nan, np.float32), np.array([[1]]))
+    with pytest.raises(UserError, match=r"with shape \[1, 5\] for next bytes of shape \[1, 2\]"):
+        scores.LanguageScores().add(np.zeros((1, 5), np.float32), np.array([[1, 2]]))

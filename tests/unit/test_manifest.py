@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wstrain import manifest as m
+from wstrain.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
+from wstrain.errors import UserError
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=12).filter(
+    lambda name: name not in {".", ".."}
+)
+COUNTS = st.integers(0, 10**12)
+SHARDS = st.builds(m.Shard, NAMES, COUNTS, COUNTS, st.text("0123456789abcdef", min_size=64, max_size=64))
+SPLITS = st.lists(SHARDS, max_size=4).map(lambda shards: m.Split(sum(s.rows for s in shards), tuple(shards)))
+SHAPES = st.lists(st.integers(1, 4096), min_size=1, max_size=4).map(tuple)
+FEATURES = st.one_of(
+    st.builds(m.Features, NAMES, st.just("float32"), SHAPES),
+    st.builds(m.Features, NAMES, st.just("float32"), SHAPES, st.just("uint8"), st.just(1 / 255)),
+)
+LABELS = st.none() | st.builds(m.Label, NAMES, st.just("int64"), st.lists(NAMES, max_size=5).map(tuple))
+TASKS = st.sampled_from([m.CLASSIFICATION, m.LANGUAGE_MODEL])
+MANIFESTS = st.builds(m.Manifest, TASKS, st.text(), COUNTS, FEATURES, LABELS, SPLITS, SPLITS)
+
+
+@given(MANIFESTS)
+def test_reading_what_was_written_gives_the_same(manifest: m.Manifest) -> None:
+    assert m.from_json(m.to_json(manifest)) == manifest
+
+
+def _folder(tmp_path: Path, content: bytes = b"rows") -> tuple[Path, m.Manifest]:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "shard-00000.arrow").write_bytes(content)
+    shard = m.Shard("train/shard-00000.arrow", 1, len(content), hashlib.sha256(content).hexdigest())
+    manifest = m.Manifest(
+        m.CLASSIFICATION,
+        "x",
+        0,
+        m.Features("features", "float32", (2, 3)),
+        m.Label("label", "int64", ("a", "b")),
+        m.Split(1, (shard,)),
+        m.Split(0, ()),
+    )
+    (tmp_path / m.NAME).write_text(m.to_json(manifest))
+    return tmp_path, manifest
+
+
+def test_whole_folder_verifies(tmp_path: Path) -> None:
+    folder, manifest = _folder(tmp_path)
+    assert m.read_manifest(folder) == manifest
+    m.verify(folder, manifest)
+    assert manifest.features.width == 6
+
+
+def test_text_has_the_documented_layout(tmp_path: Path) -> None:
+    _, manifest = _folder(tmp_path)
+    data = json.loads(m.to_json(manifest))
+    assert list(data) == ["version", "task", "source", "seed", "features", "label", "splits"]
+    assert data["features"] == {"name": "features", "dtype": "float32", "shape": [2, 3]}
+    assert data["splits"]["train"]["shards"][0]["path"] == "train/shard-00000.arrow"
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (b"row", "`train/shard-00000.arrow` has 3 bytes, and the manifest says 4"),
+        (b"rowz", "`train/shard-00000.arrow` is corrupted: its sha256 is"),
+        (None, "cannot read shard `train/shard-00000.arrow`: no such file"),
+    ],
+)
+def test_damage_names_the_shard(tmp_path: Path, damage: bytes | None, says: str) -> None:
+    folder, manifest = _folder(tmp_path)
+    path = folder / "train" / "shard-00000.arrow"
+    path.unlink() if damage is None else path.write_bytes(damage)
+    with pytest.raises(UserError) as caught:
+        m.verify(folder, manifest)
+    assert says in caught.value.message
+
+
+def test_sizes_alone_do_not_read_the_content(tmp_path: Path) -> None:
+    folder, manifest = _folder(tmp_path)
+    (folder / "train" / "shard-00000.arrow").write_bytes(b"ROWS")
+    m.verify(folder, manifest, checksums=False)
+    m.verify(folder, manifest, part=(1, 2))  # the only shard is the share of rank 0
+    with pytest.raises(UserError, match="corrupted"):
+        m.verify(folder, manifest, part=(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: data.pop("features"), "lacks the field `features`"),
+        (lambda data: data.update(version=2), "is of version 2, and this code reads version 1"),
+        (lambda data: data["splits"]["train"].update(rows=5), "a split has 5 rows, and its shards 1"),
+        (lambda data: data["splits"]["train"]["shards"][0].update(path="../../x"), "leaves the folder"),
+        (lambda data: data["splits"]["train"]["shards"][0].update(path="/etc/x"), "leaves the folder"),
+        (lambda data: data.update(task="regression"), "task is 'regression'"),
+        (lambda data: data.update(features=3), "is not a manifest of shards"),
+    ],
+)
+def test_damaged_manifest_is_one_sentence(tmp_path: Path, change: object, says: str) -> None:
+    folder, manifest = _folder(tmp_path)
+    data = json.loads(m.to_json(manifest))
+    change(data)  # type: ignore[operator]
+    (folder / m.NAME).write_text(json.dumps(data))
+    with pytest.raises(UserError) as caught:
+        m.read_manifest(folder)
+    assert says in caught.value.message
+    assert caught.value.help
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00", '{"version": 1}'])
+def test_anything_else_is_refused_without_a_traceback(text: str) -> None:
+    with pytest.raises(UserError):
+        m.from_json(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
+)
+def test_any_json_is_a_manifest_or_a_user_error(value: object) -> None:
+    with pytest.raises(UserError):
+        m.from_json(
+            json.dumps({"version": 1, "task": value, "splits": value, "features": value, "label": value})
+        )
+
+
+def test_folder_without_manifest_is_not_complete(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a complete shards folder"):
+        m.read_manifest(tmp_path)
+
+
+def test_builtin_rows() -> None:
+    assert rows_per_class(DIGITS, 1) == DIGITS_ROWS
+    assert sum(DIGITS_ROWS) == 1797
+    assert rows_per_class(PYTHON_SOURCE, 128) == (4 * 1024 * 1024 // 129,)
+    assert text_rows(10, 4) == 2
+    with pytest.raises(ValueError, match="not one of"):
+        rows_per_class("builtin:x", 1)

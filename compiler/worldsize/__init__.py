@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from worldsize import components
     from worldsize.checking import Report, check
     from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
+    from worldsize.deriving import plan
     from worldsize.errors import SpecError
-    from worldsize.planning import plan
     from worldsize.running import RunResult, run
 
 __all__ = ["Compiled", "Report", "RunResult", "SpecError", "check", "compile", "components", "plan", "run"]
@@ -31,7 +31,7 @@ __all__ = ["Compiled", "Report", "RunResult", "SpecError", "check", "compile", "
 _HOMES = {
     "check": "worldsize.checking",
     "Report": "worldsize.checking",
-    "plan": "worldsize.planning",
+    "plan": "worldsize.deriving",
     "compile": "worldsize.compiling",
     "Compiled": "worldsize.compiling",
     "run": "worldsize.running",

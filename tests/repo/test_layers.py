@@ -19,7 +19,7 @@ ORDER = [
     {"rules"},
     {"emit"},
     {"checking"},
-    {"compiling", "components"},
+    {"deriving", "compiling", "components"},
     {"running"},
     {"cli", "__main__"},
 ]

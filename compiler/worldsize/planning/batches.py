@@ -10,7 +10,7 @@ from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import plural
 from worldsize.spec.model import Located, Scale
 
-_IDENTITY = "b × a × W: per device × accumulation × world size"
+_IDENTITY = "per device × accumulation × world size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +139,18 @@ def _explain(scale: Scale, found: Batches, start: int, world_size: int, notes: N
         scale.reference_gpus.value if scale.reference_gpus else 1,
     )
     if scale.batch_size_per_device:
-        row = ("samples", notes.given("scale.batch_size_per_device"))
+        row = ("", notes.given("scale.batch_size_per_device"))
     elif pinned and found.per_device != start:
         row = (f"{found.global_batch} / {world_size} / {found.accumulation}", "from the global batch")
     else:
         row = (f"{reference} / {plural(gpus, 'reference GPU')}", notes.given("scale.reference"))
     notes.derive("batch_size_per_device", found.per_device, *row)
     if scale.gradient_accumulation_steps:
-        row = ("micro-batches", notes.given("scale.gradient_accumulation_steps"))
+        row = ("", notes.given("scale.gradient_accumulation_steps"))
     elif pinned:
         row = (f"{found.global_batch} / {found.per_device} / {world_size}", "from the global batch")
     else:
-        row = ("micro-batch", "default")
+        row = ("", "default")
     notes.derive("gradient_accumulation_steps", found.accumulation, *row)
     formula = f"{found.per_device} × {found.accumulation} × {world_size}"
     source = notes.given("scale.global_batch_size") if pinned else _IDENTITY

@@ -43,7 +43,8 @@ def rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> R
         )
         help_ = f"write {show(by_rule)}, or remove it: it is derived"
         notes.report("learning-rate-disagrees", pinned.span, message, help_)
-    _explain(notes, rule, reference, value, by_rule, pinned=pinned is not None)
+    growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show(kappa)}"
+    _explain(notes, rule, reference, value, by_rule=None if pinned is None else by_rule, growth=growth)
     if rule == "sqrt" and kappa != 1 and optimizer is not None:
         _advise_adam(settings, optimizer, kappa, notes)
     if kappa != 1:
@@ -82,13 +83,14 @@ def _how(rule: Rule, reference: float, kappa: float) -> str:
 
 
 def _explain(
-    notes: Notes, rule: Rule, reference: float, value: float, by_rule: float, *, pinned: bool
+    notes: Notes, rule: Rule, reference: float, value: float, *, by_rule: float | None, growth: str
 ) -> None:
     notes.derive(
         "reference_learning_rate", reference, "at the reference batch", notes.given("scale.reference")
     )
-    formula = {"linear": "{} × κ", "sqrt": "{} × √κ", "none": "{}"}[rule].format(show(reference))
-    if not pinned:
+    if by_rule is None:
+        pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
+        formula = pattern.format(show(reference), growth)
         notes.derive("learning_rate", value, formula, arithmetic.SOURCES[rule])
         return
     compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show(by_rule)}"

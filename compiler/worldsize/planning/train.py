@@ -95,7 +95,7 @@ def _epochs(settings: Settings, notes: Notes) -> float | None:
     found = settings.number("epochs")
     if found is None or found[0] <= 0:
         return None
-    notes.derive("epochs", found[0], "passes over the training rows", found[1])
+    notes.derive("epochs", found[0], "", found[1])
     return found[0]
 
 
@@ -131,7 +131,7 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
                 "rows", counted, "training rows", "counted in the data, without the validation split"
             )
         return counted
-    notes.derive("rows", given.value, "training rows", notes.given("scale.rows"))
+    notes.derive("rows", given.value, "", notes.given("scale.rows"))
     if counted is not None and counted != given.value:
         message = f"`rows` is {given.value} but the data has {counted} training rows"
         notes.report("rows-disagree", given.span, message, f"write {counted}, or remove it: it is counted")
@@ -161,7 +161,7 @@ def _check_length(
 def _explain_steps(
     found: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, notes: Notes
 ) -> None:
-    source = "the last, incomplete batch of an epoch is dropped"
+    source = "an incomplete last batch is dropped"
     if rows is None:
         notes.advice.append(
             "training rows are unknown here, so steps are counted when the data is there;"
@@ -183,9 +183,7 @@ def _shards(settings: Settings, topology: Topology, rows: int | None, notes: Not
     world = topology.world_size
     per_rank = sharding.per_rank(world, int(workers or 1), rows)
     formula = f"{world} × {per_rank}"
-    notes.derive(
-        "shard_count", world * per_rank, formula, "world size × shards per rank: every rank reads as many"
-    )
+    notes.derive("shard_count", world * per_rank, formula, "world size × shards per rank")
     source = f"{loaders.source}: loader_workers" if loaders else "default"
     notes.derive("shards_per_rank", per_rank, "one a loader worker", source)
     return per_rank

@@ -8,14 +8,18 @@ from itertools import groupby
 from worldsize.planning.model import Derivation, Plan, StepPlan
 from worldsize.planning.numbers import plural, show
 
-_LABELS = {"kappa": "κ", "gpus_per_instance": "GPUs per instance"}
+_LABELS = {
+    "kappa": "κ",
+    "gpus_per_instance": "GPUs per instance",
+    "warmup_epochs": "warm-up epochs",
+    "warmup_steps": "warm-up steps",
+}
 
 
 def text(plan: Plan) -> str:
     """The table as plain text, one block a training or distributed step and one line for the others."""
     blocks = [f"{plan.name}\n"]
-    for group in _grouped(plan):
-        blocks.append(_block(group[0]) if _has_table(group[0]) else _line(group))
+    blocks += (_block(group[0]) if _has_table(group[0]) else _line(group) for group in _grouped(plan))
     return "\n".join(blocks)
 
 
@@ -39,7 +43,7 @@ def renderables(plan: Plan) -> Iterator[object]:
         table.add_column(overflow="fold")
         table.add_column(style="dim", overflow="fold")
         for row in step.derivations:
-            table.add_row(_label(row), show(row.value), f"= {row.formula}", row.source)
+            table.add_row(_label(row), show(row.value), _formula(row), row.source)
         yield Padding(table, (0, 0, 0, 2))
         for advice in step.advice:
             yield Padding(Text(f"advice: {advice}", "yellow"), (0, 0, 0, 2))
@@ -82,7 +86,7 @@ def _line(group: list[StepPlan]) -> str:
 
 
 def _block(step: StepPlan) -> str:
-    rows = [(_label(row), show(row.value), f"= {row.formula}", row.source) for row in step.derivations]
+    rows = [(_label(row), show(row.value), _formula(row), row.source) for row in step.derivations]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{step.step}  {_where(step)}"]
     for name, value, formula, source in rows:
@@ -94,3 +98,7 @@ def _block(step: StepPlan) -> str:
 
 def _label(row: Derivation) -> str:
     return _LABELS.get(row.quantity, row.quantity.replace("_", " "))
+
+
+def _formula(row: Derivation) -> str:
+    return f"= {row.formula}" if row.formula else ""

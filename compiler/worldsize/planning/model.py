@@ -17,7 +17,7 @@ class Derivation:
 
     quantity: str  # e.g. "world_size"
     value: PlanValue
-    formula: str  # e.g. "2 instances × 4 GPUs"
+    formula: str  # e.g. "2 instances × 4 GPUs"; empty where nothing was computed
     source: str  # "given as train.instance_count", "VM size catalogue", "Goyal et al. 2017" …
 
 

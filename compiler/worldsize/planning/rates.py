@@ -85,9 +85,7 @@ def _how(rule: Rule, reference: float, kappa: float) -> str:
 def _explain(
     notes: Notes, rule: Rule, reference: float, value: float, *, by_rule: float | None, growth: str
 ) -> None:
-    notes.derive(
-        "reference_learning_rate", reference, "at the reference batch", notes.given("scale.reference")
-    )
+    notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
     if by_rule is None:
         pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
         formula = pattern.format(show(reference), growth)

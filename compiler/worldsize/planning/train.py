@@ -127,9 +127,7 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
     given = scale.rows
     if given is None:
         if counted is not None:
-            notes.derive(
-                "rows", counted, "training rows", "counted in the data, without the validation split"
-            )
+            notes.derive("rows", counted, "", "counted in the data, validation rows left out")
         return counted
     notes.derive("rows", given.value, "", notes.given("scale.rows"))
     if counted is not None and counted != given.value:

@@ -13,6 +13,7 @@ from worldsize.yaml.span import Span
 if TYPE_CHECKING:
     from worldsize.azureml.model import Component, Job
     from worldsize.checking.run import Run
+    from worldsize.spec.model import Spec
 
 Stage = Callable[["Run", yaml.Document], None]
 
@@ -39,6 +40,24 @@ def _spec(run: Run, document: yaml.Document) -> None:
     run.feed(spec, spec.span)
     if spec.schedule is not None:
         run.feed(spec.schedule, spec.schedule.span)
+    _graph(run, spec)
+
+
+def _graph(run: Run, spec: Spec) -> None:
+    """Plan the spec and resolve its graph; rules see the graph as they see a native pipeline."""
+    from worldsize.emit.build import build  # noqa: PLC0415 - a broken spec has no graph
+
+    built, problems = build(spec, run.context.files)
+    run.problems += problems
+    if built.plan is None:
+        run.incomplete.add(str(spec.path))
+    job = built.resolved.job
+    run.feed(job, spec.span)
+    for step in job.steps.values():
+        run.feed(step, step.span or spec.span)
+        path = step.component.path if step.component else None
+        if path is None or run.context.inside(path):  # built-in components are checked where they are made
+            _feed_component(run, step.component)
 
 
 def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
@@ -72,6 +91,11 @@ def _feed_component(run: Run, component: Component | None) -> None:
     if component is None or not run.first_time(component):
         return
     run.feed(component, _place(component.path, component.raw))
+    if component.raw is not None:
+        from worldsize.azureml import snapshot  # noqa: PLC0415 - only a component has one
+
+        folder = Path(component.raw.source.path).parent
+        run.problems += snapshot.faults(component, folder)
     _feed_job(run, component.graph)
 
 

@@ -24,6 +24,7 @@ from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.emit import gate, given, own_script, planned, settings, user_files, wiring
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
+from worldsize.planning import missing
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Spec
 
@@ -93,8 +94,8 @@ def _carry_plan(work: Work, step: str) -> None:
     carried = {
         quantity: name
         for quantity, name in own_script.plan_inputs(spec_step).items()
-        if planned.is_known(quantity)
-    }
+        if planned.is_known(quantity) and (work.plan is None or planned.value_of(work, step, quantity))
+    }  # one that the plan lacks is reported by the check of the command
     for quantity, name in carried.items():
         found = planned.value_of(work, step, quantity)
         if found is None:
@@ -134,9 +135,7 @@ def _check_quantity(work: Work, step: str, found: binding.Expression, span: Any)
         message = f"the plan has no quantity `{name}`"
         work.report("plan-unknown-quantity", span, message, did_you_mean(name, planned.names()))
     elif work.plan is not None and planned.value_of(work, step, name) is None:
-        message = f"the plan of step `{step}` has no `{name}`"
-        help_ = "add `scale:` to the step; a step without it sees the plan of the only training step"
-        work.report("plan-unknown-quantity", span, message, help_)
+        work.report("plan-unknown-quantity", span, *missing.explain(work.plan, step, name))
 
 
 def _type_open_inputs(work: Work) -> None:

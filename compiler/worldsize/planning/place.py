@@ -92,7 +92,7 @@ def _size(profile: ComputeProfile | None, notes: Notes, today: date, *, needed: 
         message = f"no instance of `{typed.value}` can be had: {when}"
         notes.report("vm-size-retired", typed.span, message, "choose a current size with as many GPUs")
     elif status == "retiring":
-        message = f"Azure retires `{typed.value}` on {day}"
+        message = f"`{typed.value}` will be retired by Azure on {day}"
         notes.report("vm-size-retiring", typed.span, message, "move to a current size before that day")
     return size
 

@@ -26,7 +26,7 @@ How to add a rule
        Source: the document that says so.
        \"\"\"
 
-       RULE = Rule("WS201", "processes-exceed-gpus", "error", since="0.1.0", summary="too many processes")
+       RULE = Rule("WS203", "processes-exceed-gpus", "error", since="0.1.0", summary="too many processes")
 
        @RULE.checks(Step)
        def check(context: Context, step: Step) -> Iterator[Problem]:
@@ -34,9 +34,9 @@ How to add a rule
                yield RULE.problem(span, "`process_count_per_instance` is 16 but …", "write `4`")
 
    A slug that a lower layer (yaml, spec, azureml, plan, emit) reports has no check here.
-3. Add its line to ``RULES`` in ``rules/<family>/__init__.py``: ``Entry("WS201", "processes-exceed-gpus",
+3. Add its line to ``RULES`` in ``rules/<family>/__init__.py``: ``Entry("WS203", "processes-exceed-gpus",
    on=("Step",))``. ``on`` names the types that its checks are registered for.
-4. Make ``tests/rules/WS201-processes-exceed-gpus/`` with ``bad*.yml`` and ``good*.yml`` (or folders
+4. Make ``tests/rules/WS203-processes-exceed-gpus/`` with ``bad*.yml`` and ``good*.yml`` (or folders
    of these names, for faults that need several files), run ``pytest tests/rules --update-golden``
    and read the ``bad*.out`` it writes as a user would. Bad files must raise the code, good files must
    be silent under all rules.

@@ -4,4 +4,12 @@ from __future__ import annotations
 
 from worldsize.rules.rule import Entry
 
-RULES: tuple[Entry, ...] = ()
+RULES = (
+    Entry("WS301", "global-batch-does-not-factor"),
+    Entry("WS302", "batch-identity"),
+    Entry("WS303", "reference-batch-does-not-divide"),
+    Entry("WS304", "micro-batch-small"),
+    Entry("WS305", "kappa-below-one"),
+    Entry("WS306", "rows-fewer-than-global-batch"),
+    Entry("WS307", "training-shorter-than-one-step"),
+)

@@ -5,7 +5,28 @@ from __future__ import annotations
 from worldsize.rules.rule import Entry
 
 RULES = (
+    Entry("WS601", "unknown-component"),
     Entry("WS602", "component-missing"),
     Entry("WS603", "component-not-mapping"),
     Entry("WS604", "component-recursive"),
+    Entry("WS605", "job-not-mapping"),
+    Entry("WS610", "input-missing"),
+    Entry("WS611", "input-ambiguous"),
+    Entry("WS612", "input-unknown"),
+    Entry("WS613", "input-type"),
+    Entry("WS614", "input-out-of-range"),
+    Entry("WS615", "input-not-in-enum"),
+    Entry("WS616", "planned-input-overridden"),
+    Entry("WS620", "binding-malformed"),
+    Entry("WS621", "binding-unknown-scope"),
+    Entry("WS622", "binding-unknown-step"),
+    Entry("WS623", "binding-unknown-output"),
+    Entry("WS624", "binding-in-text"),
+    Entry("WS625", "plan-unknown-quantity"),
+    Entry("WS630", "graph-cycle"),
+    Entry("WS640", "gate-metric-unknown"),
+    Entry("WS641", "gate-not-supported"),
+    Entry("WS660", "run-empty"),
+    Entry("WS661", "run-refused"),
+    Entry("WS662", "run-cycle"),
 )

@@ -17,4 +17,6 @@ RULES = (
     Entry("WS009", "file-not-recognised"),
     Entry("WS010", "suppression-unknown"),
     Entry("WS011", "suppression-unused"),
+    Entry("WS020", "output-not-ours"),
+    Entry("WS021", "output-not-written"),
 )

@@ -1,0 +1,26 @@
+"""``${{plan.NAME}}`` names a quantity that the plan does not have for this step.
+
+``worldsize plan SPEC`` lists the quantities. Batches and learning rates need ``scale:``.
+
+Why: there is no value to put in its place.
+
+Bad::
+
+    command: python train.py --lr ${{plan.lr}}
+
+Good::
+
+    command: python train.py --lr ${{plan.learning_rate}}
+
+Fix: write one of the quantities, or add ``scale:`` to the step.
+
+Source: the plan of the spec.
+"""
+
+from __future__ import annotations
+
+from worldsize.rules.rule import Rule
+
+RULE = Rule(
+    "WS625", "plan-unknown-quantity", "error", since="0.1.0", summary="a planned quantity that does not exist"
+)

@@ -11,6 +11,7 @@ from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.emit.comments import comment
 from worldsize.emit.work import PLANNED, Work, part_span
+from worldsize.planning import missing
 from worldsize.planning.model import PlanValue, StepPlan, Topology, Training
 from worldsize.spec.model import Located
 
@@ -121,9 +122,7 @@ def _checked(
         return None
     value = value_of(work, step, name)
     if value is None and work.plan is not None:
-        message = f"the plan of step `{step}` has no `{name}`"
-        help_ = "add `scale:` to the step; a step without it sees the plan of the only training step"
-        work.report("plan-unknown-quantity", span, message, help_)
+        work.report("plan-unknown-quantity", span, *missing.explain(work.plan, step, name))
     return value
 
 

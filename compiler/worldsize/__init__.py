@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from worldsize.checking import Report, check
     from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
     from worldsize.deriving import plan
-    from worldsize.errors import SpecError
+    from worldsize.errors import OutputError, SpecError
     from worldsize.running import RunResult, run
 
-__all__ = ["Compiled", "Report", "RunResult", "SpecError", "check", "compile", "components", "plan", "run"]
+__all__ = [
+    "Compiled",
+    "OutputError",
+    "Report",
+    "RunResult",
+    "SpecError",
+    "check",
+    "compile",
+    "components",
+    "plan",
+    "run",
+]
 
 _HOMES = {
     "check": "worldsize.checking",
@@ -36,12 +47,15 @@ _HOMES = {
     "Compiled": "worldsize.compiling",
     "run": "worldsize.running",
     "RunResult": "worldsize.running",
+    "OutputError": "worldsize.errors",
     "SpecError": "worldsize.errors",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import the module behind a public name on first use (PEP 562)."""
+    if name == "components":
+        return importlib.import_module("worldsize.components")
     if name not in _HOMES:
         raise AttributeError(f"module 'worldsize' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from worldsize.azureml import literals
 from worldsize.planning.model import Derivation, StepPlan
 
 
@@ -11,10 +10,8 @@ def comment(plan: StepPlan, quantity: str) -> str | None:
     row = _row(plan, quantity)
     if row is None:
         return None
-    kappa = _row(plan, "kappa")
-    if quantity == "learning_rate" and "κ" in row.formula and kappa is not None and plan.training:
-        growth = f"κ = {kappa.formula} = {_short(kappa.value)}"
-        return f"{row.formula}, {growth} ({plan.training.rule})"
+    if quantity == "learning_rate" and "κ" in row.formula and plan.training:
+        return f"{row.formula} ({plan.training.rule})"
     if any(character.isdigit() for character in row.formula) or not row.source:
         return row.formula or None
     stated = row.source.startswith(("given", "default"))
@@ -23,7 +20,3 @@ def comment(plan: StepPlan, quantity: str) -> str | None:
 
 def _row(plan: StepPlan, quantity: str) -> Derivation | None:
     return next((row for row in plan.derivations if row.quantity == quantity), None)
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else literals.render(value)

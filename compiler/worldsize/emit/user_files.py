@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import local_path, normal
 from worldsize.azureml.snapshot import Snapshot, add_include, missing
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
 
 CODE_INPUT_TAG = "worldsize_code_input"  # names the input that may hold `path/to/file.py:function`
+BUILT_IN_TAG = "worldsize_code_builtin"  # what else that input may hold, separated by commas
 
 
 def check_named(work: Work, step: str) -> None:
@@ -45,6 +47,7 @@ def collect(work: Work, step: str) -> Snapshot:
 
 
 def _user_function(work: Work, step: str, added: Snapshot) -> None:
+    """Check the input that names a built-in function or one of the user's, and take in the user's file."""
     component = work.components.get(step)
     tags = component.tags.value if component and component.tags else None
     name = tags.get(CODE_INPUT_TAG) if isinstance(tags, dict) else None
@@ -53,11 +56,26 @@ def _user_function(work: Work, step: str, added: Snapshot) -> None:
     if located is None or argument is None or not isinstance(argument.value, Literal):
         return
     text = located.value
-    if not isinstance(text, str) or ".py" not in text:
+    if not isinstance(text, str):
         return
-    file, colon, function = text.partition(":")
+    if ".py" in text:
+        _user_file(work, located, added)
+        return
+    built_in = tags.get(BUILT_IN_TAG) if isinstance(tags, dict) else None
+    names = [word.strip() for word in built_in.split(",")] if isinstance(built_in, str) else []
+    if names and text not in names:
+        message = f"`{text}` is no built-in `{name}`, nor a function of a file"
+        near = closest(text, names)
+        listed = ", ".join(f"`{word}`" for word in names)
+        help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
+        work.report("input-not-in-enum", located.span, message, help_)
+
+
+def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
+    text = located.value
+    file, _, function = text.partition(":")
     path = normal(work.folder / file)
-    if not colon or not function:
+    if not function:
         message = f"`{text}` names a file but no function in it"
         work.report("user-model-missing", located.span, message, f"write `{file}:function`")
     elif file.startswith("/") or ".." in PurePosixPath(normal(Path(file))).parts:
@@ -65,7 +83,7 @@ def _user_function(work: Work, step: str, added: Snapshot) -> None:
         work.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not path.is_file():
         span = part_span(located, 0, len(file))
-        work.problems.append(missing("user-model-missing", f"`{name}`", file, path, span))
+        work.problems.append(missing("user-model-missing", "the input", file, path, span))
     elif _defines(work, located, path, len(file) + 1, function):
         added.files.setdefault(normal(Path(file)).as_posix(), path)
 

@@ -1,0 +1,96 @@
+"""Each shipped spec compiles, byte for byte, to what is committed: on any hash seed, in any folder.
+
+``compiled/<name>/`` holds the YAML and the plan; ``snapshots.sha256`` stands for the sources, which
+are in the repository once already. ``pytest tests/golden --update-golden`` rewrites them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import worldsize
+
+ROOT = Path(__file__).parents[2]
+SPECS = sorted((ROOT / "pipelines").glob("*.yml"))
+HERE = Path(__file__).parent / "compiled"
+HASHES = "snapshots.sha256"
+
+
+def shown(name: str) -> bool:
+    return not name.startswith("components/") or name.endswith("/component.yml")
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def expectation(folder: Path) -> dict[str, bytes]:
+    """The committed form of a compiled folder."""
+    files = listing(folder)
+    hashes = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in files if not shown(name)]
+    return {name: text for name, text in files.items() if shown(name)} | {HASHES: "".join(hashes).encode()}
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_a_shipped_spec_compiles_to_what_is_committed(
+    spec: Path, tmp_path: Path, update_golden: bool
+) -> None:
+    worldsize.compile(spec, tmp_path / "out")
+    actual = expectation(tmp_path / "out")
+    golden = HERE / spec.stem
+    if update_golden:
+        shutil.rmtree(golden, ignore_errors=True)
+        for name, text in actual.items():
+            (golden / name).parent.mkdir(parents=True, exist_ok=True)
+            (golden / name).write_bytes(text)
+    expected = listing(golden)
+    assert sorted(actual) == sorted(expected)
+    for name, text in actual.items():
+        lines = [side.decode().splitlines() for side in (expected[name], text)]
+        assert not list(difflib.unified_diff(*lines, "committed", "compiled", lineterm="")), name
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+def test_hash_seed_folder_and_locale_change_nothing(spec: Path, tmp_path: Path) -> None:
+    outputs = []
+    for seed, zone in (("0", "UTC"), ("4242", "Pacific/Kiritimati")):
+        cwd = tmp_path / f"elsewhere-{seed}"
+        cwd.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": "C", "PYTHONUTF8": "1"}
+        command = [sys.executable, "-m", "worldsize", "compile", str(spec), "-o", "out"]
+        result = subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert result.returncode == 0, result.stderr
+        outputs.append(cwd / "out")
+    first, second = (listing(folder) for folder in outputs)
+    assert first == second
+    modes = [{path.stat().st_mode for path in folder.rglob("*") if path.is_file()} for folder in outputs]
+    assert modes[0] == modes[1] <= {0o100644, 0o100755}
+
+
+def test_a_spec_compiles_alike_wherever_its_tree_lies(tmp_path: Path) -> None:
+    outputs = []
+    for name in ("a", "b/deeper"):
+        tree = tmp_path / name
+        shutil.copytree(ROOT / "pipelines", tree, ignore=shutil.ignore_patterns("__pycache__"))
+        worldsize.compile(tree / "own_script.yml", tree / "out")
+        outputs.append(listing(tree / "out"))
+    assert outputs[0] == outputs[1]
+
+
+def test_nothing_of_the_machine_is_in_the_output(tmp_path: Path) -> None:
+    for spec in SPECS:
+        worldsize.compile(spec, tmp_path / spec.stem)
+    for name, content in listing(tmp_path).items():
+        assert str(tmp_path).encode() not in content, name
+        assert str(ROOT).encode() not in content, name

@@ -74,10 +74,15 @@ def test_sklearn_classifier(component: Run, digits: Path, tmp_path: Path) -> Non
 
     model, x, y = _fitted(digits)
     signature = infer_signature(x, model.predict_proba(x))
-    mlflow.sklearn.save_model(model, tmp_path / "m", signature=signature, pyfunc_predict_fn="predict_proba")
-    done = component(
-        "evaluate", model=tmp_path / "m", shards=digits / "shards", metrics=tmp_path / "out", batch_size=100
+    mlflow.sklearn.save_model(
+        model,
+        tmp_path / "m",
+        signature=signature,
+        pyfunc_predict_fn="predict_proba",
+        pip_requirements=["scikit-learn"],
     )
+    ports = {"model": tmp_path / "m", "shards": digits / "shards", "metrics": tmp_path / "out"}
+    done = component("evaluate", batch_size=100, **ports)
     assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     predicted = model.predict(x)
@@ -107,7 +112,11 @@ def test_own_torch_model(component: Run, digits: Path, tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     example = np.zeros((2, 1, 8, 8), np.float32)
     mlflow.pytorch.save_model(
-        model, str(tmp_path / "m"), signature=infer_signature(example, np.zeros((2, 10), np.float32))
+        model,
+        str(tmp_path / "m"),
+        signature=infer_signature(example, np.zeros((2, 10), np.float32)),
+        serialization_format="pickle",
+        pip_requirements=["torch"],
     )
     done = component("evaluate", model=tmp_path / "m", shards=digits / "shards", metrics=tmp_path / "out")
     assert done.returncode == 0, done.stderr
@@ -122,9 +131,8 @@ def test_language_model(component: Run, tmp_path: Path) -> None:
     import numpy as np
 
     (tmp_path / "d.txt").write_bytes(bytes(np.random.default_rng(0).integers(97, 101, 20_000, np.uint8)))
-    done = component(
-        "shard_data", data=tmp_path / "d.txt", sequence_length=16, shards=tmp_path / "shards", shard_count=1
-    )
+    values = {"data": tmp_path / "d.txt", "sequence_length": 16, "shard_count": 1}
+    done = component("shard_data", shards=tmp_path / "shards", **values)
     assert done.returncode == 0, done.stderr
 
     def predict(rows):  # type: ignore[no-untyped-def]
@@ -162,11 +170,7 @@ def test_declared_metrics_are_those_that_are_made(scores: Any) -> None:
     ("predict", "message"),
     [
         (lambda rows: rows.reshape(len(rows), -1)[:, :7], "the model answers 7 values a row for 10 classes"),
-        (lambda rows: ["eleven"] * len(rows), "the model answers `eleven`, which is none of the 10 classes"),
-        (
-            lambda rows: rows.reshape(len(rows), -1)[:3],
-            "the model answers 256 rows with an array of shape [3, 64]",
-        ),
+        (lambda rows: rows.reshape(-1, 64)[:3], "the model answers 256 rows with an array of shape [3, 64]"),
         (lambda rows: 1 / 0, "the model fails on rows of shape [256, 1, 8, 8]: division by zero"),
     ],
 )
@@ -248,5 +252,7 @@ def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
         scores.ClassifierScores(["a", "b"]).add(np.array([[np.nan, 0.0]]), np.array([1]))
     with pytest.raises(UserError, match="not finite"):
         scores.LanguageScores().add(np.full((1, 1, 256), np.nan, np.float32), np.array([[1]]))
+    with pytest.raises(UserError, match="answers `eleven`, which is none of the 2 classes"):
+        scores.ClassifierScores(["a", "b"]).add(np.array(["eleven"]), np.array([1]))
     with pytest.raises(UserError, match=r"with shape \[1, 5\] for next bytes of shape \[1, 2\]"):
         scores.LanguageScores().add(np.zeros((1, 5), np.float32), np.array([[1, 2]]))

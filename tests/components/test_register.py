@@ -42,14 +42,11 @@ def metrics(tmp_path: Path) -> Path:
 def _versions(tmp_path: Path) -> list[Any]:
     import mlflow
 
-    return list(
-        mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}").search_model_versions("name = 'm x'")
-    )
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    return list(client.search_model_versions("name = 'm x'"))
 
 
-def test_above_the_gate_versions_are_registered_and_predict(
-    component: Run, tmp_path: Path, metrics: Path
-) -> None:
+def test_above_the_gate_it_is_registered_and_predicts(component: Run, tmp_path: Path, metrics: Path) -> None:
     import mlflow
 
     model = _model(tmp_path)
@@ -146,13 +143,8 @@ def test_bad_arguments(
 ) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "MLmodel").write_text("flavors: {}")
-    given = {
-        "model": tmp_path / "model",
-        "metrics": metrics,
-        "model_name": "m x",
-        "registration": tmp_path / "reg",
-    }
-    done = component("register", **(given | values))
+    given = {"model": tmp_path / "model", "metrics": metrics, "model_name": "m x"}
+    done = component("register", registration=tmp_path / "reg", **(given | values))
     assert done.returncode == 2, done.stderr
     assert message in done.stderr.splitlines()[-2]
     assert "Traceback" not in done.stderr

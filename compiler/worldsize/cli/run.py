@@ -1,0 +1,97 @@
+"""`worldsize run`: a pipeline on this machine, watched while it goes on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from worldsize.running.view import View
+
+EPILOG = """\b
+Examples:
+  worldsize run pipelines/digits_ddp.yml     a spec: checked, compiled, run
+  worldsize run SPEC --processes 1           the same training in one process
+  worldsize run build/pipeline.yml           a compiled or native pipeline
+  worldsize run SPEC --dry-run               every rank's command and environment
+
+\b
+A plan for more processes than there are GPUs (or cores) runs with as many as fit and more
+gradient accumulation: the global batch stays the same.
+
+\b
+Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 usage,
+3 a fault of worldsize itself, 130 Ctrl-C, 143 SIGTERM.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("target", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.option(
+    "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
+)
+@click.option("--dry-run", is_flag=True, help="Print what each rank would run, and run nothing.")
+@click.option(
+    "--runs-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".worldsize",
+    show_default=True,
+    help="Where runs, MLflow's database and artifacts are kept.",
+)
+@click.option("--no-track", is_flag=True, help="Do not record the run in MLflow.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
+def command(
+    target: Path, processes: int | None, *, dry_run: bool, runs_dir: Path, no_track: bool, quiet: bool
+) -> None:
+    """Run a spec's pipeline, or any pipeline or command job, on this machine."""
+    from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.errors import SpecError  # noqa: PLC0415
+    from worldsize.running import preview, summary  # noqa: PLC0415
+
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        if dry_run:
+            click.echo(preview.render(running.dry_run(target, processes=processes)), nl=False)
+            return
+        result = running.run(
+            target, processes=processes, runs_dir=runs_dir, track=not no_track, view=_view(quiet=quiet)
+        )
+    except SpecError as error:
+        click.echo(error.render(colour=_colour()), nl=False, color=True, err=True)
+        internal = any(found.code == "WS000" for found in error.diagnostics)
+        raise SystemExit(3 if internal else 1) from None
+    except running.RunError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(1) from None
+    except OSError as error:
+        click.echo(f"error: `{error.filename}`: {error.strerror}", err=True)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    click.echo(summary.render(result), nl=False, err=result.state != "succeeded")
+    raise SystemExit(result.exit_code)
+
+
+def _view(*, quiet: bool) -> View:
+    """The table on a terminal, lines elsewhere."""
+    from worldsize.running.view import Plain, Quiet  # noqa: PLC0415
+
+    if quiet:
+        return Quiet()
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
+
+        from worldsize.running.live import Live  # noqa: PLC0415
+
+        return Live(Console())
+    return Plain(click.echo)
+
+
+def _colour() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")

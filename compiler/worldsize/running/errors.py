@@ -1,0 +1,43 @@
+"""The exception of a run that cannot start: what `check` cannot know, because it depends on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.snippet import clean, draw
+from worldsize.diagnostics.sources import Sources, line_of, shown_path
+
+
+class RunError(Exception):
+    """A pipeline cannot be run here; nothing was started.
+
+    ``problems`` are all causes, in the order of the file.
+    """
+
+    def __init__(self, problems: Sequence[Problem], sources: Sources | None = None) -> None:
+        super().__init__()
+        self.problems = tuple(problems)
+        self.sources: Sources = sources or {}
+
+    def __str__(self) -> str:
+        return "\n".join(_block(problem, self.sources) for problem in self.problems)
+
+
+def _block(problem: Problem, sources: Sources) -> str:
+    """One problem with its source line; a fault of the whole file has no line to show."""
+    span = problem.span
+    place = clean(shown_path(span.path))
+    line = line_of(sources, span.path, span.line)
+    gutter = " " * len(str(span.line))
+    if line is None:
+        lines = [f"{place}: error: {clean(problem.message)}"]
+    else:
+        shown, column, length = draw(line, span)
+        lines = [
+            f"{place}:{span.line}:{span.column}: error: {clean(problem.message)}",
+            f"{gutter} |",
+            f"{span.line} | {shown}".rstrip(),
+            f"{gutter} | {' ' * column}{'^' * length}",
+        ]
+    return "\n".join([*lines, *([f"{gutter} = help: {clean(problem.help)}"] if problem.help else [])])

@@ -1,0 +1,124 @@
+"""Fits tasks to this machine: fewer processes, more accumulation, the same global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from worldsize.azureml import binding, literals
+from worldsize.diagnostics.problem import Problem
+from worldsize.emit import plan_file
+from worldsize.planning import Plan, StepPlan, localise
+from worldsize.planning.model import PlanValue
+from worldsize.running.machine import Machine
+from worldsize.running.sources import Source, Text
+from worldsize.running.tasks import Task
+from worldsize.yaml.span import Span
+
+Templates = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The tasks as they will run here, and what to say about it, a line a step."""
+
+    tasks: dict[str, Task]
+    notices: list[str]
+    problems: list[Problem]
+
+
+def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: int | None) -> Fitted:
+    """Fit the tasks of a pipeline.
+
+    Args:
+        tasks: By name, as the pipeline says.
+        pipeline: Its file; a plan beside it says which inputs follow the number of processes.
+        machine: What there is.
+        processes: How many the user wants for a distributed step; None for as many as fit.
+    """
+    compiled = plan_file.load(pipeline.parent)
+    if compiled is None:
+        return _fit_native(tasks, machine, processes, Span(str(pipeline), 1, 1, 1, 1))
+    plan, templates = compiled
+    fitted = localise(plan, processes or machine.slots, grow=processes is not None)
+    found, notices = {}, []
+    for name, task in tasks.items():
+        found[name] = _refill(task, templates.get(name, {}), plan, fitted)
+        step, before = fitted.steps.get(name), plan.steps.get(name)
+        if step is None or before is None or task.launcher == "none":
+            continue
+        found[name] = replace(
+            found[name], instance_count=1, process_count_per_instance=step.topology.process_count_per_instance
+        )
+        if step.topology.world_size != task.world_size:
+            notices.append(f"{name}: {_said(before, step)}")
+    return Fitted(found, notices, [])
+
+
+def _said(before: StepPlan, here: StepPlan) -> str:
+    planned, world = before.topology, here.topology.world_size
+    shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
+    said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
+    if here.training is None:
+        return said
+    accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
+    return f"{said} with accumulation ×{accumulation}, global batch {batch} unchanged"
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _refill(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
+    """Give the inputs that follow the plan their value for this number of processes."""
+    inputs: dict[str, Source | None] = dict(task.inputs)
+    for name, template in templates.items():
+        given = inputs.get(name)
+        planned, here = _fill(template, plan, task.name), _fill(template, fitted, task.name)
+        if planned is None or here is None or not isinstance(given, Text):
+            continue
+        # A value that was changed by hand since compiling is the user's, not the plan's.
+        if literals.render(given.value) == literals.render(planned):
+            inputs[name] = Text(here)
+    return replace(task, inputs=inputs)
+
+
+def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
+    whole = binding.whole(template)
+    if whole is not None:
+        return _quantity(plan, step, whole.port or "")
+    text = template
+    for found in reversed(binding.find(template)):
+        value = _quantity(plan, step, found.port or "") if found.scope == "plan" else str(found)
+        if value is None:
+            return None
+        text = text[: found.start] + literals.render(value) + text[found.end :]
+    return text
+
+
+def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
+    """A step's own quantity; without one that of the only training step, as in the compiler."""
+    own = plan.steps.get(step)
+    if own is not None and name in own.inputs:
+        return own.inputs[name]
+    having = [each.inputs[name] for each in plan.steps.values() if each.training and name in each.inputs]
+    return having[0] if len(having) == 1 else None
+
+
+def _fit_native(tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span) -> Fitted:
+    """Without a plan nobody knows what a script derives from its world size: it is kept, unless told."""
+    fitted = Fitted({}, [], [])
+    for name, task in tasks.items():
+        if task.launcher != "none" and processes is not None:
+            task = replace(task, instance_count=1, process_count_per_instance=processes)  # noqa: PLW2901
+        fitted.tasks[name] = task
+        if task.launcher == "none" or task.world_size <= machine.slots:
+            continue
+        count, slots = task.world_size, f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+        if machine.gpus:
+            message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
+            fitted.problems.append(Problem("run-refused", at, message, f"say `--processes {machine.slots}`"))
+        else:
+            fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow")
+    return fitted

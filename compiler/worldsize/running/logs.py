@@ -1,0 +1,74 @@
+"""Log files as they grow: whole characters and whole lines, whatever the reads cut through.
+
+Ranks write straight into their files, not through the runner: nothing is lost when the runner dies, and a
+slow terminal never slows a training. So a reader may meet half a character or half a line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from pathlib import Path
+
+CHUNK_BYTES = 1 << 16
+
+
+class Decoder:
+    """Bytes in, finished lines out; a character or line that is cut waits for its rest.
+
+    Bytes that are no UTF-8 become the replacement character.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+
+    def feed(self, data: bytes, *, final: bool = False) -> list[str]:
+        """The lines that these bytes complete, without their ends; ``final`` gives the last one too."""
+        text = self._rest + self._decoder.decode(data, final)
+        *lines, self._rest = text.split("\n")
+        if final and self._rest:
+            lines.append(self._rest)
+            self._rest = ""
+        return [_settled(line) for line in lines]
+
+
+class Follower:
+    """Reads a growing file from where it last stopped; a file that does not exist yet is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._position = 0
+        self._decoder = Decoder()
+
+    def lines(self, *, final: bool = False) -> list[str]:
+        """The lines that were finished since the last call."""
+        found: list[str] = []
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._position)
+                while chunk := file.read(CHUNK_BYTES):
+                    self._position += len(chunk)
+                    found += self._decoder.feed(chunk)
+        except OSError:
+            pass
+        return found + (self._decoder.feed(b"", final=True) if final else [])
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last lines of a file that are not empty; at most 64 KiB of it are read."""
+    try:
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
+            file.seek(start)
+            data = file.read(CHUNK_BYTES)
+    except OSError:
+        return []
+    lines = Decoder().feed(data, final=True)
+    whole = lines[1:] if start else lines
+    return [line for line in whole if line.strip()][-count:]
+
+
+def _settled(line: str) -> str:
+    """What a terminal would show of a line that was written over with carriage returns."""
+    return line.rstrip("\r").rpartition("\r")[2]

@@ -1,0 +1,90 @@
+"""What a run leaves behind, as data."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+StepState = Literal["waiting", "preparing", "running", "succeeded", "failed", "stopped"]
+RunState = Literal["succeeded", "failed", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a step failed: the process that failed first, and the end of what it wrote."""
+
+    process: str | None  # "rank-1"; None where no process is to blame
+    rank: int | None
+    status: int | None  # exit status; a signal as a negative number
+    log: Path | None
+    last_lines: tuple[str, ...]
+    message: str  # "rank 1 ended with exit status 3", "rank 1 was killed by SIGKILL"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step of a run. ``seconds`` is 0 for a step that never started."""
+
+    name: str
+    state: StepState
+    seconds: float
+    folder: Path
+    outputs: Mapping[str, Path]
+    failure: Failure | None = None
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The log of each process, by rank."""
+        return tuple(
+            sorted((self.folder / "logs").glob("*.log"), key=lambda path: (len(path.name), path.name))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A model that the run registered, or the reason why it did not."""
+
+    name: str
+    version: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A finished run."""
+
+    id: str
+    folder: Path
+    state: RunState
+    steps: Mapping[str, StepResult]
+    seconds: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    registrations: tuple[Registration, ...] = ()
+    tracking_uri: str | None = None  # None where the run was not tracked
+    notices: tuple[str, ...] = ()
+    signal: int | None = None  # the signal that interrupted it
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the run failed."""
+        return next((step.failure for step in self.steps.values() if step.failure), None)
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 for a failed step, 128 + the signal for an interrupted run."""
+        if self.state == "interrupted":
+            return 128 + (self.signal or signal.SIGINT)
+        return 0 if self.state == "succeeded" else 1
+
+
+def ending(name: str, status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"{name} ended with exit status {status}"
+    try:
+        return f"{name} was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"{name} was killed by signal {-status}"

@@ -1,0 +1,93 @@
+"""The last words of a run: where it is, what came out, how to look at it; or what failed and why."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.diagnostics.snippet import clean
+from worldsize.running.results import Failure, RunResult, StepResult
+from worldsize.running.view import duration
+
+HEADLINE = ("accuracy", "loss", "perplexity", "bits_per_byte")  # shown first, and alone where there are many
+MOST_METRICS = 8
+
+
+def render(result: RunResult) -> str:
+    """The summary as lines, ending in a line break."""
+    return "\n".join([*_failures(result), *_lines(result)]) + "\n"
+
+
+def _lines(result: RunResult) -> Iterator[str]:
+    yield f"run {result.id} {result.state} after {duration(result.seconds)}"
+    steps = [step for step in result.steps.values() if step.state != "succeeded"] or [*result.steps.values()]
+    if len(result.steps) <= 20:
+        steps = [*result.steps.values()]
+    width = max(len(step.name) for step in steps)
+    for step in steps:
+        time = duration(step.seconds) if step.seconds else ""
+        yield f"  {step.name:<{width}}  {_state(step):<11}  {time:>9}".rstrip()
+    rows = [("folder", shown(result.folder))]
+    rows += [("metrics", text) for text in _metrics(result)]
+    rows += [("model", text) for text in _models(result)]
+    if result.tracking_uri is not None:
+        rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
+    yield from (f"  {name:<7}  {text}" for name, text in rows)
+
+
+def _state(step: StepResult) -> str:
+    return "not started" if step.state == "waiting" else step.state
+
+
+def _metrics(result: RunResult) -> Iterator[str]:
+    names = list(result.metrics)
+    if len(names) > MOST_METRICS:
+        names = [name for name in HEADLINE if name in result.metrics] or names[:MOST_METRICS]
+    if names:
+        more = len(result.metrics) - len(names)
+        listed = ", ".join(f"{name} {result.metrics[name]:.4g}" for name in names)
+        yield listed + (f" and {more} more" if more else "")
+
+
+def _models(result: RunResult) -> Iterator[str]:
+    for model in result.registrations:
+        if model.version is not None:
+            yield f"{model.name} version {model.version}"
+        else:
+            yield f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
+
+
+def _failures(result: RunResult) -> Iterator[str]:
+    for step in result.steps.values():
+        if step.failure is not None:
+            yield from _failure(step.name, step.failure)
+
+
+def _failure(step: str, failure: Failure) -> Iterator[str]:
+    yield f"error: step `{step}` failed: {failure.message}"
+    if failure.log is not None:
+        said = "its last lines:" if failure.last_lines else "which is empty"
+        yield f"  log: {shown(failure.log)}, {said}"
+        yield from (f"  | {clean(line)}" for line in failure.last_lines)
+    yield ""
+
+
+def mlflow_ui(uri: str) -> str:
+    """The command that shows the runs in a browser of this machine, and of no other."""
+    database = Path(uri.removeprefix("sqlite:///"))
+    program = "mlflow"
+    beside = Path(sys.executable).parent / "mlflow"
+    found = shutil.which("mlflow")
+    if beside.exists() and (found is None or Path(found).resolve() != beside.resolve()):
+        program = shown(beside)
+    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {shlex.quote(f'sqlite:///{shown(database)}')}"
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be: relative to the working folder where it lies below it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

@@ -1,0 +1,175 @@
+"""The process that keeps a run's record in MLflow, so that the runner never waits for MLflow's import.
+
+A program of its own: started first, it imports MLflow (seconds) while the runner still checks and
+compiles. One JSON document a line. In: ``begin``, ``step``, ``end``, ``finish``; the end of the input
+without ``finish`` means that the runner died. Out: ``ready`` (with the experiment), ``step`` (with the
+run's id), or once ``unavailable`` with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+ANSWERS: TextIO = sys.stdout
+DATABASE = "mlflow.db"
+MOST_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
+STATES = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
+
+
+class Record:
+    """One pipeline run with a nested run for each step.
+
+    Args:
+        home: The folder of the database and the artifacts.
+        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run.
+    """
+
+    def __init__(self, home: Path, begin: Mapping[str, Any]) -> None:
+        from mlflow import MlflowClient  # noqa: PLC0415 - this process exists because it takes seconds
+
+        self._tags: Mapping[str, str] = begin["tags"]
+        self._steps: dict[str, str] = {}
+        with only_one(home / "mlflow.lock"):
+            prepare_database(home)
+            self._client = MlflowClient(begin["uri"], begin["uri"])
+            self.experiment = self._experiment(begin["experiment"], home / "artifacts")
+        run = self._client.create_run(self.experiment, tags=dict(self._tags), run_name=begin["name"])
+        self.run_id: str = run.info.run_id
+        self._parameters(begin["parameters"])
+
+    def _parameters(self, parameters: Mapping[str, str]) -> None:
+        from mlflow.entities import Param  # noqa: PLC0415
+
+        found = [Param(name, value) for name, value in parameters.items()]
+        for start in range(0, len(found), MOST_PARAMETERS):
+            self._client.log_batch(self.run_id, params=found[start : start + MOST_PARAMETERS])
+
+    def _experiment(self, name: str, artifacts: Path) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        place = (artifacts / name).absolute().as_uri()
+        return str(self._client.create_experiment(name, artifact_location=place))
+
+    def step(self, name: str) -> str:
+        """Create the run of a step that is about to start; its id."""
+        tags = {**self._tags, "mlflow.parentRunId": self.run_id, "worldsize.step": name}
+        run = self._client.create_run(self.experiment, tags=tags, run_name=name)
+        self._steps[name] = run.info.run_id
+        return str(run.info.run_id)
+
+    def end(self, name: str, state: str) -> None:
+        """Close the run of a step, unless the step has closed it by itself and did well."""
+        run_id = self._steps.pop(name, None)
+        if run_id is not None and (state != "succeeded" or self._is_open(run_id)):
+            self._client.set_terminated(run_id, STATES[state])
+
+    def finish(self, state: str, metrics: Mapping[str, float]) -> None:
+        """Close the pipeline's run and whatever is still open below it."""
+        for name in list(self._steps):
+            self.end(name, "stopped")
+        for name, value in metrics.items():
+            self._client.log_metric(self.run_id, name, value)
+        self._client.set_terminated(self.run_id, STATES[state])
+
+    def _is_open(self, run_id: str) -> bool:
+        return str(self._client.get_run(run_id).info.status) == "RUNNING"
+
+
+def prepare_database(home: Path) -> None:
+    """Create the tables under another name: a run that is killed meanwhile must not leave half of them."""
+    from mlflow import MlflowClient  # noqa: PLC0415
+
+    if (home / DATABASE).exists():
+        return
+    for left in home.glob(f"{DATABASE}.part*"):
+        left.unlink()
+    part = home / f"{DATABASE}.part"
+    MlflowClient(f"sqlite:///{part}").search_experiments(max_results=1)
+    part.replace(home / DATABASE)
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold a lock among the processes of this machine; the kernel lets go of it when the process dies."""
+    import fcntl  # noqa: PLC0415 - POSIX only
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def listen(lines: queue.Queue[dict[str, Any] | None]) -> None:
+    """Read the runner's lines; a runner that dies ends this process, even in the middle of an import."""
+    finished = False
+    for line in sys.stdin:
+        document = json.loads(line)
+        finished = finished or document["do"] == "finish"
+        lines.put(document)
+    lines.put(None)
+    if not finished and not STARTED.is_set():
+        os._exit(1)
+
+
+STARTED = threading.Event()
+
+
+def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
+    """Answer until the run is over."""
+    begin = lines.get()
+    if begin is None or begin["do"] != "begin":
+        return
+    record = Record(home, begin)
+    STARTED.set()
+    answer(ready={"experiment_id": record.experiment, "run_id": record.run_id})
+    while (document := lines.get()) is not None:
+        if document["do"] == "step":
+            answer(step=document["step"], run_id=record.step(document["step"]))
+        elif document["do"] == "end":
+            record.end(document["step"], document["state"])
+        elif document["do"] == "finish":
+            record.finish(document["state"], document["metrics"])
+            return
+    record.finish("interrupted", {})
+
+
+def answer(**document: Any) -> None:
+    """Tell the runner, should it still listen."""
+    with contextlib.suppress(OSError):
+        ANSWERS.write(json.dumps(document) + "\n")
+        ANSWERS.flush()
+
+
+def main() -> None:
+    """Serve one run; ``argv`` has the home folder."""
+    global ANSWERS  # noqa: PLW0603
+    sys.path.pop(0)  # the folder of this file; its modules must not stand before those of libraries
+    # MLflow and its libraries print; what they print must not mix with the answers.
+    ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=listen, args=(lines,), daemon=True).start()
+    logging.disable(logging.WARNING)
+    try:
+        import mlflow  # noqa: F401, PLC0415 - imported while the runner still plans
+    except ImportError as error:
+        answer(unavailable=f"mlflow is not installed ({error.name})" if error.name else str(error))
+        return
+    try:
+        serve(Path(sys.argv[1]), lines)
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [""])[0][:160]
+        answer(unavailable=f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""What a run shows while it goes on: the contract of a view, and the one for logs and pipes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from worldsize.running.progress import Progress
+from worldsize.running.results import StepState
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PROGRESS_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Status:
+    """Where a step is. ``started`` is a monotonic time."""
+
+    name: str
+    state: StepState = "waiting"
+    processes: int = 1
+    started: float | None = None
+    seconds: float = 0.0
+    progress: Progress | None = None
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since it started, or that it took."""
+        return self.seconds if self.started is None or self.seconds else now - self.started
+
+
+class View(Protocol):
+    """Shows a run. It is a context manager; inside, the terminal is the view's."""
+
+    def notice(self, text: str) -> None:
+        """Say something once."""
+
+    def changed(self, status: Status) -> None:
+        """A step has another state."""
+
+    def tick(self, statuses: Mapping[str, Status]) -> None:
+        """Some time has passed."""
+
+    def __enter__(self) -> Self:
+        """Take the terminal."""
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+
+
+class Plain:
+    """Lines without times of day: one when a step changes, one every few seconds of progress.
+
+    Args:
+        write: Takes a line.
+        clock: A monotonic clock.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._said: dict[str, tuple[float, Progress | None]] = {}
+
+    def notice(self, text: str) -> None:
+        """Write it."""
+        self._write(text)
+
+    def changed(self, status: Status) -> None:
+        """Write the states that matter to a reader."""
+        if status.state == "running":
+            self._said[status.name] = (self._clock(), None)
+            count = f", {status.processes} processes" if status.processes > 1 else ""
+            self._write(f"{status.name}: running{count}")
+        elif status.state in ("succeeded", "failed") or (status.state == "stopped" and status.started):
+            if status.progress is not None and self._said.get(status.name, (0.0, None))[1] != status.progress:
+                self._write(f"{status.name}: {measured(status.progress)}")
+            self._write(f"{status.name}: {status.state} after {duration(status.seconds)}")
+
+    def tick(self, statuses: Mapping[str, Status]) -> None:
+        """Write progress that is new, every few seconds."""
+        now = self._clock()
+        for status in statuses.values():
+            if status.state != "running" or status.progress is None:
+                continue
+            when, what = self._said.get(status.name, (0.0, None))
+            if status.progress != what and now - when >= PROGRESS_SECONDS:
+                self._said[status.name] = (now, status.progress)
+                self._write(f"{status.name}: {measured(status.progress)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Quiet(Plain):
+    """Shows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _line: None)
+
+
+def measured(progress: Progress) -> str:
+    """``step 20/140, loss 1.2345, 812 samples/s``."""
+    parts = []
+    if progress.step is not None:
+        total = f"/{progress.total_steps}" if progress.total_steps else ""
+        parts.append(f"step {progress.step}{total}")
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.samples_per_second is not None:
+        parts.append(f"{progress.samples_per_second:,.0f} samples/s")
+    return ", ".join(parts) or "running"
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

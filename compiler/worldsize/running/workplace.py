@@ -1,0 +1,56 @@
+"""Makes a step's folder: the merged snapshot as working folder, outputs and logs in place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from worldsize.azureml import snapshot
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.diagnostics.problem import Problem
+from worldsize.running.folder import RunFolder
+from worldsize.running.inputs import link_inputs, prepare_outputs
+from worldsize.running.tasks import Task
+
+PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
+
+
+def snapshots(tasks: Mapping[str, Task]) -> tuple[dict[str, Snapshot], list[Problem]]:
+    """The code of every task, listed but not copied yet, and what is wrong with it."""
+    found: dict[str, Snapshot] = {}
+    problems: list[Problem] = []
+    for name, task in tasks.items():
+        found[name], more = snapshot.of(task.component, task.folder)
+        problems += [problem for problem in more if problem not in problems]
+    return found, problems
+
+
+def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:
+    """Make the folder of a step that is about to start.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    step = run.step(task.name)
+    step.logs.mkdir(parents=True)
+    prepare_outputs(task, run)
+    link_inputs(task, run)
+    materialise(code, step.code)
+
+
+def materialise(code: Snapshot, folder: Path) -> None:
+    """Copy a snapshot into a new folder. A copy, because a command may write into its working folder."""
+    folder.mkdir()
+    made = {folder}
+    for name, source in code.files.items():
+        target = folder / name
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
+        if isinstance(source, bytes):
+            target.write_bytes(source)
+        else:
+            shutil.copy(source, target)
+    for name in PRESENT:
+        (folder / name).mkdir(exist_ok=True)

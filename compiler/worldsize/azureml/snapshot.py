@@ -7,10 +7,7 @@ zipped; with includes every folder's ignore file counts, without only that of th
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -44,6 +41,8 @@ class Snapshot:
 
     def digest(self) -> str:
         """SHA-256 over names and bytes: equal for equal folders, wherever they lie."""
+        import hashlib  # noqa: PLC0415 - `check` hashes nothing
+
         total = hashlib.sha256()
         for name in self.listing():
             content = self.content(name)
@@ -143,6 +142,9 @@ def _collect(
 
 
 def _zipped(folder: Path, ignores: tuple[Ignore, ...]) -> bytes:
+    import io  # noqa: PLC0415 - few components include a zipped folder
+    import zipfile  # noqa: PLC0415
+
     inner = Snapshot()
     at = PurePosixPath(folder.name)
     _collect(inner, folder, at, (*ignores, ignore.read(folder, at)), nested=False)

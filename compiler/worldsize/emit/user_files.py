@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.model import Literal
@@ -13,6 +12,9 @@ from worldsize.azureml.snapshot import Snapshot, add_include, missing
 from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
+
+if TYPE_CHECKING:
+    import ast
 
 CODE_INPUT_TAG = "worldsize_code_input"  # names the input that may hold `path/to/file.py:function`
 BUILT_IN_TAG = "worldsize_code_builtin"  # what else that input may hold, separated by commas
@@ -90,6 +92,8 @@ def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
 
 def _defines(work: Work, located: Located[str], path: Path, start: int, function: str) -> bool:
     """Whether a file defines a function, read without running it."""
+    import ast  # noqa: PLC0415 - only a model of the user is parsed
+
     span = part_span(located, start, start + len(function))
     try:
         tree = ast.parse(path.read_bytes(), str(path.name))
@@ -111,6 +115,8 @@ def _defines(work: Work, located: Located[str], path: Path, start: int, function
 
 def _top_level(tree: ast.Module) -> list[str]:
     """Names a module binds, also below ``if`` and ``try``."""
+    import ast  # noqa: PLC0415
+
     names: list[str] = []
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:

@@ -20,9 +20,7 @@ def place(
 ) -> Topology | None:
     """The topology of a step, or None where it cannot be derived; problems go to ``notes``."""
     launcher = launcher_of(step, interface)
-    size = _size(
-        profile, notes, today, needed=launcher in ("pytorch", "mpi") and _pin(step, "process") is None
-    )
+    size = _size(profile, notes, today, needed=_needs_gpus(step, launcher))
     instances = _instances(step, profile, interface, notes)
     devices = size.devices if size else 0
     processes = _processes(step, launcher, profile, size, notes)
@@ -31,7 +29,14 @@ def place(
     total = topology.world_size(launcher, instances, processes, devices)
     workers = _workers(step, instances, notes) if launcher == "tensorflow" else None
     servers = _pin(step, "server") if launcher == "tensorflow" else None
-    _explain(notes, launcher, size, instances=instances, processes=processes, total=total)
+    _explain(step, notes, launcher, size, instances=instances, processes=processes)
+    if launcher != "none":
+        unit = (
+            plural(devices, "GPU")
+            if _one_each(launcher, processes, devices)
+            else plural(processes, "process")
+        )
+        notes.derive("world_size", total, f"{plural(instances, 'instance')} × {unit}", "W = n·p")
     return Topology(
         launcher=launcher,
         instance_type=profile.instance_type.value if profile and profile.instance_type else None,
@@ -58,6 +63,13 @@ def launcher_of(step: Step, interface: Interface | None) -> Launcher:
     if step.worker_count or step.parameter_server_count:
         return "tensorflow"
     return "pytorch" if step.scale or step.process_count_per_instance else "none"
+
+
+def _needs_gpus(step: Step, launcher: Launcher) -> bool:
+    """Whether the world size cannot be told without the number of GPUs."""
+    if launcher == "tensorflow":
+        return step.scale is not None
+    return launcher != "none" and _pin(step, "process") is None
 
 
 _PINS = {
@@ -121,6 +133,9 @@ def _processes(
     if launcher in ("none", "tensorflow"):
         if pinned and pinned.value != 1:
             _one_process(step, launcher, pinned, size, notes)
+        if size is None and _needs_gpus(step, launcher):
+            _underivable(step, profile, notes)
+            return None
         return 1
     if pinned is None:
         if size is None:
@@ -153,14 +168,24 @@ def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> No
     if typed is not None:
         near = vm_sizes.suggest(typed.value)
         hint = f"did you mean `{near}`? else " if near else ""
-        help_ = f"{hint}write `process_count_per_instance:` in step `{step.name}`, one a GPU"
+        pin = f"write `process_count_per_instance:` in step `{step.name}`, one a GPU"
+        if _drives_all(step):
+            pin = "write a size of the catalogue: TensorFlow drives all GPUs of an instance"
+        help_ = hint + pin
         notes.report("process-count-unknown", typed.span, _unknown(typed.value), help_)
         return
     name = f"profile `{profile.name}`" if profile else f"step `{step.name}`"
     span = profile.span if profile else step.span
     message = f"{name} has no `instance_type`, so the processes of step `{step.name}` cannot be counted"
-    help_ = "add `instance_type:` to the profile, or `process_count_per_instance:` to the step"
+    help_ = "add `instance_type:` to the profile"
+    if not _drives_all(step):
+        help_ += ", or `process_count_per_instance:` to the step"
     notes.report("process-count-unknown", span, message, help_)
+
+
+def _drives_all(step: Step) -> bool:
+    """Whether one process an instance drives every GPU, so that no count of processes helps."""
+    return step.distribution is not None and step.distribution.type.value == "tensorflow"
 
 
 def _against_gpus(pinned: Located[int], size: VmSize, notes: Notes, profile: ComputeProfile | None) -> None:
@@ -190,22 +215,28 @@ def _workers(step: Step, instances: int, notes: Notes) -> int:
 
 
 def _explain(
-    notes: Notes, launcher: Launcher, size: VmSize | None, *, instances: int, processes: int, total: int
+    step: Step, notes: Notes, launcher: Launcher, size: VmSize | None, *, instances: int, processes: int
 ) -> None:
+    """Rows of the table for what one instance is and runs."""
     if launcher == "none":
-        notes.derive("world_size", total, "one process", "not distributed")
+        notes.derive("world_size", 1, "one process", "not distributed")
         return
     devices = size.devices if size else 0
     if size is not None and devices:
         card = f"{show(size.gpus)} × {size.gpu_model}"
         notes.derive("gpus_per_instance", devices, card, f"VM size {size.name}")
-    one_each = devices > 0 and (launcher == "tensorflow" or processes == devices)
-    unit = plural(devices, "GPU") if one_each else plural(processes, "process")
     if launcher == "tensorflow":
-        notes.derive(
-            "worker_count", instances, "one process an instance drives its GPUs", "TensorFlow on Azure ML"
-        )
-    else:
-        how = "one a GPU" if one_each else "one an instance" if processes == 1 else "given"
-        notes.derive("process_count_per_instance", processes, how, f"{launcher} on Azure ML")
-    notes.derive("world_size", total, f"{plural(instances, 'instance')} × {unit}", "W = n·p")
+        notes.derive("worker_count", instances, "one process an instance", "TensorFlow on Azure ML")
+        return
+    pinned = _pin(step, "process")
+    place = "distribution.process_count_per_instance"
+    if step.process_count_per_instance:
+        place = "process_count_per_instance"
+    how = "one a GPU" if _one_each(launcher, processes, devices) else "" if pinned else "one an instance"
+    source = notes.given(place) if pinned else f"{launcher} on Azure ML"
+    notes.derive("process_count_per_instance", processes, how, source)
+
+
+def _one_each(launcher: Launcher, processes: int, devices: int) -> bool:
+    """Whether every GPU has a replica of the model of its own."""
+    return devices > 0 and (launcher == "tensorflow" or processes == devices)

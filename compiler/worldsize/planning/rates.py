@@ -92,7 +92,7 @@ def _explain(
         notes.derive("learning_rate", value, formula, arithmetic.SOURCES[rule])
         return
     compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show(by_rule)}"
-    notes.derive("learning_rate", value, compared, notes.given("scale.learning_rate"))
+    notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {compared}")
 
 
 _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}

@@ -108,7 +108,7 @@ def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, note
             formula = f"from {show(scale.reference_learning_rate.value)} to {show(scaled.learning_rate)}"
             source = "default: 5 epochs, at most a tenth; Goyal et al. 2017"
         else:
-            formula, source = "no warm-up", f"default for {scaled.rule} with κ {show(kappa)}"
+            formula, source = "", f"no warm-up is the default for rule {scaled.rule} with κ {show(kappa)}"
         notes.derive("warmup_epochs", value, formula, source)
         return value
     formula = f"from {show(scale.reference_learning_rate.value)} to {show(scaled.learning_rate)}"

@@ -1,0 +1,117 @@
+"""A plan for many GPUs on one machine: the same global batch, with more accumulation."""
+
+from __future__ import annotations
+
+import pytest
+
+from worldsize.planning import Derivation, Plan, StepPlan, Topology, Training, localise
+from worldsize.planning.derive import planned_inputs
+from worldsize.planning.missing import explain
+
+
+def training(b: int, a: int, world: int, rows: int | None = 1438) -> Training:
+    return Training(
+        optimizer="sgd",
+        batch_size_per_device=b,
+        gradient_accumulation_steps=a,
+        global_batch_size=b * a * world,
+        reference_batch_size=b,
+        kappa=float(a * world),
+        rule="linear",
+        reference_learning_rate=0.05,
+        learning_rate=0.05 * a * world,
+        epochs=20.0,
+        warmup_epochs=2.0,
+        rows=rows,
+        steps_per_epoch=None if rows is None else rows // (b * a * world),
+        total_steps=None,
+        warmup_steps=None,
+        shard_count=world,
+        shards_per_rank=1,
+    )
+
+
+def step(name: str, topology: Topology, found: Training | None) -> StepPlan:
+    rows = (
+        Derivation("world_size", topology.world_size, "2 instances × 4 GPUs", "W = n·p"),
+        Derivation(
+            "gradient_accumulation_steps", found.gradient_accumulation_steps if found else 1, "", "default"
+        ),
+    )
+    return StepPlan(name, topology, found, rows, (), planned_inputs(topology, found))
+
+
+EIGHT = Topology("pytorch", "Standard_NC96ads_A100_v4", 2, 4, 4, 8)
+
+
+def plan(*steps: StepPlan) -> Plan:
+    return Plan("test", {each.step: each for each in steps})
+
+
+@pytest.mark.parametrize(
+    ("slots", "world", "accumulation"), [(1, 1, 8), (2, 2, 4), (3, 2, 4), (7, 4, 2), (8, 8, 1), (64, 8, 1)]
+)
+def test_as_many_processes_as_divide_the_work(slots: int, world: int, accumulation: int) -> None:
+    local = localise(plan(step("train", EIGHT, training(32, 1, 8))), slots).steps["train"]
+    assert local.training is not None
+    assert (local.topology.world_size, local.training.gradient_accumulation_steps) == (world, accumulation)
+    assert local.topology.instance_count == 1
+    assert local.topology.process_count_per_instance == world
+    assert local.training.global_batch_size == 256
+    assert local.inputs["learning_rate"] == 0.4
+    assert local.inputs["shard_count"] == 8
+
+
+def test_each_step_finds_its_own() -> None:
+    six = Topology("mpi", None, 1, None, 6, 6)
+    local = localise(plan(step("a", EIGHT, training(32, 1, 8)), step("b", six, training(16, 1, 6))), 5)
+    assert local.steps["a"].topology.world_size == 4
+    assert local.steps["b"].topology.world_size == 3
+
+
+def test_growing_is_asked_for() -> None:
+    one = step("train", Topology("pytorch", None, 1, 1, 1, 1), training(8, 4, 1))
+    assert localise(plan(one), 4).steps["train"].topology.world_size == 1
+    grown = localise(plan(one), 4, grow=True).steps["train"]
+    assert grown.topology.world_size == 4
+    assert grown.training is not None
+    assert grown.training.gradient_accumulation_steps == 1
+
+
+def test_a_step_that_does_not_train() -> None:
+    alone = step("shard", Topology("none", "Standard_D16s_v5", 2, 0, 1, 1), None)
+    several = step("score", EIGHT, None)
+    local = localise(plan(alone, several), 3)
+    assert local.steps["shard"].topology.instance_count == 1
+    assert local.steps["shard"].topology.process_count_per_instance == 1
+    assert local.steps["score"].topology.world_size == 3
+    assert local.steps["score"].inputs["world_size"] == 3
+
+
+def test_tensorflow_runs_one_worker_a_process() -> None:
+    topology = Topology("tensorflow", None, 2, 4, 1, 8, worker_count=2, parameter_server_count=None)
+    local = localise(plan(step("train", topology, training(32, 1, 8))), 2).steps["train"]
+    assert (local.topology.worker_count, local.topology.world_size) == (2, 2)
+
+
+def test_the_table_says_what_was_planned() -> None:
+    local = localise(plan(step("train", EIGHT, training(32, 1, 8))), 2).steps["train"]
+    rows = {row.quantity: row for row in local.derivations}
+    assert (rows["world_size"].value, rows["world_size"].source) == (2, "planned 8")
+    accumulation = rows["gradient_accumulation_steps"]
+    assert (accumulation.value, accumulation.formula) == (4, "256 / 32 / 2")
+
+
+def test_no_processes_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        localise(plan(), 0)
+
+
+def test_why_a_quantity_is_missing() -> None:
+    unknown = step("train", EIGHT, training(32, 1, 8, rows=None))
+    alone = step("shard", Topology("none", None, 1, 0, 1, 1), None)
+    found = plan(alone, unknown)
+    assert "`rows:` under `scale:` of step `train`" in explain(found, "train", "total_steps")[1]
+    assert "`rows:` under `scale:` of step `train`" in explain(found, "shard", "warmup_steps")[1]
+    assert "tensorflow" in explain(found, "train", "worker_count")[1]
+    assert "add `scale:`" in explain(plan(alone), "shard", "learning_rate")[1]

@@ -1,0 +1,158 @@
+"""Rows counted at compile time are those that the sharding component counts when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from worldsize import spec as spec_layer
+from worldsize import yaml
+from worldsize.emit import build, row_counts
+from wstrain import arithmetic, builtin
+
+SPEC = """\
+name: test
+compute: {cpu: {target: azureml:cpu, instance_type: Standard_D16s_v5}}
+steps:
+  shard:
+    uses: shard_data
+    with: {%s}
+  train:
+    uses: train_ddp
+    with: {model: mlp, epochs: 2, optimizer: sgd}
+    scale: {reference: {batch_size: 8, learning_rate: 0.1}}
+"""
+
+
+def rows(folder: Path, given: str) -> int | None:
+    path = folder / "spec.yml"
+    document = yaml.load(path, SPEC % given)
+    spec, problems = spec_layer.from_document(document, path)
+    assert spec is not None, problems
+    built, _ = build.build(spec)
+    assert built.plan is not None
+    training = built.plan.steps["train"].training
+    assert training is not None
+    return training.rows
+
+
+def held_out(per_class: list[int], fraction: float = 0.2) -> int:
+    return sum(per_class) - arithmetic.validation_rows(per_class, fraction)
+
+
+def write_csv(path: Path, labels: list[str]) -> None:
+    path.write_text("".join(["x,label\n", *(f"{number},{label}\n" for number, label in enumerate(labels))]))
+
+
+def test_builtin_digits(tmp_path: Path) -> None:
+    assert rows(tmp_path, 'source: "builtin:digits"') == 1438
+    expected = held_out(list(builtin.DIGITS_ROWS), 0.3)
+    assert rows(tmp_path, 'source: "builtin:digits", validation_fraction: 0.3') == expected
+
+
+def test_builtin_python_source_follows_the_sequence_length(tmp_path: Path) -> None:
+    for length in (64, 128):
+        (total,) = builtin.rows_per_class(builtin.PYTHON_SOURCE, length)
+        given = f'source: "builtin:python-source", sequence_length: {length}'
+        assert rows(tmp_path, given) == held_out([total])
+
+
+def test_digits_are_what_sklearn_has() -> None:
+    datasets = pytest.importorskip("sklearn.datasets")
+    numpy = importlib.import_module("numpy")
+    assert tuple(numpy.bincount(datasets.load_digits().target)) == builtin.DIGITS_ROWS
+
+
+def test_csv(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_csv(tmp_path / "data" / "a.csv", ["cat"] * 7 + ["dog"] * 12)
+    write_csv(tmp_path / "data" / "b.csv", ["dog"] * 4)
+    (tmp_path / "data" / "README.md").write_text("not data")
+    (tmp_path / "data" / "_SUCCESS").write_text("")
+    assert rows(tmp_path, "data: ./data") == held_out([7, 16])
+    assert rows(tmp_path, "data: ./data, source: b.csv") == held_out([4])
+    assert rows(tmp_path, "data: ./data/a.csv") == held_out([7, 12])
+    assert rows(tmp_path, "data: {type: uri_folder, path: ./data}") == held_out([7, 16])
+    assert rows(tmp_path, "data: ./data, label: species") is None
+
+
+def test_a_quoted_line_break_is_one_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('x,label\n1,"two\nlines"\n\n2,"two\nlines"\n')
+    assert row_counts.per_class(tmp_path / "a.csv", "auto", "label", 128) == [2]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = [json.dumps({"x": [1, 2], "label": label}) for label in [0] * 6 + [1.0] * 9 + [1] * 2]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n\n")
+    assert rows(tmp_path, "data: ./a.jsonl") == held_out([6, 11])
+
+
+def test_npz_without_numpy(tmp_path: Path) -> None:
+    header = "{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }".ljust(117) + "\n"
+    array = (
+        b"\x93NUMPY\x01\x00"
+        + struct.pack("<H", len(header))
+        + header.encode()
+        + struct.pack("<5i", 1, 1, 2, 2, 2)
+    )
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", b"")
+        archive.writestr("y.npy", array)
+    assert row_counts.per_class(tmp_path / "a.npz", "auto", "label", 128) == [2, 3]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", ">i2"])
+def test_npz_of_numpy(tmp_path: Path, dtype: str) -> None:
+    numpy = pytest.importorskip("numpy")
+    labels = numpy.array([0] * 3 + [1] * 4, dtype=dtype)
+    numpy.savez_compressed(tmp_path / "a.npz", x=numpy.zeros((7, 2)), label=labels)
+    assert row_counts.per_class(tmp_path / "a.npz", "auto", "label", 128) == [3, 4]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    parquet.write_table(
+        pyarrow.table({"x": [1.0] * 9, "label": ["a"] * 4 + ["b"] * 5}), tmp_path / "a.parquet"
+    )
+    assert row_counts.per_class(tmp_path, "auto", "label", 128) == [4, 5]
+
+
+def test_pictures_in_class_folders(tmp_path: Path) -> None:
+    for name, count in (("cat", 3), ("dog", 5)):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(count):
+            (tmp_path / "data" / name / f"{number}.png").write_bytes(b"")
+    assert rows(tmp_path, "data: ./data") == held_out([3, 5])
+
+
+def test_text_is_one_stream(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_bytes(b"x" * 1000)
+    (tmp_path / "data" / "b.txt").write_bytes(b"x" * 300)
+    assert rows(tmp_path, "data: ./data, sequence_length: 64") == held_out([1300 // 65])
+
+
+@pytest.mark.parametrize("content", [b"", b"x,y\n1,2\n", b"\xff\xfe\x00", b'x,label\n"1'])
+def test_what_cannot_be_counted_is_left_to_the_step(tmp_path: Path, content: bytes) -> None:
+    for suffix in ("csv", "jsonl", "npz", "parquet"):
+        (tmp_path / f"a.{suffix}").write_bytes(content)
+        found = row_counts.per_class(tmp_path / f"a.{suffix}", "auto", "label", 128)
+        assert found is None or suffix in ("csv", "jsonl")
+    assert row_counts.per_class(tmp_path, "auto", "label", 128) is None  # several formats
+
+
+def test_large_data_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_csv(tmp_path / "a.csv", ["a"] * 10)
+    monkeypatch.setattr(row_counts, "MOST_BYTES", 20)
+    assert row_counts.per_class(tmp_path, "auto", "label", 128) is None
+
+
+def test_data_that_is_elsewhere_is_unknown(tmp_path: Path) -> None:
+    assert rows(tmp_path, "data: azureml:mine:1") is None
+    assert rows(tmp_path, "data: ./missing") is None

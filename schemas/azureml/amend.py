@@ -81,8 +81,15 @@ def _port(shape: Shape) -> Shape:
 def _environment(shape: Shape) -> Shape:
     """Environment.validate wants exactly one of image and build."""
     shape["x-one-of-keys"] = ["image", "build"]
-    shape["properties"]["conda_file"] = {"x-path": "file"}
+    shape["properties"]["conda_file"] = {"anyOf": [{"type": "string", "x-path": "file"}, {"type": "object"}]}
     return shape
+
+
+def _anonymous_environment(shape: Shape) -> Shape:
+    """An environment written in place has no name of its own: what stands there is dropped unread."""
+    amended = _environment(shape)
+    amended["properties"] |= {"name": {"readOnly": True}, "version": {"readOnly": True}}
+    return amended
 
 
 def _output(shape: Shape) -> Shape:
@@ -100,6 +107,11 @@ def _parallel(shape: Shape) -> Shape:
     return shape
 
 
+def _inline_parallel(shape: Shape) -> Shape:
+    """ParallelJob.__init__ hands unknown keys to object, which takes none."""
+    return {**_parallel(shape), "additionalProperties": False}
+
+
 def _pipeline_job(shape: Shape) -> Shape:
     """PipelineJobSchema.check_exclusive_fields."""
     return {**shape, "x-exclusive-keys": [["jobs", "component"]]}
@@ -108,6 +120,11 @@ def _pipeline_job(shape: Shape) -> Shape:
 def _schedule(shape: Shape) -> Shape:
     """JobSchedule.__init__ has no default for either."""
     return {**shape, "required": sorted([*shape["required"], "trigger", "create_job"])}
+
+
+def _inline_command(shape: Shape) -> Shape:
+    """CommandJob._to_component makes a component of it, and a component needs an environment."""
+    return {**shape, "required": sorted({*shape["required"], "environment"})}
 
 
 def _kubernetes(shape: Shape) -> Shape:
@@ -122,11 +139,11 @@ def _settings(shape: Shape) -> Shape:
 
 _AMENDMENTS = {
     "InputPortSchema": _port,
-    "AnonymousEnvironmentSchema": _environment,
+    "AnonymousEnvironmentSchema": _anonymous_environment,
     "EnvironmentSchema": _environment,
     "OutputSchema": _output,
     "ParallelSchema": _parallel,
-    "PipelineParallelJobSchema": _parallel,
+    "PipelineParallelJobSchema": _inline_parallel,
     "ParallelJobSchema": _parallel,
     "ParallelComponentSchema": _parallel,
     "AnonymousParallelComponentSchema": _parallel,
@@ -134,6 +151,7 @@ _AMENDMENTS = {
     "JobScheduleSchema": _schedule,
     "PipelineJobSettingsSchema": _settings,
     "KubernetesComputeSchema": _kubernetes,
+    "PipelineCommandJobSchema": _inline_command,
 }
 
 
@@ -142,7 +160,9 @@ def amend_kind(kind: str, shape: Shape) -> Shape:
     if kind.endswith(("-job", "-component")):
         name = kind.rpartition("-")[0]
         shape["properties"]["type"] = {"type": "string", "enum": [name]}
-        if name != "command":
+        if kind == "command-component":
+            shape["properties"]["type"] = {"type": ["string", "null"], "enum": [name, None]}
+        elif name != "command":
             shape["required"] = sorted({*shape.get("required", []), "type"})
     if kind.endswith("-component"):
         # A file that a pipeline refers to is anonymous: its name is neither read nor judged.
@@ -204,6 +224,11 @@ def enum_of(shape: Shape) -> list[str] | None:
 def case_of(shape: Shape) -> str:
     """How the words of ``shape`` are compared."""
     return next((part["x-case"] for part in shape.get("anyOf", [shape]) if "x-case" in part), "exact")
+
+
+def takes_binding(shape: Shape) -> bool:
+    """Whether an expression may stand for the word."""
+    return any(part.get("$ref", "").endswith("/binding") for part in shape.get("anyOf", ()))
 
 
 def telling_keys(shapes: list[Shape]) -> dict[str, int]:

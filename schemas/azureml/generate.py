@@ -158,6 +158,8 @@ class Registry:
                 discriminator["other" if kind is not None else "value"] = position
                 continue
             discriminator["case"] = amend.case_of(kind)
+            if amend.takes_binding(kind):
+                discriminator["binding"] = True
             mapping.update(dict.fromkeys(allowed, position))
         if "value" in discriminator:  # a literal written as {value: …} has no type
             discriminator["present"] = {"value": discriminator.pop("value")}

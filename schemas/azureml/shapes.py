@@ -101,7 +101,8 @@ def _shape(field: Any, definitions: Definitions) -> Shape:
 
 
 def _union(field: Any, definitions: Definitions) -> Shape:
-    live = [part for part in field.union_fields if not part.dump_only]
+    parts = list(field.union_fields)
+    live = [part for part in parts if not part.dump_only] or parts
     return union([shape_of(part, definitions) for part in live], definitions)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from worldsize.azureml.shape.catalog import Catalog, Shape
 from worldsize.azureml.shape.place import Place
 from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest
+from worldsize.diagnostics.suggest import closest, edits
 from worldsize.yaml.nodes import Scalar
 
 # Words of other tools, of the documentation's errors and of Azure ML's first version.
@@ -72,7 +72,8 @@ def _find(key: Scalar, place: Place, catalog: Catalog) -> Problem:
     if place.shape.get("x-unknown-keys") == "kept":
         return _kept(key, place)
     problem = (
-        _conda(key, place)
+        _slip(key, place)
+        or _conda(key, place)
         or _inline_jobs(key, place)
         or _alias(key, place, catalog)
         or _contained(key, place, catalog)
@@ -93,7 +94,7 @@ def _find(key: Scalar, place: Place, catalog: Catalog) -> Problem:
 def known_keys(shape: Shape) -> list[str]:
     """The keys that may be written in a mapping, sorted."""
     properties: Shape = shape.get("properties", {})
-    return sorted(name for name, value in properties.items() if "readOnly" not in value)
+    return sorted(name for name, value in properties.items() if "readOnly" not in value and name != "$schema")
 
 
 def _unknown(key: Scalar, place: Place, help_text: str | None, fix: Fix | None = None) -> Problem:
@@ -198,7 +199,19 @@ def _on_the_step(key: Scalar, place: Place) -> Problem | None:
     )
 
 
+def _slip(key: Scalar, place: Place) -> Problem | None:
+    """One letter off a key of this very mapping: no better explanation is needed."""
+    if len(key.text) < 5:
+        return None
+    for name in known_keys(place.shape):
+        if name not in place.node and abs(len(name) - len(key.text)) <= 1 and edits(key.text, name, 1) <= 1:
+            return _unknown(key, place, f"did you mean `{name}`?", Fix(key.span, name))
+    return None
+
+
 def _typo(key: Scalar, place: Place) -> Problem | None:
+    if place.shape.get("additionalProperties") is True and len(key.text) < 5:
+        return None  # where any key is let through, a short one is too easily near to another
     candidates = [name for name in known_keys(place.shape) if name not in place.node]
     found = closest(key.text, candidates)
     if found is None:

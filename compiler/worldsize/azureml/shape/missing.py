@@ -37,23 +37,31 @@ def required(place: Place, meant: set[str], *, registered: bool, blamed: bool) -
     """
     node, shape = place.node, place.shape
     named = "name" in shape.get("x-registered-only", ())
-    for name in shape.get("required", ()):
-        if name not in node and name not in meant and not (named and name == "name"):
+    absent = [name for name in shape.get("required", ()) if name not in node and name not in meant]
+    if "command" in absent and _is_step(place):
+        absent = ["command"]  # a step without anything to run: what else it lacks depends on that
+    for name in absent:
+        if not (named and name == "name"):
             yield _missing(place, name)
     for name, needed in shape.get("dependentRequired", {}).items():
         found = node.key(name)
-        absent = [other for other in needed if other not in node]
-        if found is not None and absent:
-            message = f"`{name}` needs `{absent[0]}` beside it"
-            yield Problem("aml-missing-key", found.span, message, f"add `{absent[0]}:`")
+        partner = next((other for other in needed if other not in node), None)
+        if found is not None and partner is not None:
+            message = f"`{name}` needs `{partner}` beside it"
+            yield Problem("aml-missing-key", found.span, message, f"add `{partner}:`")
     yield from _exclusive(place, blamed=blamed)
     if named and registered:
         yield from _component_name(place)
 
 
+def _is_step(place: Place) -> bool:
+    """Whether the mapping could have named a component instead of giving a command."""
+    return any("component" in sibling.shape.get("properties", {}) for sibling in place.siblings)
+
+
 def _missing(place: Place, name: str) -> Problem:
     properties = place.shape["properties"]
-    if name == "command" and any("component" in sibling.shape["properties"] for sibling in place.siblings):
+    if name == "command" and _is_step(place):
         message = f"{place.title} needs `command` or `component`"
         advice = "add the command to run, or the component to use"
         return Problem("aml-missing-key", place.anchor, message, advice)
@@ -89,7 +97,8 @@ def _component_name(place: Place) -> Iterator[Problem]:
     if name is None:
         message = "the component has no `name`, which it needs to be registered"
         yield Problem("aml-component-name", place.anchor, message, "add `name:`")
-    elif isinstance(name, Scalar) and not fits(name.value, place.shape["properties"]["name"]):
-        message = f"`{name.text[:60]}` is not a name under which a component can be registered"
+    elif not isinstance(name, Scalar) or not fits(name.value, place.shape["properties"]["name"]):
+        given = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
+        message = f"{given} is not a name under which a component can be registered"
         advice = "use lower-case letters, digits and `_`, and start with a letter"
         yield Problem("aml-component-name", name.span, message, advice)

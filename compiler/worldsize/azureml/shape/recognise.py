@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
+from worldsize.diagnostics.suggest import closest
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Kinds with a shape of their own.
@@ -94,25 +95,38 @@ def _schedule(root: Mapping) -> str | None:
     if "create_monitor" in root or "import_data" in root:
         return "other"
     trigger = root.get("trigger")
-    timed = isinstance(trigger, Mapping) and any(
-        key in trigger for key in ("expression", "frequency", "type")
-    )
-    return "schedule" if "create_job" in root and (timed or "trigger" in root or "name" in root) else None
+    timed = isinstance(trigger, Mapping) and ("expression" in trigger or "frequency" in trigger)
+    typed = isinstance(trigger, Mapping) and (_text(trigger, "type") or "").lower() in ("cron", "recurrence")
+    made = "create_job" in root and ("trigger" in root or "name" in root)
+    return "schedule" if made or (timed and typed) else None
 
 
 def _by_keys(root: Mapping) -> str | None:
     kind = (_text(root, "type") or "").lower()
-    if kind in _COMPUTES and "name" in root:
+    if _is_compute(root, kind):
         return "compute"
-    if kind in _DATA and "path" in root and "name" in root:
+    if _is_left_alone(root, kind):
+        return "other"
+    if kind in _DATA and ("path" in root or "name" in root):
         return "data"
-    if kind in _LOOSE_JOBS and ("task" in root or "compute" in root or "source" in root):
-        return "other"
-    if kind == "mltable" or ("paths" in root and "transformations" in root):
-        return "other"
     if isinstance(root.get("jobs"), Mapping):
         return _pipeline(root, kind)
+    if kind == "pipeline":  # with its jobs misspelt, or not a mapping
+        own = ("jobs", "settings", "experiment_name", "component", "compute", "outputs")
+        return "pipeline-job" if any(key in root for key in own) else None
     return _single(root, kind) or _environment(root, kind)
+
+
+def _is_left_alone(root: Mapping, kind: str) -> bool:
+    if kind in _LOOSE_JOBS:
+        return "task" in root or "compute" in root or "source" in root
+    return "paths" in root and (kind == "mltable" or "transformations" in root)
+
+
+def _is_compute(root: Mapping, kind: str) -> bool:
+    if kind in _COMPUTES:
+        return "name" in root or kind in ("amlcompute", "computeinstance", "synapsespark")
+    return closest(kind, _COMPUTES) is not None and any(key in root for key in ("size", "max_instances"))
 
 
 def _pipeline(root: Mapping, kind: str) -> str | None:
@@ -128,7 +142,9 @@ def _pipeline(root: Mapping, kind: str) -> str | None:
 
 def _is_node(node: Mapping) -> bool:
     kind = (_text(node, "type") or "").lower()
-    return kind in {"command", "sweep", "parallel", "automl"} or "component" in node or "trial" in node
+    if kind in {"command", "sweep", "parallel", "automl"} or "component" in node or "trial" in node:
+        return True
+    return "command" in node and _looks_like_azure(node)
 
 
 def _single(root: Mapping, kind: str) -> str | None:
@@ -139,9 +155,9 @@ def _single(root: Mapping, kind: str) -> str | None:
         return "parallel-component" if "task" in root else None
     if kind == "spark":
         return None if "entry" not in root else ("spark-component" if _declares_ports(root) else "spark-job")
-    if kind not in {"", "command"} or "command" not in root:
+    if kind != "command" and ("command" not in root or (kind != "" and closest(kind, _JOBS) is None)):
         return None
-    if kind == "" and not _looks_like_azure(root):
+    if not (kind == "command" and "command" in root) and not _looks_like_azure(root):
         return None
     return "command-component" if _declares_ports(root) else "command-job"
 
@@ -189,7 +205,7 @@ def _environment(root: Mapping, kind: str) -> str | None:
     if kind:
         return None
     based = "image" in root or isinstance(root.get("build"), Mapping)
-    own = "conda_file" in root or "inference_config" in root or "os_type" in root
+    own = any(key in root for key in ("conda_file", "inference_config", "os_type", "dependencies"))
     return "environment" if based and own and not isinstance(root.get("image"), Sequence) else None
 
 

@@ -29,7 +29,15 @@ def check(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
     """
     walker = _Walker(catalog(kind), registered=registered)
     walker.value(root, walker.catalog.root, None, None)
+    if kind == "parallel-job":
+        span = root.entries[0][0].span if isinstance(root, Mapping) and root.entries else root.span
+        message = "a job of type `parallel` cannot run on its own"
+        problem = Problem("aml-not-allowed", span, message, "make it a step under the `jobs:` of a pipeline")
+        walker.problems.append(problem)
     return walker.problems
+
+
+_Token = tuple[int, str, str, "str | None"]
 
 
 class _Walker:
@@ -38,14 +46,18 @@ class _Walker:
         self.registered = registered
         self.problems: list[Problem] = []
         self._seen: set[tuple[int, int]] = set()
+        self._sound: set[_Token] = set()
 
     def value(self, node: Node, shape: Shape, key: Scalar | None, parent: Place | None) -> None:
         """Check ``node``, the value of ``key``."""
         parts = self.catalog.alternatives(shape)
         if not parts[0] or "readOnly" in parts[0]:
+            self._unread(node, parts[0], key, parent)
             return
         if isinstance(node, Scalar):
-            self._scalar(node, parts, key)
+            token = (id(shape), node.text, node.style, node.tag)
+            if token not in self._sound:  # generated pipelines say the same thousands of times
+                self._scalar(node, parts, key, token)
             return
         mark = (id(node), id(shape))
         if mark in self._seen:
@@ -60,11 +72,18 @@ class _Walker:
                 return
         self._not_accepted(node, parts, key)
 
+    def _unread(self, node: Node, part: Shape, key: Scalar | None, parent: Place | None) -> None:
+        """A value that may be anything, but not nothing: an empty read-only key counts as an unknown one."""
+        empty = isinstance(node, Scalar) and node.value is None
+        closed = parent is not None and parent.shape.get("additionalProperties") is False
+        if part and empty and closed and key is not None:
+            self.problems.append(blame.empty(key.text, key.span))
+
     def _not_accepted(self, node: Node, parts: list[Shape], key: Scalar | None) -> None:
         if not any(_accepts_anything(part) for part in parts):
             self.problems.append(blame.wrong(node, key.text if key is not None else "the file", parts))
 
-    def _scalar(self, node: Scalar, parts: list[Shape], key: Scalar | None) -> None:
+    def _scalar(self, node: Scalar, parts: list[Shape], key: Scalar | None, token: _Token) -> None:
         value = node.value
         for part in parts:
             if "oneOf" in part or part.get("type") in ("object", "array"):
@@ -73,7 +92,8 @@ class _Walker:
                 if "null" in part.get("type", ()) or not part:
                     return
             elif fits(value, part):
-                self._version(node, part)
+                if not self._version(node, part):
+                    self._sound.add(token)
                 return
         if value is None:
             name = key.text if key is not None else "the file"
@@ -81,14 +101,16 @@ class _Walker:
         else:
             self._not_accepted(node, parts, key)
 
-    def _version(self, node: Scalar, part: Shape) -> None:
+    def _version(self, node: Scalar, part: Shape) -> bool:
+        """Whether a version was read as another one than was written."""
         if part.get("x-kind") != "version" or str(node.value) == node.text:
-            return
+            return False
         quoted = f'"{node.text}"'
         message = f"version `{node.text}` is read as `{node.value!s}`"
         fix = Fix(node.span, quoted)
         problem = Problem("aml-version-read-as-number", node.span, message, f"quote it: {quoted}", fix=fix)
         self.problems.append(problem)
+        return True
 
     def _sequence(self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: Place | None) -> None:
         for part in parts:
@@ -159,7 +181,7 @@ class _Walker:
             position = mapping.get(word, discriminator.get("other"))
             if position is not None:
                 return position, word
-            if "${{" not in value:
+            if "${{" not in value or "binding" not in discriminator:
                 self.problems.append(blame.not_allowed(chosen, key, list(mapping)))
         return None
 

@@ -65,7 +65,8 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
 
     if document.root is None:
         return
-    run.problems += shape.check(document.root, kind)
+    if kind in shape.CHECKED:
+        run.problems += shape.check(document.root, kind)
     if kind.endswith("-job"):
         graph, problems = job.read(document.path, run.context.files)
         run.problems += problems

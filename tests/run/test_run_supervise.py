@@ -8,13 +8,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from worldsize.running.processes import Process
-from worldsize.running.supervise import Group
+from worldsize.running.supervise import Group, Warden
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(60)]
 
@@ -52,8 +54,14 @@ def marker(tmp_path: Path) -> str:
     return f"sleep 1234.{os.getpid()}{abs(hash(tmp_path)) % 10**6}"
 
 
-def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path) -> None:
-    with Group(shell("echo $RANK $PWD", "echo $RANK >&2"), cwd=tmp_path, logs=tmp_path) as group:
+@pytest.fixture
+def warden() -> Iterator[Warden]:
+    with Warden() as found:
+        yield found
+
+
+def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path, warden: Warden) -> None:
+    with Group(shell("echo $RANK $PWD", "echo $RANK >&2"), warden, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert {each.process.rank: each.status for each in group.ended} == {0: 0, 1: 0}
     assert (tmp_path / "rank-0.log").read_text() == f"0 {tmp_path}\n"
@@ -62,9 +70,9 @@ def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path) -> None:
     assert group.left == ()
 
 
-def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, marker: str) -> None:
+def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, warden: Warden, marker: str) -> None:
     begin = time.monotonic()
-    with Group(shell(f"{marker}; true", "exit 7"), cwd=tmp_path, logs=tmp_path) as group:
+    with Group(shell(f"{marker}; true", "exit 7"), warden, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert time.monotonic() - begin < 5
     assert group.failure is not None
@@ -73,18 +81,18 @@ def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, marker: str) ->
     assert gone(marker)
 
 
-def test_a_signal_is_told_from_a_status(tmp_path: Path) -> None:
-    with Group(shell("kill -SEGV $$"), cwd=tmp_path, logs=tmp_path) as group:
+def test_a_signal_is_told_from_a_status(tmp_path: Path, warden: Warden) -> None:
+    with Group(shell("kill -SEGV $$"), warden, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert group.failure is not None
     assert group.failure.status == -signal.SIGSEGV
 
 
 def test_a_grandchild_that_ignores_term_in_a_session_of_its_own_is_killed(
-    tmp_path: Path, marker: str
+    tmp_path: Path, warden: Warden, marker: str
 ) -> None:
     stubborn = f"setsid bash -c 'trap \"\" TERM; touch ready; while true; do {marker}; done' & wait"
-    with Group(shell(stubborn), cwd=tmp_path, logs=tmp_path, grace=0.5) as group:
+    with Group(shell(stubborn), warden, cwd=tmp_path, logs=tmp_path, grace=0.5) as group:
         wait_for(tmp_path / "ready")
         group.stop()
         group.wait()
@@ -92,17 +100,17 @@ def test_a_grandchild_that_ignores_term_in_a_session_of_its_own_is_killed(
     assert gone(marker)
 
 
-def test_term_is_given_its_time(tmp_path: Path) -> None:
+def test_term_is_given_its_time(tmp_path: Path, warden: Warden) -> None:
     polite = "trap 'sleep 0.3; echo saved; exit 0' TERM; touch ready; while true; do sleep 0.05; done"
-    with Group(shell(polite), cwd=tmp_path, logs=tmp_path) as group:
+    with Group(shell(polite), warden, cwd=tmp_path, logs=tmp_path) as group:
         wait_for(tmp_path / "ready")
         group.stop()
         group.wait()
     assert (tmp_path / "rank-0.log").read_text().endswith("saved\n")  # bash names the sleep it lost
 
 
-def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
-    with Group(shell("touch ready; kill -STOP $$"), cwd=tmp_path, logs=tmp_path, grace=5) as group:
+def test_a_stopped_process_is_ended_too(tmp_path: Path, warden: Warden) -> None:
+    with Group(shell("touch ready; kill -STOP $$"), warden, cwd=tmp_path, logs=tmp_path, grace=5) as group:
         wait_for(tmp_path / "ready")
         begin = time.monotonic()
         group.stop()
@@ -110,24 +118,28 @@ def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 3
 
 
-def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path, marker: str) -> None:
+def test_what_a_command_leaves_in_the_background_ends_with_it(
+    tmp_path: Path, warden: Warden, marker: str
+) -> None:
     begin = time.monotonic()
-    with Group(shell(f"({marker}; true) & setsid {marker} & exit 0"), cwd=tmp_path, logs=tmp_path) as group:
+    with Group(
+        shell(f"({marker}; true) & setsid {marker} & exit 0"), warden, cwd=tmp_path, logs=tmp_path
+    ) as group:
         group.wait()
     assert time.monotonic() - begin < 4
     assert group.failure is None
     assert gone(marker)
 
 
-def test_leaving_the_context_stops_the_group(tmp_path: Path, marker: str) -> None:
-    with pytest.raises(RuntimeError), Group(shell(marker), cwd=tmp_path, logs=tmp_path):
+def test_leaving_the_context_stops_the_group(tmp_path: Path, warden: Warden, marker: str) -> None:
+    with pytest.raises(RuntimeError), Group(shell(marker), warden, cwd=tmp_path, logs=tmp_path):
         raise RuntimeError
     assert gone(marker)
 
 
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+def test_a_program_that_is_not_there(tmp_path: Path, warden: Warden) -> None:
     nothing = [Process("rank-0", 0, 0, 0, ("no-such-program",), {})]
-    with Group(nothing, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(nothing, warden, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert group.failure is not None
     assert group.failure.status == 127
@@ -138,57 +150,111 @@ RUNNER = """
     import sys
     from pathlib import Path
     from worldsize.running.processes import Process
-    from worldsize.running.supervise import Group
+    from worldsize.running.supervise import Group, Warden
     folder, command = Path(sys.argv[1]), sys.argv[2]
     rank = Process("rank-0", 0, 0, 0, ("bash", "-c", command), {})
-    with Group([rank], cwd=folder, logs=folder, grace=0.5) as g:
-        print(g._guard.pid, flush=True)
-        g.wait()
+    with Warden() as warden, Group([rank], warden, cwd=folder, logs=folder, grace=0.5) as group:
+        while group.guard is None:
+            group.read()
+        print(warden._process.pid, group.guard, flush=True)
+        group.wait()
 """
 
 
+class Started(NamedTuple):
+    runner: subprocess.Popen[str]
+    warden: int
+    guard: int
+
+
+Start = Callable[[str], Started]
+
+
 @pytest.fixture
-def runner(tmp_path: Path):  # type: ignore[no-untyped-def]
-    """Starts a runner in a process of its own; gives it and the pid of its guard."""
-    started: list[subprocess.Popen[str]] = []
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a runner in a process of its own, with one command."""
+    runners: list[subprocess.Popen[str]] = []
 
-    def start(command: str) -> tuple[subprocess.Popen[str], int]:
+    def begin(command: str) -> Started:
         code = [sys.executable, "-c", textwrap.dedent(RUNNER), str(tmp_path), command]
-        started.append(subprocess.Popen(code, stdout=subprocess.PIPE, text=True))
-        assert started[-1].stdout is not None
-        guard = int(started[-1].stdout.readline())
+        runner = subprocess.Popen(code, stdout=subprocess.PIPE, text=True)
+        runners.append(runner)
+        assert runner.stdout is not None
+        warden, guard = map(int, runner.stdout.readline().split())
         wait_for(tmp_path / "ready")
-        return started[-1], guard
+        return Started(runner, warden, guard)
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    yield begin
+    for runner in runners:
+        runner.kill()
+        runner.wait()
+        assert runner.stdout is not None
+        runner.stdout.close()
 
 
-def test_kill_nine_of_the_runner_leaves_nothing(tmp_path: Path, marker: str, runner) -> None:  # type: ignore[no-untyped-def]
-    process, guard = runner(f"trap '' TERM; setsid {marker} & touch ready; {marker}; true")
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(guard) and time.monotonic() < deadline:
+def ended(*pids: int, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(psutil.pid_exists(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.05)
-    assert not psutil.pid_exists(guard)
+    return True
+
+
+def test_kill_nine_of_the_runner_leaves_nothing(marker: str, start: Start) -> None:
+    started = start(f"trap '' TERM; setsid {marker} & touch ready; {marker}; true")
+    started.runner.kill()
+    started.runner.wait()
+    assert ended(started.guard, started.warden)
     assert gone(marker)
 
 
-def test_kill_nine_of_the_guard_leaves_nothing(tmp_path: Path, marker: str, runner) -> None:  # type: ignore[no-untyped-def]
-    process, guard = runner(f"{marker} & touch ready; {marker}; true")
-    os.kill(guard, signal.SIGKILL)
-    assert process.wait(10) == 0
+def test_kill_nine_of_the_guard_leaves_nothing(marker: str, start: Start) -> None:
+    started = start(f"trap '' TERM; setsid {marker} & {marker} & touch ready; {marker}; true")
+    os.kill(started.guard, signal.SIGKILL)
+    assert started.runner.wait(15) == 0
+    assert ended(started.warden)
     assert gone(marker)
 
 
-def test_kill_nine_of_runner_and_guard_together_ends_the_ranks(tmp_path: Path, marker: str, runner) -> None:  # type: ignore[no-untyped-def]
-    process, guard = runner(f"touch ready; exec {marker}")
-    os.kill(guard, signal.SIGSTOP)  # it cannot react before it is killed as well
-    process.kill()
-    os.kill(guard, signal.SIGKILL)
+def test_kill_nine_of_the_warden_leaves_nothing(marker: str, start: Start) -> None:
+    started = start(f"setsid {marker} & touch ready; {marker}; true")
+    os.kill(started.warden, signal.SIGKILL)
+    assert started.runner.wait(15) == 0
+    assert ended(started.guard)
     assert gone(marker)
+
+
+def test_kill_nine_of_everything_that_watches_ends_the_ranks(marker: str, start: Start) -> None:
+    started = start(f"touch ready; exec {marker}")
+    for pid in (started.warden, started.guard):
+        os.kill(pid, signal.SIGSTOP)  # neither can react before it is killed as well
+    started.runner.kill()
+    for pid in (started.warden, started.guard):
+        os.kill(pid, signal.SIGKILL)
+    assert gone(marker)
+
+
+def test_one_warden_serves_groups_side_by_side(tmp_path: Path, warden: Warden) -> None:
+    # Each waits for the other's file, so neither ends unless both run at the same time.
+    meet = "touch {own}; for i in $(seq 500); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"
+    first, second = shell(meet.format(own="a", other="b")), shell(meet.format(own="b", other="a"))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with (
+        Group(first, warden, cwd=tmp_path, logs=tmp_path / "one") as one,
+        Group(second, warden, cwd=tmp_path, logs=tmp_path / "two") as two,
+    ):
+        one.wait()
+        two.wait()
+    assert one.failure is None
+    assert two.failure is None
+    assert one.guard != two.guard
+
+
+def test_a_dead_warden_is_an_error_not_a_hang(tmp_path: Path) -> None:
+    with Warden() as warden:
+        warden._process.kill()
+        warden._process.wait()
+        with pytest.raises(OSError), Group(shell("true"), warden, cwd=tmp_path, logs=tmp_path):  # noqa: PT011
+            pass

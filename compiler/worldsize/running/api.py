@@ -34,6 +34,7 @@ from worldsize.running.machine import Machine
 from worldsize.running.processes import Process
 from worldsize.running.results import RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
+from worldsize.running.supervise import Warden
 from worldsize.running.tasks import Task
 from worldsize.running.view import Quiet, View
 
@@ -91,15 +92,19 @@ def run(
     _check_processes(processes)
     home, path = Path(runs_dir), Path(target)
     begun = time.monotonic()
-    with tracking.Tracking(home, wanted=track) as tracker:
+    with contextlib.ExitStack() as stack:
         place = folder.create(home)
+        # Both start now, so that they are ready when the pipeline is.
+        tracker = stack.enter_context(tracking.Tracking(home, wanted=track))
         tracker.start()
+        environment = contract.inherited(contract.interpreter_folder(place.root))
+        warden = stack.enter_context(Warden(environment))
         try:
             prepared = prepare(path, place.pipeline, processes)
         except BaseException:
             shutil.rmtree(place.root, ignore_errors=True)
             raise
-        return _execute(prepared, place, tracker, view or Quiet(), begun)
+        return _execute(prepared, place, tracker, warden, view=view or Quiet(), begun=begun)
 
 
 def dry_run(target: Target, *, processes: int | None = None) -> dict[str, tuple[Process, ...]]:
@@ -160,7 +165,13 @@ def _pipeline(target: Path, out: Path) -> Path:
 
 
 def _execute(
-    prepared: Prepared, place: folder.RunFolder, tracker: tracking.Tracking, view: View, begun: float
+    prepared: Prepared,
+    place: folder.RunFolder,
+    tracker: tracking.Tracking,
+    warden: Warden,
+    *,
+    view: View,
+    begun: float,
 ) -> RunResult:
     parameters = {
         f"{task.name}.{name}": source.rendered[:500]
@@ -182,6 +193,7 @@ def _execute(
                 log=log,
                 view=view,
                 tracking=tracker,
+                warden=warden,
                 interrupts=caught,
                 experiment=prepared.experiment,
             )

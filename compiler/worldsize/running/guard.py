@@ -1,19 +1,24 @@
-"""The parent of one step's processes: starts them, says how each ends, and leaves none behind.
+"""The parents of a run's processes: they start them, say how each ends, and leave none behind.
 
 This file is a program of its own, started by :mod:`worldsize.running.supervise`; it imports the
-standard library only and has one thread. A separate parent is what makes the promise hold:
+standard library only and has one thread. One *warden* serves a run; for each step it forks a *guard*,
+which is the parent of that step's ranks. Parents of their own are what makes the promise hold:
 
-- The kernel hands every orphan below it to it (``PR_SET_CHILD_SUBREAPER``), also one that opened a
-  session of its own. So "no child left" means that no descendant is left.
-- When the runner dies, even by SIGKILL, its end of the pipe closes and the group is stopped.
-- When this process dies by SIGKILL, the kernel kills the ranks (``PR_SET_PDEATHSIG``). That signal is
-  tied to the *thread* that forked, which rules out forking from a threaded runner.
+- The kernel hands every orphan to the nearest of them (``PR_SET_CHILD_SUBREAPER``), also one that opened
+  a session of its own. So for a guard "no child left" means that no descendant is left.
+- When the runner dies, even by SIGKILL, its ends of the sockets close and everything is stopped.
+- When a guard dies by SIGKILL, the kernel kills its ranks (``PR_SET_PDEATHSIG``), and what these had
+  started falls to the warden. That signal is tied to the *thread* that forked, which rules out forking
+  from a threaded runner. When the warden dies, the guards stop their groups.
+
+Forking a guard costs a millisecond; starting a second interpreter for it would cost thirty.
 
 Elsewhere than on Linux the ranks' process groups are all that can be found and stopped.
 
-Protocol, one JSON document a line. In: the request (``processes``, ``cwd``, ``grace``), then ``"stop"``
-or ``"kill"``; the end of the input means stop. Out: ``started`` (index, pid), ``ended`` (index,
-status; a signal as a negative number), ``done`` (left: processes that could not be killed).
+The runner sends the warden one socket a group. Protocol on it, one JSON document a line. In: the request
+(``processes``, ``cwd``, ``grace``), then ``"stop"`` or ``"kill"``; the end of the input means stop. Out:
+``guarded`` (pid of the guard), ``started`` (index, pid), ``ended`` (index, status; a signal as a negative
+number), ``done`` (left: processes that could not be killed).
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -30,7 +36,7 @@ from typing import Any, NoReturn
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-TICK_SECONDS = 0.5  # how often the parent is looked after, should its pipe be kept open by somebody else
+TICK_SECONDS = 0.5  # how often the parent is looked after, should its socket be kept open by somebody else
 RETRY_SECONDS = 0.05
 UNKILLABLE_SECONDS = 5.0  # after SIGKILL; only a process stuck in the kernel lasts so long
 
@@ -38,9 +44,10 @@ UNKILLABLE_SECONDS = 5.0  # after SIGKILL; only a process stuck in the kernel la
 class Guard:
     """One group: its ranks by pid, and how far it is on its way to the end."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any], line: Line) -> None:
         self.request = request
-        self.runner = os.getppid()
+        self.line = line
+        self.warden = os.getppid()
         self.running: dict[int, int] = {}
         self.groups: list[int] = []
         self.stopping = False
@@ -55,7 +62,7 @@ class Guard:
                 become(process, self.request["cwd"])
             self.running[pid] = index
             self.groups.append(pid)
-            say(event="started", index=index, pid=pid)
+            self.line.say(event="started", index=index, pid=pid)
 
     def reap(self) -> bool:
         """Collect what has ended; False once nothing is left."""
@@ -69,7 +76,7 @@ class Guard:
             index = self.running.pop(pid, None)
             if index is not None:
                 code = os.waitstatus_to_exitcode(status)
-                say(event="ended", index=index, status=code)
+                self.line.say(event="ended", index=index, status=code)
                 if code != 0:
                     self.stop()
 
@@ -148,9 +155,9 @@ def become(process: dict[str, Any], cwd: str) -> NoReturn:
         os._exit(127)
 
 
-def descendants(root: int) -> Iterator[tuple[int, int]]:
-    """Pid and process group of every living process below one, from ``/proc``."""
-    parents: dict[int, list[tuple[int, int]]] = {}
+def families() -> dict[int, list[tuple[int, int]]]:
+    """By parent the pid and process group of its children, from ``/proc``; the group of a zombie is 0."""
+    found: dict[int, list[tuple[int, int]]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
         if name.isdigit():
             try:
@@ -159,7 +166,13 @@ def descendants(root: int) -> Iterator[tuple[int, int]]:
             except OSError:
                 continue
             state, parent, group = fields[0], int(fields[1]), int(fields[2])
-            parents.setdefault(parent, []).append((int(name), 0 if state == "Z" else group))
+            found.setdefault(parent, []).append((int(name), 0 if state == "Z" else group))
+    return found
+
+
+def descendants(root: int) -> Iterator[tuple[int, int]]:
+    """Pid and process group of every living process below one."""
+    parents = families()
     level = [root]
     while level:
         children = [child for pid in level for child in parents.get(pid, [])]
@@ -180,69 +193,154 @@ def quietly(call: Any, *args: Any) -> None:
         call(*args)
 
 
-def say(**event: Any) -> None:
-    """Report to the runner, should it still listen."""
-    quietly(os.write, 1, (json.dumps(event) + "\n").encode())
+class Line:
+    """A guard's side of the conversation with the runner."""
 
-
-class Input:
-    """The runner's lines, read without blocking."""
-
-    def __init__(self) -> None:
-        self.pending = b""
+    def __init__(self, connection: int) -> None:
+        self.connection = connection
         self.open = True
+        self._pending = b""
 
-    def lines(self) -> list[str]:
-        """What has arrived; the end of the input counts as ``"stop"``."""
-        chunk = os.read(0, 1 << 16)
+    def say(self, **event: Any) -> None:
+        """Report to the runner, should it still listen."""
+        quietly(os.write, self.connection, (json.dumps(event) + "\n").encode())
+
+    def hear(self) -> list[str]:
+        """What has arrived (blocks where nothing has); the end of the input counts as ``"stop"``."""
+        try:
+            chunk = os.read(self.connection, 1 << 16)
+        except OSError:  # the runner was killed with answers unread
+            chunk = b""
         self.open = bool(chunk)
-        *lines, self.pending = (self.pending + chunk).split(b"\n")
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
         return [line.decode() for line in lines] + ([] if self.open else ['"stop"'])
 
-    def first(self) -> str | None:
+    def request(self) -> dict[str, Any] | None:
         """Wait for the request; None where the runner died before it was whole."""
         while self.open:
-            lines = self.lines()
+            lines = self.hear()
             if lines:
-                return lines[0] if self.open else None
+                request: dict[str, Any] | None = json.loads(lines[0]) if self.open else None
+                return request
         return None
 
 
-def attend(guard: Guard, source: Input, wake: int) -> None:
+class Wake:
+    """A pipe that a signal writes to, so that a select ends."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.writing, False)
+        signal.set_wakeup_fd(self.writing, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGHUP):  # the runner decides what a Ctrl-C means
+            signal.signal(number, signal.SIG_IGN)
+
+    def numbers(self) -> bytes:
+        """The signals that arrived."""
+        return os.read(self.reading, 1 << 12)
+
+
+def serve_group(line: Line) -> None:
+    """Be the guard of one group, from its request to its end."""
+    if LINUX:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    wake = Wake()
+    line.say(event="guarded", pid=os.getpid())
+    request = line.request()
+    if request is None:
+        return
+    guard = Guard(request, line)
+    guard.start()
+    while guard.step():
+        attend(guard, wake)
+    left = [pid for pid, _ in descendants(os.getpid())] if LINUX else []
+    line.say(event="done", left=left)
+
+
+def attend(guard: Guard, wake: Wake) -> None:
     """Wait until something happens and take what the runner says."""
-    ready, _, _ = select.select([wake, *([0] if source.open else [])], [], [], guard.patience())
-    if wake in ready:
-        for number in os.read(wake, 1 << 12):
-            if number == signal.SIGTERM:
-                guard.stop()
-    words = source.lines() if 0 in ready else []
-    if os.getppid() != guard.runner:
+    line = guard.line
+    sources = [wake.reading, *([line.connection] if line.open else [])]
+    ready, _, _ = select.select(sources, [], [], guard.patience())
+    if wake.reading in ready and signal.SIGTERM in wake.numbers():
+        guard.stop()
+    words = line.hear() if line.connection in ready else []
+    if os.getppid() != guard.warden:
         words.append('"stop"')
     for word in words:
         guard.stop(grace=0.0 if word == '"kill"' else None)
 
 
+class Warden:
+    """Forks a guard for each socket that the runner sends, and takes in what a killed guard leaves."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.runner = os.getppid()
+        self.guards: set[int] = set()
+        self.wake = Wake()
+        self.open = True
+        self.sweep_until = 0.0
+
+    def serve(self) -> None:
+        """Serve until the runner is gone and every group is over."""
+        while self.open or self.guards or time.monotonic() < self.sweep_until:
+            sources = [self.wake.reading, *([self.control.fileno()] if self.open else [])]
+            ready, _, _ = select.select(sources, [], [], TICK_SECONDS)
+            if self.wake.reading in ready:
+                self.wake.numbers()
+            if self.open and self.control.fileno() in ready:
+                self.take()
+            if os.getppid() != self.runner:
+                self.open = False
+            self.reap()
+
+    def take(self) -> None:
+        """Fork a guard for the group that was sent."""
+        message, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
+        if not message:
+            self.open = False
+        for connection in descriptors:
+            pid = os.fork()
+            if pid == 0:
+                self.become_guard(connection)
+            self.guards.add(pid)
+            os.close(connection)
+
+    def become_guard(self, connection: int) -> NoReturn:
+        """The forked child's life: the guard of one group."""
+        status = 1
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), self.control.detach())
+            os.close(self.wake.reading)
+            os.close(self.wake.writing)
+            serve_group(Line(connection))
+            status = 0
+        finally:
+            os._exit(status)
+
+    def reap(self) -> None:
+        """Collect what has ended; after a guard that was killed, kill what it left for a while."""
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if found[0] in self.guards and found[1] != 0:
+                    self.sweep_until = time.monotonic() + UNKILLABLE_SECONDS
+                self.guards.discard(found[0])
+        if LINUX and time.monotonic() < self.sweep_until:
+            for pid, _ in families().get(os.getpid(), []):
+                if pid not in self.guards:
+                    for below, _ in [*descendants(pid), (pid, 0)]:
+                        quietly(os.kill, below, signal.SIGKILL)
+
+
 def main() -> None:
-    """Serve one group from its request to its end."""
+    """Be the warden of one run; descriptor 0 is the socket on which the runner sends others."""
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    for number in (signal.SIGINT, signal.SIGHUP):  # the runner decides what a Ctrl-C means
-        signal.signal(number, signal.SIG_IGN)
-    source = Input()
-    request = source.first()
-    if request is None:
-        return
-    guard = Guard(json.loads(request))
-    guard.start()
-    while guard.step():
-        attend(guard, source, reading)
-    left = [pid for pid, _ in descendants(os.getpid())] if LINUX else []
-    say(event="done", left=left)
+    with socket.socket(fileno=0) as control:
+        Warden(control).serve()
 
 
 if __name__ == "__main__":

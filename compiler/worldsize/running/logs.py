@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 from pathlib import Path
 
 CHUNK_BYTES = 1 << 16
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
 
 class Decoder:
@@ -70,5 +72,5 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def _settled(line: str) -> str:
-    """What a terminal would show of a line that was written over with carriage returns."""
-    return line.rstrip("\r").rpartition("\r")[2]
+    """What a terminal would show in the end: without colours, and of what was written over the last."""
+    return _ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2]

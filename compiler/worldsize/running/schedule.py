@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import calls, contract, disclosure, inputs, ports, processes, workplace
+from worldsize.running import calls, disclosure, inputs, ports, processes, workplace
 from worldsize.running.events import EventLog
 from worldsize.running.folder import RunFolder
 from worldsize.running.interrupts import Interrupts
@@ -18,7 +18,7 @@ from worldsize.running.logs import last_lines
 from worldsize.running.machine import Machine
 from worldsize.running.progress import ProgressFile
 from worldsize.running.results import Failure, StepResult, StepState, ending
-from worldsize.running.supervise import GRACE_SECONDS, Ended, Group
+from worldsize.running.supervise import GRACE_SECONDS, Ended, Group, Warden
 from worldsize.running.tasks import Task
 from worldsize.running.tracking import Tracking
 from worldsize.running.view import Status, View
@@ -50,6 +50,7 @@ class Schedule:
     log: EventLog
     view: View
     tracking: Tracking
+    warden: Warden
     interrupts: Interrupts
     experiment: str
     grace: float = GRACE_SECONDS
@@ -61,7 +62,6 @@ class Schedule:
     _readers: dict[str, list[str]] = field(default_factory=dict)
     _free: list[str] = field(default_factory=list)
     _stopping: bool = False
-    _environment: dict[str, str] = field(default_factory=dict)
 
     def execute(self) -> dict[str, StepResult]:
         """Run every step; one result each, in the order of the tasks. No process is left when it returns."""
@@ -85,7 +85,6 @@ class Schedule:
         return {name: self.results[name] for name in self.tasks}
 
     def _begin(self) -> None:
-        self._environment = contract.inherited(contract.interpreter_folder(self.run.root))
         self._free = list(self.machine.gpus) or [str(core) for core in range(self.machine.cores)]
         for name, task in self.tasks.items():
             self.statuses[name] = Status(name, processes=task.world_size)
@@ -162,9 +161,7 @@ class Schedule:
         try:
             held = active.stack.enter_context(ports.reserve(processes.ports_needed(call)))
             plan = processes.plan(call, [str(port) for port in held])
-            group = Group(
-                plan, cwd=step.code, logs=step.logs, environment=self._environment, grace=self.grace
-            )
+            group = Group(plan, self.warden, cwd=step.code, logs=step.logs, grace=self.grace)
         except OSError as error:
             reason = f"its processes cannot be started: {error.strerror}"
             self._finish(active, "failed", Failure(None, None, None, None, (), reason))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -32,42 +33,89 @@ class Ended:
     status: int
 
 
+class Warden:
+    """The process that forks a guard for each group of a run; a context manager.
+
+    Args:
+        environment: What the processes' own variables are added to; by default the runner's.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(GUARD)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,  # a Ctrl-C is for the runner to handle
+            )
+
+    def connect(self) -> socket.socket:
+        """A line to the guard of a new group.
+
+        Raises:
+            OSError: The warden is dead.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
+        return ours
+
+    def close(self) -> None:
+        """Let the warden go; it ends once every group is over."""
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_SECONDS + MARGIN_SECONDS)
+            return
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Group:
     """The running processes of one step; a context manager that leaves none of them behind.
 
     Args:
         processes: What to start.
+        warden: Who forks their guard.
         cwd: Their working folder.
         logs: The folder for ``<name>.log`` of each.
-        environment: The environment that the processes' own variables are added to.
         grace: Seconds between SIGTERM and SIGKILL.
+
+    Raises:
+        OSError: The guard cannot be reached.
     """
 
     def __init__(
         self,
         processes: Sequence[Process],
+        warden: Warden,
         *,
         cwd: Path,
         logs: Path,
-        environment: Mapping[str, str] | None = None,
         grace: float = GRACE_SECONDS,
     ) -> None:
         self.processes = tuple(processes)
         self.ended: list[Ended] = []
         self.left: tuple[int, ...] = ()  # processes that even SIGKILL did not end
         self.lost = False  # whether the guard died before its group was over
+        self.guard: int | None = None  # its pid
         self._pids: list[int] = []
         self._grace = grace
         self._done = False
         self._rest = b""
-        self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
+        self._line = warden.connect()
         self._send(
             {
                 "processes": [
@@ -91,13 +139,15 @@ class Group:
 
     def fileno(self) -> int:
         """What a selector waits on."""
-        assert self._guard.stdout is not None
-        return self._guard.stdout.fileno()
+        return self._line.fileno()
 
     def read(self) -> list[Ended]:
         """Take in what has happened (blocks where nothing has): the processes that ended since."""
         before = len(self.ended)
-        chunk = os.read(self.fileno(), 1 << 16)
+        try:
+            chunk = self._line.recv(1 << 16)
+        except ConnectionError:
+            chunk = b""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._take(json.loads(line))
@@ -120,20 +170,16 @@ class Group:
 
     def close(self) -> None:
         """Stop whatever still runs, and return when it is gone."""
-        stdin, stdout = self._guard.stdin, self._guard.stdout
-        assert stdin is not None
-        assert stdout is not None
         with contextlib.suppress(OSError):
-            stdin.close()
+            self._line.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + self._grace + MARGIN_SECONDS
-        try:
-            self._guard.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self._guard.kill()
-            self._guard.wait()
         while not self._done:
-            self.read()
-        stdout.close()
+            self._line.settimeout(max(0.1, deadline - time.monotonic()))
+            try:
+                self.read()
+            except TimeoutError:
+                self._give_up()
+        self._line.close()
 
     def __enter__(self) -> Self:
         return self
@@ -141,8 +187,17 @@ class Group:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _give_up(self) -> None:
+        """A guard that does not answer in time is itself stuck."""
+        if self.guard is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.guard, signal.SIGKILL)
+        self._guard_died()
+
     def _take(self, event: dict[str, object]) -> None:
-        if event["event"] == "started":
+        if event["event"] == "guarded":
+            self.guard = int(str(event["pid"]))
+        elif event["event"] == "started":
             self._pids.append(int(str(event["pid"])))
         elif event["event"] == "ended":
             process = self.processes[int(str(event["index"]))]
@@ -160,7 +215,5 @@ class Group:
         self._done = self.lost = True
 
     def _send(self, document: object) -> None:
-        assert self._guard.stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # a guard that is gone has nothing left to stop
-            self._guard.stdin.write(json.dumps(document).encode() + b"\n")
-            self._guard.stdin.flush()
+        with contextlib.suppress(OSError):  # a guard that is gone has nothing left to stop
+            self._line.sendall(json.dumps(document).encode() + b"\n")

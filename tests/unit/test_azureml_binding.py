@@ -70,6 +70,12 @@ def test_brackets_are_matched_not_counted() -> None:
     assert template.unclosed == ()
 
 
+def test_a_megabyte_of_openings_is_searched_in_linear_time() -> None:
+    text = "${{" * 350_000
+    assert binding.find(text) == ()
+    assert len(binding.parse(text).unclosed) == 350_000
+
+
 def test_what_never_closes_is_named_by_its_offset() -> None:
     text = "python a.py ${{inputs.a $[[ --b ${{inputs.b}}"
     assert [text[start : start + 3] for start in binding.parse(text).unclosed] == ["${{", "$[["]

@@ -237,15 +237,6 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
     ),
     (
         "uses: train_ddp",
-        "uses: train_ddp\n    code: ./src",
-        "step-key-needs-command",
-        7,
-        5,
-        "`code` belongs to a step with its own `command`, but `steps.train` uses a component",
-        "remove `code`",
-    ),
-    (
-        "uses: train_ddp",
         "command: python a.py",
         "spec-missing-key",
         6,

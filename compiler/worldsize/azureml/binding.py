@@ -12,7 +12,9 @@ from typing import Literal
 
 Side = Literal["inputs", "outputs"]
 
-_EXPRESSION = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
+# azure-ai-ml allows braces in the name as well; leaving them out finds what an unclosed `${{` would
+# swallow, and keeps the search linear.
+_EXPRESSION = re.compile(r"\$\{\{\s*([^\s{}]*)\s*\}\}")
 _OPENING = re.compile(r"\$\{\{")
 _SECTION = re.compile(r"\$\[\[|\]\]")
 

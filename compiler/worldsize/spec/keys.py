@@ -15,7 +15,7 @@ from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Scalar
 from worldsize.yaml.span import Span
 
-_COMMAND_ONLY = ("code", "environment", "distribution", "outputs")
+_COMMAND_ONLY = ("environment", "distribution", "outputs")
 
 
 def problems(where: Place, path: Path, errors: list[Violation]) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""``code``, ``environment``, ``distribution`` or ``outputs`` on a step that uses a component.
+"""``environment``, ``distribution`` or ``outputs`` on a step that uses a component.
 
 These belong to a step with its own ``command``. A component brings its own, and Azure ML drops most
 of them on a step without a word.

@@ -1,0 +1,121 @@
+"""Merged code folders, by the rules of azure-ai-ml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from worldsize.azureml import component as reader
+from worldsize.azureml import snapshot
+from worldsize.azureml.model import Component
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.diagnostics.problem import Problem
+
+
+def tree(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def merged(folder: Path, yaml: str) -> tuple[Snapshot, list[Problem]]:
+    tree(folder, {"component.yml": f"type: command\nname: c\ncommand: ls\n{yaml}"})
+    found, problems = reader.read(folder / "component.yml")
+    assert isinstance(found, Component)
+    assert not problems
+    return snapshot.of(found, folder)
+
+
+def test_includes_land_in_the_root_under_their_last_name(tmp_path: Path) -> None:
+    tree(tmp_path, {
+        "c/src/train.py": "1", "shared/lib/a.py": "2", "shared/lib/deep/b.py": "3", "shared/one.txt": "4",
+        "shared/lib/__pycache__/a.pyc": "x", "c/src/__pycache__/t.pyc": "x",
+    })  # fmt: skip
+    found, problems = merged(
+        tmp_path / "c", "code: src\nadditional_includes: [../shared/lib, ../shared/one.txt]\n"
+    )
+    assert not problems
+    assert found.listing() == ["lib/a.py", "lib/deep/b.py", "one.txt", "train.py"]
+    assert found.content("lib/deep/b.py") == b"3"
+
+
+def test_code_may_be_one_file(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/train.py": "1", "c/src/other.py": "2"})
+    found, problems = merged(tmp_path / "c", "code: ./src/train.py\n")
+    assert (found.listing(), problems) == (["train.py"], [])
+
+
+@pytest.mark.parametrize("name", [".amlignore", ".gitignore"])
+def test_ignore_files_are_obeyed(tmp_path: Path, name: str) -> None:
+    tree(tmp_path, {f"c/src/{name}": "*.log\n!keep.log\ndata/\n", "c/src/a.log": "", "c/src/keep.log": "",
+                    "c/src/data/x": "", "c/src/a.py": "", "c/src/deep/data/y": ""})  # fmt: skip
+    found, _ = merged(tmp_path / "c", "code: src\n")
+    assert found.listing() == sorted([name, "a.py", "keep.log"])
+
+
+def test_amlignore_wins_over_gitignore(tmp_path: Path) -> None:
+    tree(
+        tmp_path,
+        {"c/src/.amlignore": "a.py\n", "c/src/.gitignore": "b.py\n", "c/src/a.py": "", "c/src/b.py": ""},
+    )
+    found, _ = merged(tmp_path / "c", "code: src\n")
+    assert found.listing() == [".amlignore", ".gitignore", "b.py"]
+
+
+def test_only_the_root_s_ignore_file_counts_without_includes(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/deep/.gitignore": "x\n", "c/src/deep/x": "", "s/one": ""})
+    found, _ = merged(tmp_path / "c", "code: src\n")
+    assert found.listing() == ["deep/.gitignore", "deep/x"]
+    found, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../s/one]\n")
+    assert found.listing() == ["deep/.gitignore", "one"]
+
+
+def test_a_zip_that_does_not_exist_is_the_folder_zipped(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/a.py": "1", "lib/x.py": "2"})
+    found, problems = merged(tmp_path / "c", "code: src\nadditional_includes: [../lib.zip]\n")
+    assert not problems
+    assert found.listing() == ["a.py", "lib.zip"]
+    again, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../lib.zip]\n")
+    assert found.content("lib.zip") == again.content("lib.zip")
+
+
+def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/a.py": "1", "else/b.py": "2"})
+    (tmp_path / "c/src/linked").symlink_to(tmp_path / "else")
+    (tmp_path / "c/src/loop").symlink_to(tmp_path / "c/src")
+    found, _ = merged(tmp_path / "c", "code: src\n")
+    assert found.listing() == ["a.py", "linked/b.py"]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "slug", "place"),
+    [
+        ("code: ./scr\n", "code-missing", "4:7"),
+        ("code: src\nadditional_includes:\n  - ../shard\n", "include-missing", "6:5"),
+        ("code: src\nadditional_includes: [../lib, ../x/taken]\n", "include-clash", "5:31"),
+        ("code: src\nenvironment: {image: i, conda_file: conda.yml}\n", "environment-missing", "5:37"),
+    ],
+)
+def test_faults_have_a_place_and_a_hint(tmp_path: Path, yaml: str, slug: str, place: str) -> None:
+    tree(tmp_path, {"c/src/taken": "", "x/taken": "", "lib/a": "", "shared/a": ""})
+    (tmp_path / "c").mkdir(exist_ok=True)
+    tree(tmp_path / "c", {"component.yml": f"type: command\nname: c\ncommand: ls\n{yaml}"})
+    found, _ = reader.read(tmp_path / "c" / "component.yml")
+    assert found is not None
+    problems = snapshot.faults(found, tmp_path / "c")
+    assert [problem.slug for problem in problems] == [slug]
+    assert str(problems[0].span).endswith(f"component.yml:{place}")
+    assert problems[0].help
+
+
+def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
+    tree(tmp_path, {"a/x": "1", "b/x": "1", "c/y": "1", "d/x": "2"})
+    digests = []
+    for name in "abcd":
+        found = Snapshot()
+        snapshot.add(found, tmp_path / name)
+        digests.append(found.digest())
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3

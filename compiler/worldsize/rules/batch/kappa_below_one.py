@@ -24,7 +24,7 @@ from worldsize.rules.rule import Rule
 RULE = Rule(
     "WS305",
     "kappa-below-one",
-    "warning",
+    "info",
     since="0.1.0",
     summary="a global batch smaller than the reference batch",
 )

@@ -1,92 +1,29 @@
-"""Planning whole specs: what is derived, and every way in which pinned numbers can disagree."""
+"""Batches, rates and lengths of whole specs, and every way in which pinned numbers can disagree."""
 
 from __future__ import annotations
 
-from datetime import date
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worldsize import spec as spec_layer
-from worldsize import yaml
-from worldsize.diagnostics.problem import Problem
-from worldsize.planning import Interface, Plan, Topology, Training, derive, localise
-from worldsize.spec.model import Spec
+from worldsize.planning import Interface, Plan, Topology, derive, localise
 
-GPU = "Standard_NC96ads_A100_v4"
-REFERENCE = "reference: {batch_size: 32, learning_rate: 0.05}"
+Planner = Any  # the fixture's class lives in conftest.py
 
 
-def load(text: str) -> Spec:
-    document = yaml.load(Path("spec.yml"), text)
-    found, problems = spec_layer.from_document(document, Path("spec.yml"))
-    assert found is not None, problems
-    return found
-
-
-def write(
-    scale: str | None = f"{{{REFERENCE}, optimizer: sgd}}",
-    *,
-    size: str | None = GPU,
-    distribution: str | None = "{type: pytorch}",
-    more: str = "",
-    profile: str = "",
-) -> str:
-    """A spec of one training step with its own command."""
-    parts = [
-        "name: test",
-        f"compute: {{gpu: {{target: azureml:gpu{f', instance_type: {size}' if size else ''}{profile}}}}}",
-        "steps:",
-        "  train:",
-        "    command: python train.py",
-        "    code: .",
-        "    environment: azureml:env:1",
-        *([f"    distribution: {distribution}"] if distribution else []),
-        *([f"    {more}"] if more else []),
-        *([f"    scale: {scale}"] if scale else []),
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def planned(text: str, **options: object) -> tuple[Plan, list[Problem]]:
-    plan, problems = derive(load(text), **options)  # type: ignore[arg-type]
-    assert plan is not None, problems
-    return plan, problems
-
-
-def training(plan: Plan) -> Training:
-    found = plan.steps["train"].training
-    assert found is not None
-    return found
-
-
-def only(problems: list[Problem]) -> Problem:
-    assert len(problems) == 1, problems
-    return problems[0]
-
-
-def marked(text: str, problem: Problem) -> str:
-    """The text under a problem's caret."""
-    line = text.splitlines()[problem.span.line - 1]
-    return line[problem.span.column - 1 : problem.span.end_column - 1]
-
-
-def scaled(*parts: str) -> str:
-    return "{" + ", ".join((REFERENCE, *parts)) + "}"
-
-
-def test_the_example_of_the_design() -> None:
-    plan, problems = planned(
-        write(
-            scaled("optimizer: sgd", "epochs: 20", "rows: 1438", "warmup_epochs: 2"), more="instance_count: 2"
+def test_the_example_of_the_design(planner: Planner) -> None:
+    plan, problems = planner.planned(
+        planner.write(
+            planner.scaled("optimizer: sgd", "epochs: 20", "rows: 1438", "warmup_epochs: 2"),
+            more="instance_count: 2",
         )
     )
     assert problems == []
     step = plan.steps["train"]
-    assert step.topology == Topology("pytorch", GPU, 2, 4, 4, 8)
-    found = training(plan)
+    assert step.topology == Topology("pytorch", planner.gpu, 2, 4, 4, 8)
+    found = planner.training(plan)
     assert (found.global_batch_size, found.kappa, found.learning_rate) == (256, 8, 0.4)
     assert (found.steps_per_epoch, found.total_steps, found.warmup_steps) == (5, 100, 10)
     assert (found.shard_count, found.shards_per_rank) == (8, 1)
@@ -113,9 +50,11 @@ def test_the_example_of_the_design() -> None:
         ),
     ],
 )
-def test_any_of_the_batches_may_be_pinned(pins: tuple[str, ...], expected: tuple[int, int, int]) -> None:
-    plan, problems = planned(write(scaled("optimizer: sgd", *pins)))
-    found = training(plan)
+def test_any_of_the_batches_may_be_pinned(
+    planner: Planner, pins: tuple[str, ...], expected: tuple[int, int, int]
+) -> None:
+    plan, problems = planner.planned(planner.write(planner.scaled("optimizer: sgd", *pins)))
+    found = planner.training(plan)
     got = (found.batch_size_per_device, found.gradient_accumulation_steps, found.global_batch_size)
     assert got == expected
     assert {problem.slug for problem in problems} <= {"kappa-below-one"}
@@ -146,84 +85,100 @@ def test_any_of_the_batches_may_be_pinned(pins: tuple[str, ...], expected: tuple
         ),
     ],
 )
-def test_batches_that_do_not_agree(pins: tuple[str, ...], slug: str, mark: str, says: str) -> None:
-    text = write(scaled("optimizer: sgd", *pins))
-    plan, problems = derive(load(text))
+def test_batches_that_do_not_agree(
+    planner: Planner, pins: tuple[str, ...], slug: str, mark: str, says: str
+) -> None:
+    text = planner.write(planner.scaled("optimizer: sgd", *pins))
+    plan, problems = derive(planner.load(text))
     assert plan is None
-    problem = only(problems)
-    assert (problem.slug, marked(text, problem)) == (slug, mark)
+    problem = planner.only(problems)
+    assert (problem.slug, planner.marked(text, problem)) == (slug, mark)
     assert says in (problem.help or "")
 
 
-def test_a_reference_batch_that_its_gpus_cannot_share() -> None:
-    text = write("{reference: {batch_size: 100, gpus: 8, learning_rate: 0.1}, optimizer: sgd}")
-    plan, problems = derive(load(text))
+def test_a_reference_batch_that_its_gpus_cannot_share(planner: Planner) -> None:
+    text = planner.write("{reference: {batch_size: 100, gpus: 8, learning_rate: 0.1}, optimizer: sgd}")
+    plan, problems = derive(planner.load(text))
     assert plan is None
-    assert only(problems).slug == "reference-batch-does-not-divide"
-    assert "96 or 104" in (only(problems).help or "")
+    assert planner.only(problems).slug == "reference-batch-does-not-divide"
+    assert "96 or 104" in (planner.only(problems).help or "")
     pinned = text.replace("optimizer: sgd", "optimizer: sgd, batch_size_per_device: 32")
-    assert training(planned(pinned)[0]).global_batch_size == 128
+    assert planner.training(planner.planned(pinned)[0]).global_batch_size == 128
 
 
-def test_a_share_without_large_divisors_is_a_warning() -> None:
-    plan, problems = planned(write(scaled("optimizer: sgd", "global_batch_size: 148")))
-    assert training(plan).batch_size_per_device == 1
-    assert only(problems).slug == "micro-batch-small"
-    assert "128 or 256" in (only(problems).help or "")
+def test_a_share_without_large_divisors_is_a_warning(planner: Planner) -> None:
+    plan, problems = planner.planned(
+        planner.write(planner.scaled("optimizer: sgd", "global_batch_size: 148"))
+    )
+    assert planner.training(plan).batch_size_per_device == 1
+    assert planner.only(problems).slug == "micro-batch-small"
+    assert "128 or 256" in (planner.only(problems).help or "")
 
 
 @pytest.mark.parametrize(
     ("optimizer", "rule", "rate"),
     [("sgd", "linear", 0.2), ("Momentum", "linear", 0.2), ("AdamW", "sqrt", 0.1), ("rmsprop", "sqrt", 0.1)],
 )
-def test_auto_picks_the_rule_by_the_optimizer(optimizer: str, rule: str, rate: float) -> None:
-    found = training(planned(write(scaled(f"optimizer: {optimizer}")))[0])
+def test_auto_picks_the_rule_by_the_optimizer(
+    planner: Planner, optimizer: str, rule: str, rate: float
+) -> None:
+    found = planner.training(planner.planned(planner.write(planner.scaled(f"optimizer: {optimizer}")))[0])
     assert (found.rule, found.learning_rate) == (rule, rate)
     assert found.optimizer == optimizer.lower()
 
 
 @pytest.mark.parametrize(
-    ("scale", "mark", "says"),
+    ("said", "mark", "says"),
     [
-        (scaled(), "scale", "optimizer:"),
-        (scaled("rule: auto"), "auto", "optimizer:"),
-        (scaled("optimizer: adamv"), "adamv", "did you mean `adam"),
-        (scaled("optimizer: shampoo"), "shampoo", "rule: linear"),
+        ((), "scale", "optimizer:"),
+        (("rule: auto",), "auto", "optimizer:"),
+        (("optimizer: adamv",), "adamv", "did you mean `adam"),
+        (("optimizer: shampoo",), "shampoo", "rule: linear"),
     ],
 )
-def test_auto_needs_an_optimizer_it_knows(scale: str, mark: str, says: str) -> None:
-    text = write(scale)
-    plan, problems = derive(load(text))
+def test_auto_needs_an_optimizer_it_knows(
+    planner: Planner, said: tuple[str, ...], mark: str, says: str
+) -> None:
+    text = planner.write(planner.scaled(*said))
+    plan, problems = derive(planner.load(text))
     assert plan is None
-    assert only(problems).slug == "optimizer-unknown"
-    assert marked(text, only(problems)) == mark
-    assert says in (only(problems).help or "")
+    assert planner.only(problems).slug == "optimizer-unknown"
+    assert planner.marked(text, planner.only(problems)) == mark
+    assert says in (planner.only(problems).help or "")
 
 
-def test_no_rule_is_needed_where_nothing_grows_or_one_is_given() -> None:
-    assert training(planned(write(scaled("global_batch_size: 32")))[0]).rule == "none"
-    found = training(planned(write(scaled("optimizer: shampoo", "rule: linear")))[0])
+def test_no_rule_is_needed_where_nothing_grows_or_one_is_given(planner: Planner) -> None:
+    assert (
+        planner.training(planner.planned(planner.write(planner.scaled("global_batch_size: 32")))[0]).rule
+        == "none"
+    )
+    found = planner.training(
+        planner.planned(planner.write(planner.scaled("optimizer: shampoo", "rule: linear")))[0]
+    )
     assert (found.rule, found.optimizer) == ("linear", "shampoo")
 
 
-def test_a_pinned_rate_is_kept_and_compared() -> None:
-    text = write(scaled("optimizer: sgd", "learning_rate: 0.5"))
-    plan, problems = planned(text)
-    assert training(plan).learning_rate == 0.5
-    assert (only(problems).slug, marked(text, only(problems))) == ("learning-rate-disagrees", "0.5")
-    assert "0.2" in only(problems).message
-    assert planned(write(scaled("optimizer: sgd", "learning_rate: 0.2")))[1] == []
-    assert planned(write(scaled("optimizer: adam", "learning_rate: 0.0999")))[1] == []
+def test_a_pinned_rate_is_kept_and_compared(planner: Planner) -> None:
+    text = planner.write(planner.scaled("optimizer: sgd", "learning_rate: 0.5"))
+    plan, problems = planner.planned(text)
+    assert planner.training(plan).learning_rate == 0.5
+    assert (planner.only(problems).slug, planner.marked(text, planner.only(problems))) == (
+        "learning-rate-disagrees",
+        "0.5",
+    )
+    assert "0.2" in planner.only(problems).message
+    assert planner.planned(planner.write(planner.scaled("optimizer: sgd", "learning_rate: 0.2")))[1] == []
+    assert planner.planned(planner.write(planner.scaled("optimizer: adam", "learning_rate: 0.0999")))[1] == []
 
 
-def test_adam_beyond_the_range_of_its_rule() -> None:
-    text = write(
-        scaled("optimizer: adamw", "beta1: 0.95", "beta2: 0.95"),
+def test_adam_beyond_the_range_of_its_rule(planner: Planner) -> None:
+    text = planner.write(
+        planner.scaled("optimizer: adamw", "beta1: 0.95", "beta2: 0.95"),
         size="Standard_ND96isr_H100_v5",
         more="instance_count: 4",
     )
-    plan, problems = planned(text)
-    assert [(problem.slug, marked(text, problem)) for problem in problems] == [
+    plan, problems = planner.planned(text)
+    assert [(problem.slug, planner.marked(text, problem)) for problem in problems] == [
         ("sqrt-rule-out-of-range", "0.95"),
         ("sqrt-rule-out-of-range", "0.95"),
     ]
@@ -232,196 +187,82 @@ def test_adam_beyond_the_range_of_its_rule() -> None:
     assert "β" not in advice
 
 
-def test_betas_of_the_component_are_what_is_checked() -> None:
-    text = write(scaled("optimizer: adamw"), size="Standard_ND96isr_H100_v5", more="instance_count: 4")
-    spec = load(text)
+def test_betas_of_the_component_are_what_is_checked(planner: Planner) -> None:
+    text = planner.write(
+        planner.scaled("optimizer: adamw"), size="Standard_ND96isr_H100_v5", more="instance_count: 4"
+    )
+    spec = planner.load(text)
     kept = {"train": Interface({"beta1": 0.99, "beta2": 0.9999}, "pytorch")}
     assert derive(spec, kept)[1] == []
     assert [problem.slug for problem in derive(spec)[1]] == ["sqrt-rule-out-of-range"]
 
 
-def test_advice_on_weight_decay_rule_and_size() -> None:
-    adamw = planned(write(scaled("optimizer: adamw"), more="with: {weight_decay: 0.1}"))[0]
+def test_advice_on_weight_decay_rule_and_size(planner: Planner) -> None:
+    adamw = planner.planned(
+        planner.write(planner.scaled("optimizer: adamw"), more="with: {weight_decay: 0.1}")
+    )[0]
     assert any("weight decay 0.2" in line for line in adamw.steps["train"].advice)
-    odd = planned(write(scaled("optimizer: adamw", "rule: linear")))[0]
+    odd = planner.planned(planner.write(planner.scaled("optimizer: adamw", "rule: linear")))[0]
     assert any("the sqrt rule is the one derived for it" in line for line in odd.steps["train"].advice)
-    large = planned(write(scaled("optimizer: sgd", "global_batch_size: 16384")))[0]
+    large = planner.planned(planner.write(planner.scaled("optimizer: sgd", "global_batch_size: 16384")))[0]
     assert any("beyond 8192" in line for line in large.steps["train"].advice)
 
 
-def test_kappa_below_one_lowers_the_rate() -> None:
-    text = write("{reference: {batch_size: 1024, gpus: 32, learning_rate: 0.4}, optimizer: sgd}")
-    plan, problems = planned(text)
-    found = training(plan)
+def test_kappa_below_one_lowers_the_rate(planner: Planner) -> None:
+    text = planner.write("{reference: {batch_size: 1024, gpus: 32, learning_rate: 0.4}, optimizer: sgd}")
+    plan, problems = planner.planned(text)
+    found = planner.training(plan)
     assert (found.kappa, found.learning_rate, found.warmup_epochs) == (0.125, 0.05, 0)
-    assert only(problems).slug == "kappa-below-one"
+    assert planner.only(problems).slug == "kappa-below-one"
 
 
-def test_warmup_longer_than_training() -> None:
-    text = write(scaled("optimizer: sgd", "epochs: 4", "warmup_epochs: 5"))
-    problem = only(planned(text)[1])
-    assert (problem.slug, marked(text, problem)) == ("warmup-longer-than-training", "5")
-    assert planned(text.replace("epochs: 4", "epochs: 5"))[1] == []
+def test_warmup_longer_than_training(planner: Planner) -> None:
+    text = planner.write(planner.scaled("optimizer: sgd", "epochs: 4", "warmup_epochs: 5"))
+    problem = planner.only(planner.planned(text)[1])
+    assert (problem.slug, planner.marked(text, problem)) == ("warmup-longer-than-training", "5")
+    assert planner.planned(text.replace("epochs: 4", "epochs: 5"))[1] == []
 
 
-def test_rows() -> None:
-    scale = scaled("optimizer: sgd", "epochs: 4", "rows: 1000")
-    assert planned(write(scale), rows={"train": 1000})[1] == []
-    text = write(scale)
-    problem = only(planned(text, rows={"train": 999})[1])
-    assert (problem.slug, marked(text, problem)) == ("rows-disagree", "1000")
-    counted = planned(write(scaled("optimizer: sgd", "epochs: 4")), rows={"train": 999})[0]
-    assert training(counted).steps_per_epoch == 7
-    few = write(scaled("optimizer: sgd", "rows: 127"))
-    assert only(planned(few)[1]).slug == "rows-fewer-than-global-batch"
-    short = write(scaled("optimizer: sgd", "rows: 1280", "epochs: 0.01"))
-    assert only(planned(short)[1]).slug == "training-shorter-than-one-step"
+def test_rows(planner: Planner) -> None:
+    scale = planner.scaled("optimizer: sgd", "epochs: 4", "rows: 1000")
+    assert planner.planned(planner.write(scale), rows={"train": 1000})[1] == []
+    text = planner.write(scale)
+    problem = planner.only(planner.planned(text, rows={"train": 999})[1])
+    assert (problem.slug, planner.marked(text, problem)) == ("rows-disagree", "1000")
+    counted = planner.planned(
+        planner.write(planner.scaled("optimizer: sgd", "epochs: 4")), rows={"train": 999}
+    )[0]
+    assert planner.training(counted).steps_per_epoch == 7
+    few = planner.write(planner.scaled("optimizer: sgd", "rows: 127"))
+    assert planner.only(planner.planned(few)[1]).slug == "rows-fewer-than-global-batch"
+    short = planner.write(planner.scaled("optimizer: sgd", "rows: 1280", "epochs: 0.01"))
+    assert planner.only(planner.planned(short)[1]).slug == "training-shorter-than-one-step"
 
 
-def test_rows_that_are_unknown_leave_steps_out() -> None:
-    plan, problems = planned(write(scaled("optimizer: sgd", "epochs: 4")))
+def test_rows_that_are_unknown_leave_steps_out(planner: Planner) -> None:
+    plan, problems = planner.planned(planner.write(planner.scaled("optimizer: sgd", "epochs: 4")))
     assert problems == []
-    assert training(plan).total_steps is None
+    assert planner.training(plan).total_steps is None
     assert "total_steps" not in plan.steps["train"].inputs
     assert any("give `rows:`" in line for line in plan.steps["train"].advice)
 
 
-@pytest.mark.parametrize(
-    ("more", "slug", "mark"),
-    [
-        ("process_count_per_instance: 16", "processes-exceed-gpus", "16"),
-        ("process_count_per_instance: 1", "processes-below-gpus", "1"),
-        ("instance_count: 5", "instance-count-exceeds-max", "5"),
-    ],
-)
-def test_pinned_counts_are_verified(more: str, slug: str, mark: str) -> None:
-    text = write(more=more, profile=", max_instances: 4")
-    problem = only(planned(text)[1])
-    assert (problem.slug, marked(text, problem)) == (slug, mark)
-    numbers = {"processes-exceed-gpus": ("16", "4"), "processes-below-gpus": ("1", "4")}
-    assert all(number in problem.message for number in numbers.get(slug, ("5", "4")))
-    assert planned(write(more="process_count_per_instance: 4", profile=", max_instances: 4"))[1] == []
-
-
-def test_a_fraction_of_a_card_takes_one_process() -> None:
-    plan, problems = planned(write(size="Standard_NV6ads_A10_v5"))
-    assert problems == []
-    assert plan.steps["train"].topology.process_count_per_instance == 1
-    assert plan.steps["train"].topology.gpus_per_instance == pytest.approx(1 / 6, abs=1e-3)
-
-
-def test_a_cpu_size_takes_what_is_pinned() -> None:
-    plan, problems = planned(write(size="Standard_D16s_v5", more="process_count_per_instance: 8"))
-    assert problems == []
-    assert plan.steps["train"].topology.world_size == 8
-    assert planned(write(size="Standard_D16s_v5"))[0].steps["train"].topology.world_size == 1
-
-
-@pytest.mark.parametrize(
-    ("size", "slug", "says"),
-    [
-        ("Standard_NC24s_v3", "vm-size-retired", "2025-09-30"),
-        ("Standard_NC128ds_xl_RTXPRO6000BSE_v6", "vm-size-retired", "no longer deploys"),
-        ("Standard_HB120rs_v2", "vm-size-retiring", "2027-05-31"),
-    ],
-)
-def test_sizes_that_go_or_are_gone(size: str, slug: str, says: str) -> None:
-    problem = only(
-        planned(write(size=size, more=f"process_count_per_instance: {4 if '24' in size else 1}"))[1]
-    )
-    assert problem.slug == slug
-    assert says in problem.message
-
-
-def test_the_day_may_be_chosen() -> None:
-    text = write(size="Standard_HB120rs_v2")
-    assert only(planned(text, today=date(2027, 6, 1))[1]).slug == "vm-size-retired"
-
-
-def test_an_unknown_size_matters_only_where_gpus_are_counted() -> None:
-    typo = "Standard_NC96ads_A100v4"
-    plan, problems = derive(load(write(size=typo)))
-    assert plan is None
-    assert only(problems).slug == "process-count-unknown"
-    assert f"`{GPU}`" in (only(problems).help or "")
-    warned = only(planned(write(size=typo, more="process_count_per_instance: 4"))[1])
-    assert (warned.slug, warned.help) == ("vm-size-unknown", f"did you mean `{GPU}`?")
-    assert only(planned(write(None, size=typo, distribution=None))[1]).slug == "vm-size-unknown"
-    assert only(derive(load(write(size=None)))[1]).slug == "process-count-unknown"
-    assert planned(write(size=None, more="process_count_per_instance: 4"))[1] == []
-
-
-def test_a_size_of_two_steps_is_reported_once() -> None:
-    text = write(size="Standard_HB120rs_v2")
-    again = text.split("steps:\n")[1].replace("train:", "again:", 1)
-    assert len(planned(text + again)[1]) == 1
-
-
-def test_tensorflow_drives_all_gpus_with_one_process() -> None:
-    plan, problems = planned(write(distribution="{type: tensorflow}", more="instance_count: 2"))
-    assert problems == []
-    found = plan.steps["train"].topology
-    assert (found.process_count_per_instance, found.worker_count, found.world_size) == (1, 2, 8)
-    assert training(plan).global_batch_size == 256
-
-
-def test_tensorflow_counts_are_verified() -> None:
-    text = write(distribution="{type: tensorflow, worker_count: 4}", more="instance_count: 2")
-    problem = only(planned(text)[1])
-    assert (problem.slug, marked(text, problem)) == ("worker-count-disagrees", "4")
-    text = write(distribution="{type: tensorflow}", more="process_count_per_instance: 4")
-    assert only(planned(text)[1]).slug == "tensorflow-one-process"
-    unknown = derive(load(write(distribution="{type: tensorflow}", size="Standard_Foo")))
-    assert unknown[0] is None
-    assert "TensorFlow drives all GPUs" in (only(unknown[1]).help or "")
-
-
-def test_processes_need_a_distribution() -> None:
-    text = write(None, distribution=None, more="process_count_per_instance: 4")
-    assert only(planned(text)[1]).slug == "processes-without-distribution"
-
-
-def test_what_is_said_twice_must_agree() -> None:
-    spec = load(write(scaled("optimizer: adamw"), more="with: {optimizer: sgd}"))
-    problem = only(derive(spec)[1])
+def test_what_is_said_twice_must_agree(planner: Planner) -> None:
+    spec = planner.load(planner.write(planner.scaled("optimizer: adamw"), more="with: {optimizer: sgd}"))
+    problem = planner.only(derive(spec)[1])
     assert problem.slug == "scale-disagrees-with-input"
     assert "`optimizer` is adamw" in problem.message
-    spec = load(write(scaled("optimizer: adamw")))
-    assert only(derive(spec, {"train": Interface({"optimizer": "sgd"}, "pytorch")})[1]).slug == (
+    spec = planner.load(planner.write(planner.scaled("optimizer: adamw")))
+    assert planner.only(derive(spec, {"train": Interface({"optimizer": "sgd"}, "pytorch")})[1]).slug == (
         "scale-disagrees-with-input"
     )
     assert derive(spec, {"train": Interface({"optimizer": "AdamW"}, "pytorch")})[1] == []
-    spec = load(write(scaled("optimizer: sgd", "epochs: 4"), more="with: {epochs: 5}"))
-    assert only(derive(spec)[1]).slug == "scale-disagrees-with-input"
-    spec = load(write(scaled("optimizer: sgd", "epochs: 4")))
+    spec = planner.load(
+        planner.write(planner.scaled("optimizer: sgd", "epochs: 4"), more="with: {epochs: 5}")
+    )
+    assert planner.only(derive(spec)[1]).slug == "scale-disagrees-with-input"
+    spec = planner.load(planner.write(planner.scaled("optimizer: sgd", "epochs: 4")))
     assert derive(spec, {"train": Interface({"epochs": 12}, "pytorch")})[1] == []
-
-
-COMPONENT = """\
-name: test
-compute: {gpu: {target: azureml:gpu, instance_type: Standard_NC96ads_A100_v4}}
-steps:
-  train: {uses: "%s", scale: {reference: {batch_size: 32, learning_rate: 0.05}}, with: {optimizer: sgd}%s}
-"""
-
-
-def test_the_component_says_how_it_is_started() -> None:
-    spec = load(COMPONENT % ("train_ddp", ""))
-    interface = Interface({"epochs": 12, "loader_workers": 4}, "pytorch", instance_count=3)
-    plan, problems = derive(spec, {"train": interface}, {"train": 10_000})
-    assert problems == []
-    assert plan is not None
-    assert plan.steps["train"].topology.world_size == 12
-    assert training(plan).total_steps == 12 * (10_000 // 384)
-    assert (training(plan).shard_count, training(plan).shards_per_rank) == (48, 4)
-
-
-@pytest.mark.parametrize(("more", "launcher"), [("", "pytorch"), (", worker_count: 1", "tensorflow")])
-def test_a_component_that_cannot_be_seen_is_known_by_its_counts(more: str, launcher: str) -> None:
-    plan, problems = derive(load(COMPONENT % ("azureml:mine:1", more)))
-    assert problems == []
-    assert plan is not None
-    assert plan.steps["train"].topology.launcher == launcher
 
 
 batches = st.integers(1, 512)
@@ -440,6 +281,7 @@ batches = st.integers(1, 512)
     slots=st.integers(1, 16),
 )
 def test_the_laws(
+    planner: Planner,
     *,
     reference: int,
     instances: int,
@@ -462,12 +304,12 @@ def test_the_laws(
         [f"reference: {{batch_size: {reference}, learning_rate: 0.1}}", f"optimizer: {optimizer}", *given_]
     )
     more = f"instance_count: {instances}\n    process_count_per_instance: {processes}"
-    plan, problems = derive(load(write(f"{{{scale}}}", size="Standard_D16s_v5", more=more)))
+    plan, problems = derive(planner.load(planner.write(f"{{{scale}}}", size="Standard_D16s_v5", more=more)))
     if plan is None:
         assert whole is not None
         assert {problem.slug for problem in problems} <= {"global-batch-does-not-factor", "batch-identity"}
         return
-    found, topology = training(plan), plan.steps["train"].topology
+    found, topology = planner.training(plan), plan.steps["train"].topology
     product = found.batch_size_per_device * found.gradient_accumulation_steps * topology.world_size
     assert product == found.global_batch_size
     assert found.global_batch_size == (whole or found.global_batch_size)

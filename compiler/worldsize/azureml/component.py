@@ -7,7 +7,7 @@ from pathlib import Path
 from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Component, Field, Port
+from worldsize.azureml.model import Component, Field, Interface, Port
 from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar
@@ -55,13 +55,17 @@ def load(path: Path, files: Files) -> Component | None:
 def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> Component:
     """A component from its mapping, ``path`` being None for an inline one."""
     kind = fields.text(node, "type") or "command"
+    interface = Interface(ports(node.get("inputs")), ports(node.get("outputs")))
+    inner = None
+    if kind == "pipeline":
+        inner = graph.from_node(node, path, folder, files, resolve, interface=interface)
     return Component(
         path=path,
         type=kind,
         name=fields.get(node, "name"),
         version=fields.get(node, "version"),
-        inputs=ports(node.get("inputs")),
-        outputs=ports(node.get("outputs")),
+        inputs=interface.inputs,
+        outputs=interface.outputs,
         command=fields.get(node, "command"),
         code=fields.get(node, "code"),
         environment=fields.get(node, "environment"),
@@ -72,7 +76,7 @@ def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> C
         display_name=fields.get(node, "display_name"),
         description=fields.get(node, "description"),
         tags=fields.get(node, "tags"),
-        graph=graph.from_node(node, path, folder, files, resolve) if kind == "pipeline" else None,
+        graph=inner,
         raw=node,
     )
 

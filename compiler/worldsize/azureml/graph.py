@@ -17,6 +17,7 @@ from worldsize.azureml.model import (
     Component,
     Data,
     Field,
+    Interface,
     Job,
     Literal,
     OutputSetting,
@@ -29,7 +30,15 @@ Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | No
 _DATA_KEYS = {"type", "path", "mode"}
 
 
-def from_node(node: Mapping, path: Path | None, folder: Path, files: Files, resolve: Resolve) -> Job:
+def from_node(
+    node: Mapping,
+    path: Path | None,
+    folder: Path,
+    files: Files,
+    resolve: Resolve,
+    *,
+    interface: Interface | None = None,
+) -> Job:
     """A pipeline job, or the inner graph of a pipeline component, from its mapping.
 
     Args:
@@ -39,6 +48,7 @@ def from_node(node: Mapping, path: Path | None, folder: Path, files: Files, reso
         files: The files read so far.
         resolve: Finds the component behind ``component:``; passed in, because a component may
             hold a graph in turn.
+        interface: The ports of the pipeline component whose inner graph this is.
     """
     inputs = arguments(node.get("inputs"))
     jobs = node.get("jobs")
@@ -58,6 +68,7 @@ def from_node(node: Mapping, path: Path | None, folder: Path, files: Files, reso
         settings=fields.get(node, "settings"),
         compute=fields.get(node, "compute"),
         raw=node,
+        interface=interface,
     )
 
 
@@ -143,6 +154,8 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     outputs = settings(node.get("outputs"))
     if target is None:
         component = _inline(kind, node, outputs)
+    elif component is not None and kind == "sweep" and reference is None:
+        component = replace(component, outputs=_inline_outputs(outputs))
     return Step(
         name=name,
         type=kind,
@@ -172,10 +185,7 @@ def _inline(kind: str, node: Mapping, outputs: MappingType[str, Field[OutputSett
         name=None,
         version=None,
         inputs={},
-        outputs={
-            name: Port(name, setting.value.type or "uri_folder", setting.key_span)
-            for name, setting in outputs.items()
-        },
+        outputs=_inline_outputs(outputs),
         command=fields.get(node, "command"),
         code=fields.get(node, "code"),
         environment=fields.get(node, "environment"),
@@ -185,6 +195,22 @@ def _inline(kind: str, node: Mapping, outputs: MappingType[str, Field[OutputSett
     )
 
 
+def _inline_outputs(outputs: MappingType[str, Field[OutputSetting]]) -> dict[str, Port]:
+    """An inline job declares its outputs where it says what becomes of them."""
+    return {
+        name: Port(name, (setting.value.type or "uri_folder").lower(), setting.key_span)
+        for name, setting in outputs.items()
+    }
+
+
+def is_inline(step: Step) -> bool:
+    """Whether a step is its own component: its ports are what it is given, not what a file declares."""
+    component = step.component
+    if component is None or component.raw is None:
+        return False
+    return component.raw is step.raw or (step.type == "sweep" and step.reference is None)
+
+
 def _with_inline_inputs(
     steps: MappingType[str, Step], inputs: MappingType[str, Field[Argument]]
 ) -> dict[str, Step]:
@@ -192,7 +218,7 @@ def _with_inline_inputs(
 
     def typed(step: Step) -> Step:
         component = step.component
-        if component is None or component.raw is not step.raw:
+        if component is None or not is_inline(step):
             return step
         ports = {
             name: Port(name, _type_of(argument.value, inputs, steps, set()), argument.key_span)

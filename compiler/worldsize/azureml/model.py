@@ -53,6 +53,14 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class Interface:
+    """The ports of a pipeline component, as the graph inside it sees them."""
+
+    inputs: Mapping[str, Port]
+    outputs: Mapping[str, Port]
+
+
+@dataclass(frozen=True, slots=True)
 class Component:
     """A component's interface and what it runs. ``None`` fields were absent."""
 
@@ -153,3 +161,4 @@ class Job:
     settings: Field[Any] | None = None
     compute: Field[Any] | None = None
     raw: Node | None = None
+    interface: Interface | None = None  # inside a pipeline component: the ports that it declares

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from worldsize.azureml import binding, literals
+from worldsize.azureml import binding, fit, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port
 from worldsize.azureml.references import local_path
@@ -15,8 +14,6 @@ from worldsize.emit import planned
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
-
-_SINGLE_BRACES = re.compile(r"(?<!\{)\$?\{\s*(?:parent|inputs|outputs|plan)\.[^{}]*\}(?!\})")
 
 
 def read(work: Work, step: str) -> dict[str, Field[Argument]]:
@@ -94,35 +91,10 @@ def _check_path(work: Work, located: Located[Any], path: str) -> None:
 
 def check_literal(work: Work, name: str, located: Located[Any], value: Any, port: Port) -> None:
     """Report a literal that the port's type, range or enumeration excludes."""
-    shown = literals.render(value)
-    if value is None:
-        help_ = "write a value, or leave the input out where it has a default"
-        work.report("input-type", located.key_span, f"`{name}` has no value", help_)
-    elif not literals.accepts(port.type, value):
-        message = f"`{shown}` is not {_article(port.type)}, as input `{name}` wants"
-        work.report("input-type", located.span, message, _as_wanted(port.type, value))
-    elif port.enum and isinstance(port.enum.value, list):
-        allowed = [literals.render(item) for item in port.enum.value]
-        if shown not in allowed:
-            message = f"`{name}` cannot be `{shown}`"
-            listed = "write one of " + ", ".join(f"`{item}`" for item in allowed)
-            work.report("input-not-in-enum", located.span, message, did_you_mean(shown, allowed) or listed)
-    else:
-        _check_range(work, name, located, value, port)
-
-
-def _check_range(work: Work, name: str, located: Located[Any], value: Any, port: Port) -> None:
-    given = literals.number(value) if port.type in ("number", "integer") else None
-    low = literals.number(port.min.value) if port.min else None
-    high = literals.number(port.max.value) if port.max else None
-    if given is None:
-        return
-    if low is not None and given < low:
-        message = f"`{name}` is {given}, below its minimum {low}"
-        work.report("input-out-of-range", located.span, message, f"write {low} or more")
-    elif high is not None and given > high:
-        message = f"`{name}` is {given}, above its maximum {high}"
-        work.report("input-out-of-range", located.span, message, f"write {high} or less")
+    span = located.key_span if value is None else located.span
+    fault = fit.fault(name, value, port, span)
+    if fault is not None:
+        work.problems.append(fault)
 
 
 def _check_binding(
@@ -152,7 +124,7 @@ def _check_binding(
         return
     source = known[found.port]
     if port is not None and source.is_data and not port.is_data:
-        wanted = f"input `{port.name}` is {_article(port.type)}"
+        wanted = f"input `{port.name}` is {fit.article(port.type)}"
         message = f"`{found.step}.{found.port}` is {source.type} data, but {wanted}"
         work.report("input-type", located.span, message, "bind an input of data, or write a value")
 
@@ -173,7 +145,7 @@ def _check_braces(work: Work, located: Located[Any]) -> None:
         span = part_span(located, start, min(len(text), start + 3))
         help_ = "close it with `}}`, and leave no blanks inside the dotted name"
         work.report("binding-malformed", span, f"`{text[start : start + 40]}` is no expression", help_)
-    found = _SINGLE_BRACES.search(text)
+    found = fit.SINGLE_BRACES.search(text)
     if found is not None:
         inner = found.group().lstrip("$").strip("{} ")
         span = part_span(located, found.start(), found.end())
@@ -184,15 +156,3 @@ def _check_braces(work: Work, located: Located[Any]) -> None:
 def _title(work: Work, step: str) -> str:
     uses = work.spec.steps[step].uses
     return uses.value if uses else step
-
-
-def _article(type_: str) -> str:
-    return f"an {type_}" if type_[:1] in "aeiou" else f"a {type_}"
-
-
-def _as_wanted(type_: str, value: Any) -> str:
-    if type_ == "boolean":
-        return "write `true` or `false`"
-    if type_ == "integer" and isinstance(value, float):
-        return f"write a whole number such as {round(value)}"
-    return f"write {_article(type_)}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
-from worldsize.azureml import binding
+from worldsize.azureml import binding, cycle
 from worldsize.azureml.model import Binding, Field, Port
 from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.suggest import closest
@@ -65,50 +65,26 @@ def report_missing(work: Work, step: str) -> None:
 
 def find_cycle(work: Work) -> list[str] | None:
     """The steps of one cycle in the order data flows, or None. Linear in steps and bindings."""
-    finished: set[str] = set()
-    for start in work.spec.steps:
-        if start in finished:
-            continue
-        path: list[str] = []
-        on_path: dict[str, int] = {}
-        stack: list[tuple[str, Iterable[str]]] = [(start, iter(work.sources(start)))]
-        path.append(start)
-        on_path[start] = 0
-        while stack:
-            step, rest = stack[-1]
-            following = next((name for name in rest if name not in finished), None)
-            if following is None:
-                stack.pop()
-                finished.add(step)
-                del on_path[path.pop()]
-            elif following in on_path:
-                return [*reversed(path[on_path[following] :])]
-            elif following in work.arguments:
-                on_path[following] = len(path)
-                path.append(following)
-                stack.append((following, iter(work.sources(following))))
-            else:
-                finished.add(following)
-    return None
+    return cycle.find(work.spec.steps, work.sources)
 
 
 def report_cycle(work: Work) -> None:
     """Report one cycle, pointing at the binding that closes it."""
-    cycle = find_cycle(work)
-    if cycle is None:
+    found = find_cycle(work)
+    if found is None:
         return
-    first, last = cycle[0], cycle[-1]
+    first, last = found[0], found[-1]
     name, span = work.sources(first)[last]
     place = span or work.spec.steps[first].span
-    if len(cycle) == 1:
+    if len(found) == 1:
         message = f"input `{name}` of step `{first}` is bound to the step's own output"
         work.report("graph-cycle", place, message, "bind it to an earlier step")
         return
-    shown = cycle if len(cycle) <= 8 else [*cycle[:7], "…"]
+    shown = found if len(found) <= 8 else [*found[:7], "…"]
     message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
     related = [
         Related(span, f"`{step}` reads from `{source}`")
-        for source, step in pairwise(cycle)
+        for source, step in pairwise(found)
         if (span := work.sources(step)[source][1])
     ]
     work.report("graph-cycle", place, message, "remove one of these bindings", *related)

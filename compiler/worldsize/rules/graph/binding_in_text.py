@@ -19,6 +19,41 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml import binding
+from worldsize.azureml.model import Data, Job, Literal
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import is_native, text_node
 from worldsize.rules.rule import Rule
+from worldsize.yaml.nodes import Scalar
 
 RULE = Rule("WS624", "binding-in-text", "error", since="0.1.0", summary="a binding with text around it")
+
+
+_WHOLE = "${{parent.jobs.", "${{parent.outputs."
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    if not is_native(job):
+        return
+    for step in job.steps.values():
+        for field in step.inputs.values():
+            if isinstance(field.value, (Literal, Data)):
+                yield from _around(text_node(field.node))
+        for setting in step.outputs.values():
+            if setting.value.path is not None:
+                yield from _around(text_node(setting.node))
+
+
+def _around(node: Scalar | None) -> Iterator[Problem]:
+    if node is None or "${{" not in node.text:
+        return
+    for found in binding.find(node.text):
+        if str(found).startswith(_WHOLE):
+            message = f"`{found}` has text around it, and a binding must be the whole value"
+            help_ = "bind it alone and join the path inside the script"
+            yield RULE.problem(node.subspan(found.start, found.end), message, help_)
+            return

@@ -19,7 +19,16 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Component, Job, Step
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.rules.context import Context
+from worldsize.rules.graph import _command
+from worldsize.rules.graph._common import declares, has, is_native, known, span_of, wires
 from worldsize.rules.rule import Rule
+from worldsize.yaml.nodes import Mapping
 
 RULE = Rule(
     "WS623",
@@ -28,3 +37,66 @@ RULE = Rule(
     since="0.1.0",
     summary="a binding to an output or input that does not exist",
 )
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for wire in wires(job):
+        expression = wire.expression
+        source = job.steps.get(expression.step or "")
+        if source is None or expression.side is None or expression.port is None:
+            continue
+        names = known(source, expression.side)
+        if names is not None and not has(expression.port, names):
+            message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
+            yield RULE.problem(wire.part(4), message, did_you_mean(expression.port, names))
+    if is_native(job):
+        for step in job.steps.values():
+            yield from _settings(step)
+
+
+def _settings(step: Step) -> Iterator[Problem]:
+    """What a step says of outputs that its component does not have."""
+    component = declares(step)
+    if component is None:
+        return
+    for name, field in step.outputs.items():
+        if not has(name, component.outputs):
+            message = f"step `{step.name}` has no output `{name}`"
+            help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
+            yield RULE.problem(field.key_span or span_of(field), message, help_)
+
+
+@RULE.checks(Component)
+def check_command(context: Context, component: Component) -> Iterator[Problem]:
+    for text in _command.texts(component):
+        for found in text.template.expressions:
+            if found.scope not in ("inputs", "outputs") or found.port is None:
+                continue
+            ports = component.inputs if found.scope == "inputs" else component.outputs
+            if not has(found.port, ports):
+                side = found.scope[:-1]
+                message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
+                help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
+                span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
+                yield RULE.problem(span, message, help_)
+
+
+@RULE.checks(Step)
+def check_trial(context: Context, step: Step) -> Iterator[Problem]:
+    """``${{search_space.x}}`` in the trial of a sweep."""
+    if step.type != "sweep" or step.component is None:
+        return
+    space = _space(step)
+    for text in _command.texts(step.component):
+        for found in text.template.expressions:
+            if found.scope == "search_space" and found.port is not None and found.port not in space:
+                message = f"`search_space` has no `{found.port}`, which the trial uses"
+                span = text.span(found.name_start + len("search_space."), found.name_start + len(found.name))
+                help_ = did_you_mean(found.port, space) or f"add `{found.port}` to `search_space:`"
+                yield RULE.problem(span, message, help_)
+
+
+def _space(step: Step) -> list[str]:
+    space = step.raw.get("search_space") if isinstance(step.raw, Mapping) else None
+    return list(space) if isinstance(space, Mapping) else []

@@ -20,6 +20,14 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Component, Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.graph import _command
+from worldsize.rules.graph._common import is_native, wires
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
@@ -29,3 +37,64 @@ RULE = Rule(
     since="0.1.0",
     summary="an expression of a kind that cannot stand here",
 )
+
+
+_FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by the service
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for wire in wires(job):
+        found = wire.expression
+        if _names_a_source(found) or found.name in _FREE:
+            continue
+        span = wire.node.subspan(found.start, found.end)
+        yield RULE.problem(span, f"`{found}` cannot be bound to an input of a step", _advice(found, job))
+    if is_native(job):
+        for step in job.steps.values():
+            for field in step.outputs.values():
+                bound = field.value.binding
+                if bound is not None and bound.value.scope != "parent.outputs" and bound.span is not None:
+                    message = f"`{bound.value}` cannot be bound to an output of a step"
+                    help_ = "an output is bound to one of the pipeline: write `${{parent.outputs.NAME}}`"
+                    yield RULE.problem(bound.span, message, help_)
+
+
+def _names_a_source(found: Expression) -> bool:
+    if found.scope == "parent.inputs":
+        return found.port is not None
+    return found.scope == "parent.jobs" and found.side is not None and found.port is not None
+
+
+def _advice(found: Expression, job: Job) -> str:
+    first, *rest = found.parts
+    if first == "inputs" and rest:
+        return f"write `${{{{parent.inputs.{'.'.join(rest)}}}}}` for an input of the pipeline"
+    if first == "jobs" and len(rest) > 2:
+        return f"write `${{{{parent.{found.name}}}}}`"
+    if first == "parents":
+        return f"write `${{{{parent.{'.'.join(rest)}}}}}`"
+    if first in job.steps and rest:
+        return f"write `${{{{parent.jobs.{found.name}}}}}`"
+    return "write `${{parent.jobs.STEP.outputs.NAME}}` or `${{parent.inputs.NAME}}`"
+
+
+@RULE.checks(Component)
+def check_command(context: Context, component: Component) -> Iterator[Problem]:
+    for text in _command.texts(component):
+        for found in text.template.expressions:
+            if found.scope in ("inputs", "outputs", "search_space") and found.port:
+                continue
+            if "." not in found.name:
+                continue
+            message = f"`{found}` cannot stand in `{text.key}`"
+            yield RULE.problem(text.span(found.start, found.end), message, _in_command(found))
+
+
+def _in_command(found: Expression) -> str:
+    if found.scope == "parent.inputs" and found.port:
+        name = found.port
+        return (
+            f"bind it to an input: `{name}: {found}` under `inputs:`, and write `${{{{inputs.{name}}}}}` here"
+        )
+    return "bind it to an input under `inputs:` and write `${{inputs.NAME}}` here"

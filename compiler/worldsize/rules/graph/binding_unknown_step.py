@@ -19,8 +19,24 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import wires
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
     "WS622", "binding-unknown-step", "error", since="0.1.0", summary="a binding to a step that does not exist"
 )
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for wire in wires(job):
+        step = wire.expression.step
+        if step is not None and step not in job.steps:
+            help_ = did_you_mean(step, [name for name in job.steps if name != wire.step.name])
+            yield RULE.problem(wire.part(2), f"there is no step `{step}`", help_)

@@ -19,6 +19,44 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
+from worldsize.azureml import cycle
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import Wire, wires
 from worldsize.rules.rule import Rule
 
 RULE = Rule("WS630", "graph-cycle", "error", since="0.1.0", summary="steps that wait for each other")
+
+
+_SHOWN = 12  # steps that a message can hold
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    reads: dict[str, dict[str, Wire]] = {}
+    for wire in wires(job):
+        if wire.expression.step is not None and wire.expression.side == "outputs":
+            reads.setdefault(wire.step.name, {}).setdefault(wire.expression.step, wire)
+    found = cycle.find(reads, lambda step: reads.get(step, ()))
+    if found is None:
+        return
+    first, last = found[0], found[-1]
+    closing = reads[first][last]
+    span = closing.part(2)
+    if len(found) == 1:
+        message = f"input `{closing.name}` of step `{first}` is bound to the step's own output"
+        yield RULE.problem(span, message, "bind it to an earlier step")
+        return
+    shown = found if len(found) <= _SHOWN else [*found[: _SHOWN - 1], "…"]
+    message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
+    if len(message) > 200:
+        message = f"{len(found)} steps wait for each other, from `{first}` to `{last}` and back"[:200]
+    related = tuple(
+        Related(reads[step][source].part(2), f"`{step}` reads from `{source}`")
+        for source, step in pairwise(found)
+    )
+    yield RULE.problem(span, message, "remove one of these bindings", related=related)

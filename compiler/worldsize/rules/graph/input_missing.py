@@ -20,6 +20,40 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job, Step
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import declares, is_native, known
 from worldsize.rules.rule import Rule
+from worldsize.yaml.nodes import Mapping
+from worldsize.yaml.span import Span
 
 RULE = Rule("WS610", "input-missing", "error", since="0.1.0", summary="a required input that nothing feeds")
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    if not is_native(job):
+        return
+    for step in job.steps.values():
+        component, names = declares(step), known(step, "inputs")
+        if component is None or names is None:
+            continue
+        groups = {name.split(".")[0] for name in step.inputs}
+        for name, port in names.items():
+            if port.optional or port.default is not None or port.type == "open":
+                continue
+            if name not in step.inputs and name.split(".")[0] not in groups:
+                kind = f"`{port.type}`"
+                message = f"step `{step.name}` does not give input `{name}`, {kind}, which has no default"
+                help_ = f"add `{name}:` under `inputs:` of the step"
+                yield RULE.problem(_place(step), message, help_)
+
+
+def _place(step: Step) -> Span:
+    if step.reference is not None and step.reference.span is not None:
+        return step.reference.span
+    assert isinstance(step.raw, Mapping)
+    return step.span or step.raw.span

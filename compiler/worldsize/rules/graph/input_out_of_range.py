@@ -19,8 +19,24 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Component, Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.graph import _values
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
     "WS614", "input-out-of-range", "error", since="0.1.0", summary="an input outside its declared range"
 )
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _values.faults(job, RULE.slug)
+
+
+@RULE.checks(Component)
+def check_defaults(context: Context, component: Component) -> Iterator[Problem]:
+    yield from _values.defaults(component, RULE.slug)

@@ -19,6 +19,65 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from worldsize.azureml import fit
+from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.graph import _values
+from worldsize.rules.graph._common import (
+    LITERAL_TYPES,
+    declares,
+    given,
+    source_type,
+    span_of,
+    text_node,
+    wires,
+)
 from worldsize.rules.rule import Rule
 
 RULE = Rule("WS613", "input-type", "error", since="0.1.0", summary="an input of another type than declared")
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _values.faults(job, RULE.slug)
+    for _, name, field, port in given(job):
+        yield from _kind(name, field, port)
+    for wire in wires(job):
+        target = wire.port
+        if target is None or target.type == "open" or declares(wire.step) is None:
+            continue
+        source = source_type(job, wire.expression)
+        if source is None or (source in LITERAL_TYPES) == (target.type in LITERAL_TYPES):
+            continue
+        if source == "string" and job.interface is None:
+            continue  # may be a path
+        wanted = f"input `{wire.name}` is {fit.article(target.type)}"
+        start, end = wire.expression.start, wire.expression.end
+        span = wire.node.subspan(start, end)
+        what = "data" if source not in LITERAL_TYPES else "no data"
+        message = f"`{wire.expression.name}` is {fit.article(source)}, {what}, but {wanted}"
+        help_ = "bind an input of data, or write a value" if what == "data" else "bind an output or give data"
+        yield RULE.problem(span, message, help_)
+
+
+def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
+    """Data for a literal, and a literal that cannot be the path of data."""
+    value = field.value
+    if isinstance(value, Data) and port.type in LITERAL_TYPES:
+        if value.path is not None and value.type not in LITERAL_TYPES:
+            message = f"input `{name}` is {fit.article(port.type)}, not data"
+            yield RULE.problem(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
+    elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
+        node = text_node(field.node)
+        shown = node.text if node is not None else value.value
+        message = f"`{name}` is {port.type} data, and `{shown}` is no path"
+        yield RULE.problem(span_of(field), message, "write a path, `azureml:name:version` or a binding")
+
+
+@RULE.checks(Component)
+def check_defaults(context: Context, component: Component) -> Iterator[Problem]:
+    yield from _values.defaults(component, RULE.slug)

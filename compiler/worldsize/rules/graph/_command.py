@@ -1,0 +1,39 @@
+"""The texts of a component that hold expressions: its command, and the arguments of a parallel task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from worldsize.azureml import binding
+from worldsize.azureml.binding import Template
+from worldsize.azureml.model import Component
+from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.yaml.span import Span
+
+
+class Text(NamedTuple):
+    """One such text, taken apart."""
+
+    key: str
+    node: Scalar
+    template: Template
+
+    def span(self, start: int, end: int) -> Span:
+        """The place of a part."""
+        return self.node.subspan(start, end)
+
+
+def texts(component: Component) -> Iterator[Text]:
+    """The texts of a native component. A spec's own commands are checked while the spec is resolved."""
+    if component.raw is None:
+        return
+    command = component.command
+    if command is not None and isinstance(command.node, Scalar) and isinstance(command.value, str):
+        yield Text("command", command.node, binding.parse(command.value))
+    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
+    if isinstance(task, Mapping):
+        for key in ("program_arguments", "append_row_to"):
+            node = task.get(key)
+            if isinstance(node, Scalar) and isinstance(node.value, str):
+                yield Text(key, node, binding.parse(node.value))

@@ -1,0 +1,143 @@
+"""What several rules of the graph ask: the bindings of a pipeline, and what stands at their other end.
+
+A spec's graph carries no YAML of its own (``job.raw`` is None). Its bindings were checked while it was
+resolved, by the same slugs, so the rules look at native pipelines only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from worldsize.azureml import graph, literals
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
+from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.yaml.span import Span
+
+LITERAL_TYPES = frozenset(literals.PRIMITIVES)
+NOWHERE = Span("", 1, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """An input of a step that is bound."""
+
+    step: Step
+    name: str
+    expression: Expression
+    node: Scalar  # the text of the binding
+
+    def part(self, index: int) -> Span:
+        """The place of one dotted part."""
+        return self.node.subspan(*self.expression.part_range(index))
+
+    @property
+    def port(self) -> Port | None:
+        """The declared port; None where the component cannot be seen or lacks it."""
+        return self.step.component.inputs.get(self.name) if self.step.component else None
+
+
+def is_native(job: Job) -> bool:
+    """Whether a graph is a pipeline's and was read from Azure ML's own YAML."""
+    return job.raw is not None and job.type == "pipeline"
+
+
+def wires(job: Job) -> Iterator[Wire]:
+    """The bound inputs of all steps of a native pipeline."""
+    if not is_native(job):
+        return
+    for step in job.steps.values():
+        for name, field in step.inputs.items():
+            if isinstance(field.value, Binding):
+                node = text_node(field.node)
+                if node is not None:
+                    yield Wire(step, name, field.value.expression, node)
+
+
+def text_node(node: Node | None) -> Scalar | None:
+    """The scalar that holds a binding: the value itself or its ``path``."""
+    if isinstance(node, Mapping):
+        inner = node.get("path")
+        return text_node(node.get("value") if inner is None else inner)
+    return node if isinstance(node, Scalar) else None
+
+
+_DECLARING = frozenset({"command", "pipeline", "parallel", "sweep", "spark", "import", "data_transfer"})
+_FLOW = {"flow", "nodes"}
+
+
+def declares(step: Step) -> Component | None:
+    """The component of a step, where it declares its own ports; a flow of prompts does not."""
+    component = step.component
+    if component is None or graph.is_inline(step) or component.type.lower() not in _DECLARING:
+        return None
+    raw = component.raw
+    return component if isinstance(raw, Mapping) and not _FLOW & set(raw) else None
+
+
+def known(step: Step, side: str) -> dict[str, Port] | None:
+    """The inputs or outputs of a step by name; None where they cannot be seen."""
+    if step.component is None or not (graph.is_inline(step) or declares(step)):
+        return None
+    found = dict(step.component.inputs if side == "inputs" else step.component.outputs)
+    if side == "inputs" and step.type == "sweep" and isinstance(step.raw, Mapping):
+        space = step.raw.get("search_space")
+        names = list(space) if isinstance(space, Mapping) else []
+        found |= {name: found.get(name, Port(name, "open")) for name in names}
+    return found
+
+
+def pipeline_inputs(job: Job) -> dict[str, str]:
+    """The inputs of a pipeline with their types; those of a pipeline component as it declares them."""
+    if job.interface is not None:
+        return {name: port.type for name, port in job.interface.inputs.items()}
+    return {name: _type(field) for name, field in job.inputs.items()}
+
+
+def _type(field: Field[Any]) -> str:
+    value = field.value
+    if isinstance(value, Literal):
+        return "open" if isinstance(value.value, (dict, list)) else literals.type_of(value.value)
+    if isinstance(value, Data):
+        return (value.type or "uri_folder").lower()
+    return "open"
+
+
+def has(name: str, names: Collection[str]) -> bool:
+    """Whether a port exists, also as a member of a group that is given as one mapping."""
+    if name in names:
+        return True
+    group = name.split(".", maxsplit=1)[0]
+    return group in names or any(key.startswith(f"{name}.") for key in names)
+
+
+def source_type(job: Job, expression: Expression) -> str | None:
+    """The type of what an expression names; None where it is unknown or does not exist."""
+    if expression.scope == "parent.inputs":
+        found = pipeline_inputs(job).get(expression.port or "")
+        return None if found == "open" else found
+    step = job.steps.get(expression.step or "")
+    if step is None or expression.side is None:
+        return None
+    port = (known(step, expression.side) or {}).get(expression.port or "")
+    return None if port is None or port.type == "open" else port.type
+
+
+def given(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]]:
+    """What a native pipeline gives to inputs that a component declares."""
+    if not is_native(job):
+        return
+    for step in job.steps.values():
+        component = declares(step)
+        if component is not None:
+            for name, field in step.inputs.items():
+                port = component.inputs.get(name)
+                if port is not None:
+                    yield step, name, field, port
+
+
+def span_of(field: Field[Any] | None) -> Span:
+    """Where a field stands."""
+    return (field.span if field is not None else None) or NOWHERE

@@ -1,0 +1,61 @@
+"""Literals against the ports they are for: what steps give, and what components have as defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from worldsize.azureml import fit
+from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_node
+
+
+def faults(job: Job, slug: str) -> Iterator[Problem]:
+    """The faults of one slug in what a native pipeline gives to its steps."""
+    for _, name, field, port in given(job):
+        if port.type in LITERAL_TYPES:
+            yield from _one(job, name, field, port, slug)
+
+
+def _one(job: Job, name: str, field: Field[Any], port: Port, slug: str) -> Iterator[Problem]:
+    value = field.value
+    source: Field[Any] | None = None
+    if isinstance(value, Binding) and value.expression.scope == "parent.inputs" and job.interface is None:
+        source = job.inputs.get(value.expression.port or "")
+        value = source.value if source is not None else value
+    if not isinstance(value, Literal) or not _judged(value.value):
+        return
+    node = text_node(field.node)
+    found = fit.fault(name, value.value, port, node.span if node is not None else span_of(field))
+    if found is None or found.slug != slug:
+        return
+    if source is not None and source.span is not None:
+        found = replace(found, related=(Related(source.span, "the pipeline's input is given here"),))
+    yield found
+
+
+def _judged(value: Any) -> bool:
+    """Whether a value can be judged now: not empty, not a group, without expressions inside."""
+    if value is None or isinstance(value, (dict, list)):
+        return False
+    return not (isinstance(value, str) and "{" in value)
+
+
+def defaults(component: Component, slug: str) -> Iterator[Problem]:
+    """The faults of one slug in the defaults of a native component's inputs."""
+    if component.raw is None:
+        return
+    for port in component.inputs.values():
+        default = port.default
+        if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):
+            continue
+        found = fit.fault(port.name, default.value, port, span_of(default))
+        if found is not None and found.slug == slug:
+            yield replace(
+                found,
+                message=f"default of {found.message}"
+                if found.message.startswith(f"`{port.name}`")
+                else f"default {found.message}",
+            )

@@ -48,27 +48,20 @@ def _environment_variables(properties: Shape) -> None:
 
 
 def split(name: str, shape: Shape) -> dict[str, Shape]:
-    """A component's literal input, one shape a type: Input.__init__ checks min, max and default."""
+    """A component's literal input, one shape a type: Input.__init__ refuses min and max on the others.
+
+    Whether a default fits its type, range and enum is a matter of values and left to the rules.
+    """
     if name != "parameter":
         return {}
-    properties = shape["properties"]
-    defaults = {
-        "string": properties["default"],
-        "integer": {"$ref": "#/$defs/number"},
-        "number": {"$ref": "#/$defs/number"},
-        "boolean": {
-            "type": ["boolean", "string"],
-            "enum": [True, False, "true", "false"],
-            "x-case": "ignore",
-        },
-    }
     branches = {}
-    for kind, default in defaults.items():
-        own = {key: properties[key] for key in ("description", "optional", "enum")}
-        own |= {"type": {"type": "string", "enum": [kind]}, "default": default}
+    for kind in ("string", "integer", "number", "boolean"):
+        own = {**shape["properties"], "type": {"type": "string", "enum": [kind]}}
         if kind in {"integer", "number"}:
             own |= {key: {"$ref": "#/$defs/number"} for key in ("min", "max")}
-        branches[f"parameter_{kind}"] = {**shape, "properties": dict(sorted(own.items()))}
+        else:
+            own = {key: value for key, value in own.items() if key not in {"min", "max"}}
+        branches[f"parameter_{kind}"] = {**shape, "properties": own}
     return branches
 
 
@@ -112,9 +105,15 @@ def _inline_parallel(shape: Shape) -> Shape:
     return {**_parallel(shape), "additionalProperties": False}
 
 
+def _pipeline(shape: Shape) -> Shape:
+    """A pipeline without steps is accepted by the SDK, and there is nothing to run."""
+    shape["properties"]["jobs"]["minProperties"] = 1
+    return shape
+
+
 def _pipeline_job(shape: Shape) -> Shape:
     """PipelineJobSchema.check_exclusive_fields."""
-    return {**shape, "x-exclusive-keys": [["jobs", "component"]]}
+    return {**_pipeline(shape), "x-exclusive-keys": [["jobs", "component"]]}
 
 
 def _schedule(shape: Shape) -> Shape:
@@ -148,6 +147,7 @@ _AMENDMENTS = {
     "ParallelComponentSchema": _parallel,
     "AnonymousParallelComponentSchema": _parallel,
     "PipelineJobSchema": _pipeline_job,
+    "PipelineComponentSchema": _pipeline,
     "JobScheduleSchema": _schedule,
     "PipelineJobSettingsSchema": _settings,
     "KubernetesComputeSchema": _kubernetes,

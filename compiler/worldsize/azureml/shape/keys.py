@@ -55,11 +55,16 @@ _STEP_KEYS = frozenset(
 _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
-def diagnose(key: Scalar, place: Place, catalog: Catalog) -> tuple[Problem, str | None]:
+def diagnose(key: Scalar, place: Place, catalog: Catalog) -> tuple[Problem | None, str | None]:
     """The problem of ``key``, which ``place`` has no use for, and the key of ``place`` that it stands for.
 
-    What it stands for is not missing: one cause, one problem.
+    What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
+    one problem.
     """
+    if _takes_conda_file(place) and key.text in _CONDA_KEYS:
+        if key.text != next(name for name in place.node if name in _CONDA_KEYS):
+            return None, None
+        return _conda(key, place), None
     found = _find(key, place, catalog)
     if found.fix is not None:
         return found, found.fix.replacement
@@ -73,7 +78,6 @@ def _find(key: Scalar, place: Place, catalog: Catalog) -> Problem:
         return _kept(key, place)
     problem = (
         _slip(key, place)
-        or _conda(key, place)
         or _inline_jobs(key, place)
         or _alias(key, place, catalog)
         or _contained(key, place, catalog)
@@ -114,9 +118,11 @@ def _kept(key: Scalar, place: Place) -> Problem:
     return Problem("aml-ignored-key", key.span, message, f"did you mean `{found}`?" if found else "remove it")
 
 
-def _conda(key: Scalar, place: Place) -> Problem | None:
-    if key.text not in _CONDA_KEYS or "conda_file" not in place.shape.get("properties", {}):
-        return None
+def _takes_conda_file(place: Place) -> bool:
+    return "conda_file" in place.shape.get("properties", {})
+
+
+def _conda(key: Scalar, place: Place) -> Problem:
     message = f"`{key.text}` belongs into a conda file, not straight under {place.title}"
     advice = "put `channels` and `dependencies` under `conda_file:`, beside `image:`"
     return Problem("aml-misplaced-key", key.span, message, advice)

@@ -26,6 +26,12 @@ def selector(place: Place, discriminator: Shape) -> Problem:
     return Problem("aml-missing-key", place.anchor, f"{place.title} needs `{wanted}`", advice)
 
 
+def entries(place: Place) -> Problem:
+    """A mapping of names that has none."""
+    message = f"{place.title} is empty, so there is nothing to run"
+    return Problem("aml-missing-key", place.anchor, message, f"add at least one entry under {place.title}")
+
+
 def required(place: Place, meant: set[str], *, registered: bool, blamed: bool) -> Iterator[Problem]:
     """Every problem of ``place`` that its keys make together.
 
@@ -86,6 +92,12 @@ def _exclusive(place: Place, *, blamed: bool) -> Iterator[Problem]:
             message = f"`{first}` and `{second.text}` exclude each other in {place.title}"
             yield Problem("aml-exclusive-keys", second.span, message, "keep one of the two")
     if one_of and not blamed and not any(name in node for name in one_of):
+        conda = node.key("conda_file")
+        if conda is not None:
+            message = f"`conda_file` needs `{one_of[0]}` beside it"
+            advice = "add `image:` with the base image into which the packages go"
+            yield Problem("aml-missing-key", conda.span, message, advice)
+            return
         message = f"{place.title} needs `{one_of[0]}` or `{one_of[1]}`"
         advice = "add `image:` with a base image, or `build:` with the path of a Docker context"
         yield Problem("aml-missing-key", place.anchor, message, advice)

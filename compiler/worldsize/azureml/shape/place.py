@@ -23,10 +23,12 @@ class Place:
 
     @property
     def anchor(self) -> Span:
-        """What to point at when something is missing: the mapping's key, at the root its first key."""
+        """What to point at when something is missing: the mapping's key; at the root `type`, or the first."""
         if self.key is not None:
             return self.key.span
-        return self.node.entries[0][0].span if self.node.entries else self.node.span
+        own = [key for key in self.node if key != "$schema"]
+        key = self.node.key("type") or self.node.key(own[0] if own else "$schema")
+        return key.span if key is not None else self.node.span
 
     @property
     def title(self) -> str:

@@ -190,6 +190,8 @@ class _Walker:
         if properties is None:
             for key, value in place.node.items():
                 self._free(key, value, place)
+            if len(place.node) < place.shape.get("minProperties", 0):
+                self.problems.append(missing.entries(place))
             return
         anonymous = place.shape.get("x-registered-only", ())
         meant: set[str] = set()
@@ -198,7 +200,8 @@ class _Walker:
             inner = properties.get(key.text)
             if inner is None:
                 problem, stands_for = keys.diagnose(key, place, self.catalog)
-                self.problems.append(problem)
+                if problem is not None:
+                    self.problems.append(problem)
                 blamed = True
                 if stands_for is not None:
                     meant.add(stands_for)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -89,21 +89,79 @@ def test_mldesigner_compiles_every_component(path: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("path", COMPONENTS, ids=lambda path: path.parent.name)
 def test_our_snapshot_is_the_one_azure_uploads(path: Path) -> None:
-    from azure.ai.ml._utils._asset_utils import get_upload_files_from_folder
+    assert _ours(path) == _theirs(path)
 
+
+def _ours(path: Path) -> dict[str, bytes]:
     from worldsize.azureml import component as reader
     from worldsize.azureml import snapshot
 
     interface, problems = reader.read(path)
     assert interface is not None
-    assert not problems
-    ours, problems = snapshot.of(interface, path.parent)
-    assert not problems
+    found, faults = snapshot.of(interface, path.parent)
+    assert not problems + faults
+    return {name: found.content(name) for name in found.listing()}
+
+
+def _theirs(path: Path) -> dict[str, bytes]:
+    from azure.ai.ml._utils._asset_utils import get_upload_files_from_folder
+
     with azure.load_component(path)._build_code() as code:
         uploaded = get_upload_files_from_folder(code.path, ignore_file=code._ignore_file)
         found = [Path(local) for local, _ in uploaded]
-        theirs = {local.relative_to(code.path).as_posix(): local.read_bytes() for local in found}
-    assert {name: ours.content(name) for name in ours.listing()} == theirs
+        return {local.relative_to(code.path).as_posix(): local.read_bytes() for local in found}
+
+
+TREES: dict[str, tuple[dict[str, str], str]] = {
+    "ignores-below-the-root": (
+        {"src/.amlignore": "*.log\n!keep.log\n", "src/a.log": "", "src/keep.log": "",
+         "src/d/.gitignore": "x\n", "src/d/x": "", "src/d/y": ""},
+        "code: src",
+    ),
+    "ignores-below-the-root-with-includes": (
+        {"src/.amlignore": "*.log\nlib/skip\n", "src/a.log": "", "src/d/.gitignore": "x\n", "src/d/x": "",
+         "src/d/y": "", "lib/skip": "", "lib/b.log": "", "lib/c": "",
+         "lib/deep/.amlignore": "z\n", "lib/deep/z": ""},
+        "code: src\nadditional_includes: [./lib]",
+    ),
+    "no-code": ({".amlignore": "*.txt\n", "lib/a.txt": "", "lib/b": "", "one": ""},
+                "additional_includes: [lib, ./one]"),
+    "one-file": ({"src/a.py": "", "src/.gitignore": "*", "lib/b": ""},
+                 "code: src/a.py\nadditional_includes: [lib]"),
+    "two-of-one-name": ({"src/a": "", "x/lib/one": "1", "y/lib/one": "2", "y/lib/two": ""},
+                        "code: src\nadditional_includes: [x/lib, y/lib]"),
+    "caches": ({"src/__pycache__/a.pyc": "", "src/a.py": "", "lib/__pycache__/b.pyc": "", "lib/b": ""},
+               "code: src\nadditional_includes: [lib]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_folders_are_merged_as_azure_merges_them(name: str, tmp_path: Path) -> None:
+    files, yaml = TREES[name]
+    for place, text in files.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    head = "type: command\nname: c\nversion: '1'\ncommand: ls\nenvironment: azureml:e:1\n"
+    (tmp_path / "component.yml").write_text(f"{head}{yaml}\n")
+    assert _ours(tmp_path / "component.yml") == _theirs(tmp_path / "component.yml")
+
+
+PATTERNS = ["a", "a/", "/a", "a/*", "a/**", "**/a", "*.py", "!a", "a/b", "/foo/", "**", "*", "a**b", "# x",
+            "\\#x", "a b ", "[ab]", "**/a/**", "a/**/b", "", "/", "!x/"]  # fmt: skip
+PATHS = ["a", "a/b", "b/a", "b/a/c", "x.py", "d/x.py", "foo/x", "b/foo/x", "a/x/b", "#x", "axb", "a b", "x/y"]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_mean_what_they_mean_to_azure(pattern: str, tmp_path: Path) -> None:
+    from azure.ai.ml.entities._component.code import ComponentIgnoreFile
+
+    from worldsize.azureml import ignore
+
+    (tmp_path / ".amlignore").write_text(f"*.py\n{pattern}\n")
+    theirs = ComponentIgnoreFile(tmp_path)
+    ours = ignore.read(tmp_path, PurePosixPath())
+    expected = [path for path in PATHS if theirs.is_file_excluded(tmp_path / path)]
+    assert [path for path in PATHS if ours.excludes(PurePosixPath(path))] == expected
 
 
 def test_components_load_for_a_pipeline_in_python() -> None:

@@ -28,6 +28,7 @@ class _Shelf:
     """The component folders chosen so far: equal components share one."""
 
     folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
+    taken: set[str] = field(default_factory=set)
     files: Files = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -84,14 +85,14 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
     known = shelf.folders.get(digest)
     if known is not None:
         return known
-    taken = set(shelf.folders.values())
     name = f"{bundle.name}__{variant}" if variant else bundle.name
-    if name in taken:
+    if name in shelf.taken:
         name = f"{bundle.name}__{step}"
     number = 2
-    while name in taken:
+    while name in shelf.taken:
         name, number = f"{bundle.name}__{step}_{number}", number + 1
     shelf.folders[digest] = name
+    shelf.taken.add(name)
     shelf.files[f"components/{name}/{bundles.FILE}"] = text
     shelf.files.update({f"components/{name}/{path}": source for path, source in bundle.files.items()})
     return name

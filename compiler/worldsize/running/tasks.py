@@ -114,7 +114,7 @@ class _Reader:
             instance_count=instances,
             process_count_per_instance=self._per_instance(block),
             inputs=self._inputs(component),
-            outputs={name: port.type for name, port in component.outputs.items()},
+            outputs={name: self._output_type(port) for name, port in component.outputs.items()},
             environment_variables=self._environment(),
             display_name=step.display_name.value if step.display_name else None,
         )
@@ -177,6 +177,15 @@ class _Reader:
             if isinstance(source, sources.Text) and source.value is not None:
                 rendered[str(name)] = source.rendered
         return rendered
+
+    def _output_type(self, port: Port) -> str:
+        """The type of an output; an inline job that only binds it takes that of the pipeline's output."""
+        component, setting = self.step.component, self.step.outputs.get(port.name)
+        if component is None or component.raw is not self.step.raw or setting is None:
+            return port.type
+        bound = setting.value.binding
+        whole = self.job.outputs.get(bound.value.port or "") if bound else None
+        return (setting.value.type or (whole.value.type if whole else None) or port.type).lower()
 
     def _inputs(self, component: Component) -> dict[str, Source | None]:
         return {name: self._input(port) for name, port in component.inputs.items()}

@@ -1,0 +1,89 @@
+"""Real process groups: a script that knows nothing of us, under torch's own rendezvous."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
+
+SCRIPT = """
+    import os, sys
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    numbers = torch.full((4,), float(rank + 1))
+    dist.all_reduce(numbers)
+    print("sum", numbers.tolist(), "of", dist.get_world_size(), "threads", os.environ["OMP_NUM_THREADS"])
+    if len(sys.argv) > 1 and rank == 1:
+        raise SystemExit("rank 1 gives up")
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+JOB = """
+    type: command
+    compute: azureml:gpu
+    environment: azureml:any@latest
+    code: ./src
+    command: python reduce.py {words}
+    resources: {{instance_count: 2}}
+    distribution: {{type: pytorch, process_count_per_instance: 1}}
+"""
+
+
+def run(folder: Path, words: str = "") -> tuple[int, str, Path]:
+    (folder / "src").mkdir()
+    (folder / "src" / "reduce.py").write_text(textwrap.dedent(SCRIPT))
+    (folder / "job.yml").write_text(textwrap.dedent(JOB.format(words=words)))
+    done = subprocess.run(
+        [sys.executable, "-m", "worldsize", "run", "job.yml", "--no-track"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    (made,) = (folder / ".worldsize" / "runs").iterdir()
+    return done.returncode, done.stdout + done.stderr, made / "steps" / "command" / "logs"
+
+
+def test_two_ranks_reduce(tmp_path: Path) -> None:
+    status, text, logs = run(tmp_path)
+    assert status == 0, text
+    for rank in range(2):
+        assert "sum [3.0, 3.0, 3.0, 3.0] of 2 threads" in (logs / f"rank-{rank}.log").read_text()
+
+
+def test_a_rank_that_gives_up_is_named_and_the_other_does_not_hang(tmp_path: Path) -> None:
+    status, text, _ = run(tmp_path, "fail")
+    assert status == 1
+    assert "error: step `command` failed: rank 1 ended with exit status 1" in text
+    assert "  | rank 1 gives up\n" in text
+
+
+def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
+    """Each pair finds its own port, and each run its own folder."""
+    for name in ("one", "two"):
+        (tmp_path / name / "src").mkdir(parents=True)
+        (tmp_path / name / "src" / "reduce.py").write_text(textwrap.dedent(SCRIPT))
+        (tmp_path / name / "job.yml").write_text(textwrap.dedent(JOB.format(words="")))
+    command = [sys.executable, "-m", "worldsize", "run", "job.yml", "--no-track", "--runs-dir", "../home"]
+    both = [
+        subprocess.Popen(command, cwd=tmp_path / name, stdout=subprocess.DEVNULL) for name in ("one", "two")
+    ]
+    assert [process.wait(150) for process in both] == [0, 0]
+    runs = list((tmp_path / "home" / "runs").iterdir())
+    assert len(runs) == 2
+    ports = set()
+    for made in runs:
+        events = [json.loads(line) for line in (made / "events.jsonl").read_text().splitlines()]
+        started = next(event for event in events if event["event"] == "step_started")
+        ports |= {process["env"]["MASTER_PORT"] for process in started["processes"]}
+    assert len(ports) == 2

@@ -1,0 +1,130 @@
+"""MLflow: a script's plain calls land in the run of its step; without MLflow everything runs all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import worldsize
+from worldsize.running import summary
+from worldsize.running.view import Plain
+
+pytestmark = [
+    pytest.mark.run,
+    pytest.mark.timeout(180),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # MLflow's own use of SQLAlchemy
+]
+
+SCRIPT = """
+    import pathlib, sys
+    import mlflow
+
+    with mlflow.start_run():
+        mlflow.log_param("epochs", 3)
+        mlflow.log_metric("loss", 0.25, step=7)
+        pathlib.Path("note.txt").write_text("kept")
+        mlflow.log_artifact("note.txt")
+    pathlib.Path(sys.argv[1], "metrics.json").write_text('{"loss": 0.25}')
+"""
+PIPELINE = """
+    type: pipeline
+    experiment_name: tracked
+    display_name: A tracked run
+    compute: azureml:cpu
+    jobs:
+      train:
+        command: python train.py ${{outputs.metrics}}
+        code: ./src
+        environment: azureml:any@latest
+        inputs: {rate: 0.5}
+        outputs: {metrics: {type: uri_folder}}
+      after:
+        command: exit 4
+        environment: azureml:any@latest
+        inputs: {metrics: "${{parent.jobs.train.outputs.metrics}}"}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(textwrap.dedent(SCRIPT))
+    path = tmp_path / "pipeline.yml"
+    path.write_text(textwrap.dedent(PIPELINE))
+    commit = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "x"]
+    for command in (["git", "init", "-q"], ["git", "add", "."], commit):
+        subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull})
+    return path
+
+
+def test_steps_are_nested_runs_with_their_own_metrics(pipeline: Path, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    result = worldsize.run(pipeline, runs_dir=tmp_path / "home")
+    assert result.state == "failed"
+    assert result.exit_code == 1
+    assert result.failure is not None
+    assert result.failure.status == 4
+    assert result.metrics == {"loss": 0.25}
+    assert result.tracking_uri is not None
+    assert "--host 127.0.0.1" in summary.render(result)
+
+    client = MlflowClient(result.tracking_uri)
+    experiment = client.get_experiment_by_name("tracked")
+    assert experiment is not None
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert set(runs) == {"A tracked run", "train", "after"}
+    whole, train, after = runs["A tracked run"], runs["train"], runs["after"]
+    assert [run.info.status for run in (whole, train, after)] == ["FAILED", "FINISHED", "FAILED"]
+    assert whole.data.params["train.rate"] == "0.5"
+    assert whole.data.metrics == {"loss": 0.25}
+    assert train.data.params == {"epochs": "3"}
+    assert train.data.metrics == {"loss": 0.25}
+    assert train.data.tags["mlflow.parentRunId"] == whole.info.run_id
+    assert train.data.tags["worldsize.run"] == result.id
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert train.data.tags["mlflow.source.git.commit"] == head.stdout.strip()
+    kept = list((tmp_path / "home" / "artifacts").rglob("note.txt"))
+    assert [path.read_text() for path in kept] == ["kept"]
+
+
+def test_two_first_runs_at_once_share_one_database(tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text(
+        "type: command\nexperiment_name: both\ncompute: azureml:cpu\nenvironment: azureml:any@latest\n"
+        "command: echo $MLFLOW_RUN_ID\n"
+    )
+    command = [sys.executable, "-m", "worldsize", "run", "job.yml", "-q"]
+    both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    texts = [process.communicate(timeout=150)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], texts
+    assert all(" mlflow   " in text for text in texts), texts
+    ids = {path.read_text() for path in tmp_path.glob(".worldsize/runs/*/steps/command/logs/rank-0.log")}
+    assert len(ids) == 2
+    assert not list((tmp_path / ".worldsize").glob("*.part*"))
+
+
+def test_without_mlflow_steps_run_untracked_with_one_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hidden" / "mlflow").mkdir(parents=True)
+    missing = "raise ModuleNotFoundError('No module named mlflow', name='mlflow')\n"
+    (tmp_path / "hidden" / "mlflow" / "__init__.py").write_text(missing)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hidden"))
+    (tmp_path / "job.yml").write_text(
+        "type: command\ncompute: azureml:cpu\nenvironment: azureml:any@latest\ncommand: env\n"
+    )
+    lines: list[str] = []
+    result = worldsize.run(tmp_path / "job.yml", runs_dir=tmp_path / "home", view=Plain(lines.append))
+    assert result.state == "succeeded"
+    assert result.tracking_uri is None
+    assert [line for line in lines if "MLflow" in line] == [
+        "not tracked by MLflow: mlflow is not installed (mlflow)"
+    ]
+    assert "MLFLOW_RUN_ID" not in result.steps["command"].logs[0].read_text()

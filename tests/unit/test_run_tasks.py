@@ -1,0 +1,200 @@
+"""From YAML to tasks: sources, defaults, counts, and the sentences for what is not run here."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from worldsize import running
+from worldsize.azureml import job
+from worldsize.running import calls, contract, inputs, tasks
+from worldsize.running.folder import RunFolder
+from worldsize.running.sources import File, Output, Text
+from worldsize.running.tasks import Task
+
+Read = Callable[[str], tuple[dict[str, Task], list[str]]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Reads a pipeline given as text; the tasks and the messages."""
+
+    def reading(text: str) -> tuple[dict[str, Task], list[str]]:
+        path = tmp_path / "pipeline.yml"
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        found, problems = job.read(path)
+        assert found is not None
+        assert not problems
+        read_tasks, problems = tasks.of(found)
+        return read_tasks, [problem.message for problem in problems]
+
+    return reading
+
+
+PIPELINE = """
+    type: pipeline
+    inputs:
+      rate: 0.00001
+      nodes: 2
+      data: {type: uri_folder, path: ./data}
+    jobs:
+      first:
+        command: make --out ${{outputs.made}} --in ${{inputs.data}}
+        inputs: {data: "${{parent.inputs.data}}"}
+        outputs: {made: {type: uri_folder}, list: {type: uri_file}}
+      second:
+        type: command
+        component: ./component.yml
+        resources: {instance_count: "${{parent.inputs.nodes}}"}
+        environment_variables: {FLAG: true, EMPTY: null, RATE: "${{parent.inputs.rate}}", RANK: "5"}
+        inputs:
+          rate: ${{parent.inputs.rate}}
+          made: ${{parent.jobs.first.outputs.made}}
+          flag: false
+"""
+COMPONENT = """
+    type: command
+    name: second
+    command: >-
+      train --rate ${{inputs.rate}} --in ${{inputs.made}} --flag ${{inputs.flag}} --epochs ${{inputs.epochs}}
+      --momentum ${{inputs.momentum}} $[[--resume ${{inputs.resume}}]] $[[--seed ${{inputs.seed}}]]
+    inputs:
+      rate: {type: number}
+      made: {type: uri_folder}
+      flag: {type: boolean}
+      epochs: {type: integer, default: 10.7}
+      momentum: {type: number, default: 1}
+      resume: {type: string, optional: true}
+      seed: {type: integer, optional: true, default: 7}
+    outputs: {model: {type: mlflow_model}}
+    environment: azureml:any@latest
+    distribution: {type: PyTorch, process_count_per_instance: 4}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, read: Read) -> dict[str, Task]:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "component.yml").write_text(textwrap.dedent(COMPONENT))
+    found, problems = read(PIPELINE)
+    assert problems == []
+    return found
+
+
+def test_every_input_has_its_source(pipeline: dict[str, Task], tmp_path: Path) -> None:
+    first, second = pipeline["first"], pipeline["second"]
+    assert first.inputs == {"data": File(tmp_path / "data")}
+    assert second.inputs["made"] == Output("first", "made")
+    assert second.needs == {"first"}
+    assert second.inputs["rate"] == Text(0.00001)
+    assert second.inputs["epochs"] == Text(10)
+    assert second.inputs["resume"] is None
+    assert (second.launcher, second.instance_count, second.process_count_per_instance) == ("pytorch", 2, 4)
+    assert first.world_size == 1
+
+
+def test_commands_are_rendered_as_azure_renders_them(pipeline: dict[str, Task]) -> None:
+    run, task = RunFolder(Path("runs/1")), pipeline["second"]
+    values = inputs.resolve(task, run)
+    call = calls.of(task, run, values, experiment="e", tracking={}, cores=8)
+    assert call.command == (
+        "train --rate 1e-05 --in runs/1/steps/first/outputs/made --flag False --epochs 10"
+        " --momentum 1.0  --seed 7"
+    )
+    assert call.env["AZUREML_PARAMETER_flag"] == "False"
+    assert call.env["AZURE_ML_INPUT_made"] == "runs/1/steps/first/outputs/made"
+    assert call.env["AZURE_ML_OUTPUT_model"] == "runs/1/steps/second/outputs/model"
+    assert call.env["AZUREML_NODE_COUNT"] == "2"
+    assert call.env["AZUREML_ROOT_RUN_ID"] == "1"
+    assert call.env["FLAG"] == "True"
+    assert call.env["RATE"] == "1e-05"
+    assert "EMPTY" not in call.env
+    assert contract.overridden(task) == ["RANK"]
+
+
+def test_a_file_output_is_a_path_in_a_folder_that_exists(pipeline: dict[str, Task], tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    inputs.prepare_outputs(pipeline["first"], run)
+    values = inputs.resolve(pipeline["first"], run)
+    assert Path(values.outputs["made"]).is_dir()
+    assert not Path(values.outputs["list"]).exists()
+    assert Path(values.outputs["list"]).parent.is_dir()
+
+
+REFUSALS = {
+    "sweep": (
+        "{type: sweep, trial: {type: command, command: a}}",
+        "step `s` is of type `sweep`, and only `command` steps are run here",
+    ),
+    "mpi": (
+        "{command: a, distribution: {type: mpi, process_count_per_instance: 2}}",
+        "step `s` is distributed with `mpi`, which is not started here",
+    ),
+    "registered": (
+        "{type: command, component: 'azureml:train:1'}",
+        "component `azureml:train:1` of step `s` is not on this machine",
+    ),
+    "datastore": (
+        "{command: a, inputs: {d: {type: uri_file, path: 'azureml://x/y'}}}",
+        "input `d` of step `s` is `azureml://x/y`, a datastore or asset that this machine does not have",
+    ),
+    "web": (
+        "{command: a, inputs: {d: {type: uri_file, path: 'https://example.com/x.csv'}}}",
+        "input `d` of step `s` is `https://example.com/x.csv`, a web address that this machine does not have",
+    ),
+    "nothing there": (
+        "{command: a, inputs: {d: {type: uri_file, path: ./nowhere.csv}}}",
+        "input `d` of step `s` is `./nowhere.csv`, which does not exist",
+    ),
+    "no such output": (
+        "{command: a, inputs: {d: '${{parent.jobs.t.outputs.o}}'}}",
+        "input `d` of step `s` is bound to `${{parent.jobs.t.outputs.o}}`, which does not exist",
+    ),
+    "inside a text": (
+        "{command: a, inputs: {d: 'x/${{parent.inputs.y}}'}}",
+        "input `d` of step `s` holds `${{parent.inputs.y}}` inside a longer text, which is not resolved here",
+    ),
+    "count": (
+        "{command: a, distribution: {type: pytorch, process_count_per_instance: 0}}",
+        "`process_count_per_instance` of step `s` is `0`",
+    ),
+    "no command": ("{type: command, code: .}", "step `s` has no `command`"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_not_run_here_is_one_sentence(name: str, read: Read) -> None:
+    step, message = REFUSALS[name]
+    _, problems = read(f"type: pipeline\njobs:\n  s: {step}\n")
+    assert problems == [message]
+
+
+def test_steps_that_wait_for_each_other(read: Read) -> None:
+    step = "{{command: a, inputs: {{i: '${{{{parent.jobs.{0}.outputs.o}}}}'}}, outputs: {{o: }}}}"
+    _, problems = read(f"type: pipeline\njobs:\n  a: {step.format('b')}\n  b: {step.format('a')}\n")
+    assert problems == ["steps `a`, `b` wait for each other"]
+
+
+def test_inputs_bound_in_a_circle(read: Read) -> None:
+    step = "{{command: a, inputs: {{i: '${{{{parent.jobs.{0}.inputs.i}}}}'}}}}"
+    _, problems = read(f"type: pipeline\njobs:\n  a: {step.format('b')}\n  b: {step.format('a')}\n")
+    assert len(problems) == 2
+    assert "is bound to itself" in problems[0]
+
+
+def test_a_refusal_shows_the_line_and_starts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text(
+        "type: command\ncompute: azureml:cpu\nenvironment: azureml:any@latest\ncommand: 'true'\n"
+        "distribution:\n  type: mpi\n  process_count_per_instance: 1\n"
+    )
+    with pytest.raises(running.RunError) as caught:
+        running.run(path, runs_dir=tmp_path / "home", track=False)
+    text = str(caught.value)
+    assert "job.yml:6:9: error: step `command` is distributed with `mpi`" in text
+    assert "6 |   type: mpi\n  |         ^^^" in text
+    assert "= help: what is: `pytorch`" in text
+    assert list((tmp_path / "home" / "runs").iterdir()) == []

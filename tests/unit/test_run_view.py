@@ -1,0 +1,113 @@
+"""What a run shows: lines, the table, the summary."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from worldsize.running import live, summary
+from worldsize.running.progress import Progress
+from worldsize.running.results import Failure, Registration, RunResult, StepResult
+from worldsize.running.view import Plain, Status, duration
+
+HALF = Progress(step=50, total_steps=100, epoch=1.0, loss=0.123456, samples_per_second=1234.5)
+
+
+def test_lines_without_a_terminal() -> None:
+    lines: list[str] = []
+    time = [0.0]
+    view = Plain(lines.append, lambda: time[0])
+    train = Status("train", processes=2)
+    view.changed(train)
+    train.state, train.started = "running", 0.0
+    view.changed(train)
+    train.progress = HALF
+    for time[0] in (1.0, 4.9, 5.1, 9.0):
+        view.tick({"train": train})
+    train.state, train.seconds = "succeeded", 9.5
+    view.changed(train)
+    view.changed(Status("later", state="stopped"))
+    assert lines == [
+        "train: running, 2 processes",
+        "train: step 50/100, loss 0.1235, 1,234 samples/s",
+        "train: succeeded after 9.5 s",
+    ]
+
+
+def drawn(statuses: list[Status], *, rows: int = 20, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    picture = live.table({status.name: status for status in statuses}, now=12.5, rows=rows, width=width)
+    with console.capture() as capture:
+        console.print(picture)
+    return capture.get()
+
+
+def test_the_table_has_state_time_progress_loss_and_rate() -> None:
+    text = drawn(
+        [
+            Status("shard", "succeeded", started=0.0, seconds=2.0),
+            Status("train", "running", 2, started=2.5, progress=HALF),
+            Status("evaluate"),
+        ]
+    )
+    assert "✓  shard" in text
+    train = next(line for line in text.splitlines() if "train" in line)
+    assert train.split()[:6] == ["▶", "train", "×2", "running", "10.0", "s"]
+    assert train.split()[-3:] == ["50/100", "0.1235", "1,234"]
+    assert "waiting" in text
+
+
+def test_a_thousand_steps_fit_on_a_screen() -> None:
+    statuses = [Status(f"s{number}", "succeeded", started=1.0, seconds=1.0) for number in range(1000)]
+    statuses[500].state = "running"
+    text = drawn(statuses, rows=10)
+    assert len(text.splitlines()) <= 11
+    assert "s500" in text
+    assert "999 of 1000 steps done" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.96, "1 min 00 s"), (125, "2 min 05 s"), (3720, "1 h 02 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def result(*steps: StepResult, **more: object) -> RunResult:
+    state = "failed" if any(step.failure for step in steps) else "succeeded"
+    return RunResult("20260102-1", Path("home/runs/20260102-1"), state, {s.name: s for s in steps}, **more)  # type: ignore[arg-type]
+
+
+def test_the_summary_of_a_good_run() -> None:
+    done = StepResult("train", "succeeded", 61.0, Path("home/runs/20260102-1/steps/train"), {})
+    text = summary.render(
+        result(
+            done,
+            seconds=70.0,
+            metrics={"accuracy": 0.98765, "loss": 0.1},
+            registrations=(Registration("digits", "3"), Registration("other", None, "accuracy is 0.5")),
+            tracking_uri=f"sqlite:///{Path.cwd() / 'home' / 'mlflow.db'}",
+        )
+    )
+    assert text.startswith("run 20260102-1 succeeded after 1 min 10 s\n  train  succeeded    1 min 01 s\n")
+    assert "  metrics  accuracy 0.9877, loss 0.1\n" in text
+    assert "  model    digits version 3\n  model    other was not registered: accuracy is 0.5\n" in text
+    assert " ui --host 127.0.0.1 --backend-store-uri sqlite:///home/mlflow.db\n" in text
+
+
+def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() -> None:
+    log = Path("home/runs/20260102-1/steps/train/logs/rank-1.log")
+    failure = Failure("rank-1", 1, 3, log, ("before", "bad \x1b[2J end"), "rank 1 ended with exit status 3")
+    failed = StepResult("train", "failed", 1.0, Path("x"), {}, failure)
+    never = StepResult("evaluate", "waiting", 0.0, Path("x"), {})
+    text = summary.render(result(failed, never))
+    assert text.startswith(
+        "error: step `train` failed: rank 1 ended with exit status 3\n"
+        "  log: home/runs/20260102-1/steps/train/logs/rank-1.log, its last lines:\n"
+        "  | before\n"
+    )
+    assert "\x1b" not in text
+    assert "  evaluate  not started\n" in text

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from wstrain.errors import UserError
+from wstrain.launch import Launch, expect_global_batch, expect_world_size, read_launch
+
+FULL = {
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "8",
+    "NODE_RANK": "1",
+    "MASTER_ADDR": "10.0.0.4",
+    "MASTER_PORT": "6105",
+}
+
+
+def test_the_contract_is_read() -> None:
+    launch = read_launch(FULL)
+    assert launch == Launch(rank=5, local_rank=1, world_size=8, node_rank=1, master="10.0.0.4:6105")
+    assert not launch.is_main
+
+
+def test_nothing_set_is_a_single_process() -> None:
+    assert read_launch({"PATH": "/bin"}) == Launch(rank=0, local_rank=0, world_size=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": None}, "the launcher did not set `RANK`"),
+        ({"LOCAL_RANK": None, "MASTER_PORT": None}, "did not set `LOCAL_RANK`, `MASTER_PORT`"),
+        ({"RANK": "8"}, "`RANK` is 8 but `WORLD_SIZE` is 8"),
+        ({"WORLD_SIZE": "eight"}, "`WORLD_SIZE` is `eight`, which is not a whole number"),
+        ({"WORLD_SIZE": "0"}, "`WORLD_SIZE` is 0, but must be at least 1"),
+    ],
+)
+def test_a_broken_contract_is_named(changes: dict[str, str | None], message: str) -> None:
+    env = {name: value for name, value in (FULL | changes).items() if value is not None}
+    with pytest.raises(UserError, match=message):
+        read_launch(env)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "MPI started 4 processes"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}}'}, "`TF_CONFIG` names 2 workers"),
+    ],
+)
+def test_a_process_of_another_launcher_never_thinks_itself_alone(env: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_launch(env)
+
+
+def test_a_single_process_under_another_launcher_is_fine() -> None:
+    env = {"OMPI_COMM_WORLD_SIZE": "1", "TF_CONFIG": "{}"}
+    assert read_launch(env).world_size == 1
+
+
+def test_planned_and_actual_world_size_are_both_named() -> None:
+    with pytest.raises(UserError, match=r"plan is for 8 processes but the launcher started 2"):
+        expect_world_size(Launch(0, 0, 2), 8)
+    expect_world_size(Launch(0, 0, 8), 8)
+
+
+def test_the_identity_of_the_global_batch_is_checked() -> None:
+    with pytest.raises(UserError, match=r"`global_batch_size` is 256 but 32 .* × 1 .* × 2 processes = 64"):
+        expect_global_batch(Launch(0, 0, 2), per_device=32, accumulation=1, global_batch=256)
+    expect_global_batch(Launch(0, 0, 2), per_device=32, accumulation=4, global_batch=256)
+
+
+def test_what_runs_before_the_plan_is_checked_needs_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys, wstrain.arithmetic, wstrain.errors, wstrain.launch, wstrain.schedule, wstrain.settings\n"
+        "sys.exit(bool({'torch', 'numpy', 'mlflow'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
+
+
+def test_a_user_error_is_one_line_and_status_2() -> None:
+    code = (
+        "from wstrain.errors import UserError, entry\n"
+        "def main(): raise UserError('no `rows`', 'shard again')\n"
+        "entry(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: no `rows`\nhelp: shard again\n")
+
+
+def test_a_rank_that_lost_another_says_so() -> None:
+    code = (
+        "from wstrain.errors import entry\n"
+        "def main(): raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:9')\n"
+        "entry(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: another rank has gone")

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from wstrain.errors import UserError
+from wstrain.settings import Settings, parse
+
+COMPONENT = Path(__file__).parents[2] / "components" / "train_ddp" / "component.yml"
+PLAN = {"world_size": 2, "batch_size_per_device": 32, "global_batch_size": 64, "learning_rate": 0.1}
+PATHS = {"shards": "s", "checkpoints": "c", "trained_model": "m"}
+
+
+def component() -> dict[str, Any]:
+    described: dict[str, Any] = yaml.safe_load(COMPONENT.read_text(encoding="utf-8"))
+    return described
+
+
+def arguments(**values: object) -> list[str]:
+    return [part for name, value in (PATHS | PLAN | values).items() for part in (f"--{name}", str(value))]
+
+
+def read(**values: object) -> Settings:
+    return parse(arguments(**values), strategies=("ddp",))
+
+
+def test_every_input_is_a_flag_and_every_flag_an_input() -> None:
+    described = component()
+    ports = set(described["inputs"]) | {"checkpoints", "trained_model"}
+    assert {field.name for field in fields(Settings)} == ports
+    flags = re.findall(r"--(\w+) '?\$\{\{(?:inputs|outputs)\.(\w+)\}\}", described["command"])
+    assert {flag for flag, _ in flags} == ports
+    assert all(flag == port for flag, port in flags if flag != "trained_model")
+
+
+def test_the_component_and_the_command_line_have_the_same_defaults() -> None:
+    inputs = component()["inputs"]
+    given = read(**{name: port["default"] for name, port in inputs.items() if "default" in port})
+    assert given == read()
+
+
+def test_optional_inputs_stand_in_optional_sections() -> None:
+    described = component()
+    optional = {name for name, port in described["inputs"].items() if port.get("optional")}
+    sections = re.findall(r"\$\[\[.*?inputs\.(\w+).*?\]\]", described["command"])
+    assert set(sections) == optional
+
+
+def test_literals_are_read_as_azure_ml_renders_them() -> None:
+    settings = read(sync_batch_norm=True, learning_rate=1e-05, epochs=12.0, lr_decay_epochs="1,2.5")
+    assert settings.sync_batch_norm is True
+    assert settings.learning_rate == 1e-05
+    assert settings.lr_decay_epochs == (1.0, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": "many"}, "input epochs: `many` is not a number"),
+        ({"epochs": 0}, "input epochs: `0` must be above 0"),
+        ({"epochs": "nan"}, "input epochs: `nan` must be above 0"),
+        ({"learning_rate": "inf"}, "input learning_rate: `inf` must be above 0"),
+        ({"momentum": 1}, "input momentum: `1` must be at least 0 and below 1"),
+        ({"world_size": 1.5}, "input world_size: `1.5` is not a whole number"),
+        ({"loader_workers": 17}, "input loader_workers: `17` must be at least 0 and at most 16"),
+        ({"sync_batch_norm": "yes"}, "input sync_batch_norm: `yes` is neither true nor false"),
+        ({"lr_decay_epochs": "30,20"}, "input lr_decay_epochs: `30,20` must rise from above 0"),
+        ({"optimizer": "sdg"}, "input optimizer: invalid choice: 'sdg'"),
+        ({"gpt_hats": 4}, "unrecognized arguments: --gpt_hats 4"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(values: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        read(**values)
+
+
+def test_a_missing_value_is_named() -> None:
+    with pytest.raises(UserError, match=r"are required: --checkpoints, .*--world_size"):
+        parse(["--shards", "s"], strategies=("ddp",))

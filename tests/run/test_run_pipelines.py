@@ -366,3 +366,19 @@ def test_a_spec_runs_with_fewer_processes_and_the_same_global_batch(
     status, text = project.run(str(project.newest / "pipeline" / "pipeline.yml"), *words)
     assert status == 0, text
     assert project.log("train") == f"{world} 32 {accumulation} 0.4 {world}\n"
+
+
+def test_a_run_does_not_copy_earlier_runs(project: Project) -> None:
+    project.write(
+        "job.yml",
+        f"""
+        type: command
+        compute: azureml:cpu
+        {TAIL}
+        code: .
+        command: ls -A
+        """,
+    )
+    for _ in range(2):
+        assert project.run("job.yml")[0] == 0
+    assert project.log("command") == "job.yml\nlogs\noutputs\n"

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import worldsize
@@ -128,3 +130,26 @@ def test_without_mlflow_steps_run_untracked_with_one_notice(
         "not tracked by MLflow: mlflow is not installed (mlflow)"
     ]
     assert "MLFLOW_RUN_ID" not in result.steps["command"].logs[0].read_text()
+
+
+def test_kill_nine_of_the_runner_closes_its_runs(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    (tmp_path / "job.yml").write_text(
+        "type: command\nexperiment_name: dead\ncompute: azureml:cpu\nenvironment: azureml:any@latest\n"
+        "command: touch up; sleep 600\n"
+    )
+    command = [sys.executable, "-m", "worldsize", "run", "job.yml", "-q"]
+    with subprocess.Popen(command, cwd=tmp_path) as runner:
+        while not list(tmp_path.rglob("up")):
+            time.sleep(0.05)
+        children = psutil.Process(runner.pid).children(recursive=True)
+        assert len(children) >= 4  # warden, guard, shell, tracker
+        runner.kill()
+    _, alive = psutil.wait_procs(children, timeout=15)
+    assert not alive
+    client = MlflowClient(f"sqlite:///{tmp_path / '.worldsize' / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("dead")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    assert [run.info.status for run in runs] == ["KILLED", "KILLED"]

@@ -13,6 +13,7 @@ from typing import Protocol
 
 _NAMES = (".amlignore", ".gitignore")
 _CACHES = "__pycache__"
+_RUNS = ".worldsize"  # earlier runs below a code folder would be copied into the next one, and so on
 
 
 class Pattern(Protocol):
@@ -42,9 +43,9 @@ class Ignore:
 
 
 def read(folder: Path | None, at: PurePosixPath) -> Ignore:
-    """The patterns of a folder; without one, only Python's byte code, which is always left out."""
+    """The patterns of a folder; without one, only what is always left out: byte code and our runs."""
     lines = _lines(folder) if folder else ()
-    found = (_compiled(line) for line in (*lines, _CACHES))
+    found = (_compiled(line) for line in (*lines, _CACHES, _RUNS))
     return Ignore(at, tuple(pattern for pattern in found if pattern is not None))
 
 

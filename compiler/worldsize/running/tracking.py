@@ -82,9 +82,9 @@ class Tracking:
         self._send(do="end", step=step, state=state)
 
     def finish(self, state: str, metrics: Mapping[str, float]) -> None:
-        """Close the run, and wait until everything is written."""
+        """Close the run, and wait until everything is written; nothing is, where it never began."""
         self._send(do="finish", state=state, metrics=dict(metrics))
-        self._close(PATIENCE_SECONDS)
+        self._close(PATIENCE_SECONDS if self.run_id is not None else 0.0)
 
     def fileno(self) -> int | None:
         """What a selector waits on, None where there is nothing to wait for."""

@@ -20,8 +20,22 @@ Source: Microsoft Learn, Data concepts in Azure Machine Learning.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.azureml.snapshot import missing
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.data._common import given_data
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
     "WS501", "data-missing", "error", since="0.1.0", summary="a local path of data that does not exist"
 )
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for data in given_data(job):
+        if data.local is not None and context.inside(data.local) and not data.local.exists():
+            yield missing(RULE.slug, "the input", data.text, data.local, data.span)

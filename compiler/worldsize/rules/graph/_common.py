@@ -82,6 +82,8 @@ def known(step: Step, side: str) -> dict[str, Port] | None:
     if step.component is None or not (graph.is_inline(step) or declares(step)):
         return None
     found = dict(step.component.inputs if side == "inputs" else step.component.outputs)
+    if side == "outputs":  # every job has it: the folder with its ./outputs and ./logs
+        found.setdefault("artifacts", Port("artifacts", "uri_folder"))
     if side == "inputs" and step.type == "sweep" and isinstance(step.raw, Mapping):
         space = step.raw.get("search_space")
         names = list(space) if isinstance(space, Mapping) else []
@@ -141,3 +143,13 @@ def given(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]]:
 def span_of(field: Field[Any] | None) -> Span:
     """Where a field stands."""
     return (field.span if field is not None else None) or NOWHERE
+
+
+def computes(job: Job) -> Iterator[Scalar]:
+    """The texts that name computes: of the steps of a native job, and of the job itself."""
+    if job.raw is None:
+        return
+    fields = [job.compute, *(step.compute for step in job.steps.values())]
+    for field in fields:
+        if field is not None and isinstance(field.node, Scalar) and isinstance(field.value, str):
+            yield field.node

@@ -6,11 +6,11 @@ Why: there is no value to put in its place.
 
 Bad::
 
-    command: python train.py --lr ${{plan.lr}}
+    command: python -m train --lr ${{plan.lr}}
 
 Good::
 
-    command: python train.py --lr ${{plan.learning_rate}}
+    command: python -m train --lr ${{plan.learning_rate}}
 
 Fix: write one of the quantities, or add ``scale:`` to the step.
 

@@ -14,7 +14,7 @@ RULES = (
     Entry("WS110", "step-needs-uses-or-command"),
     Entry("WS111", "step-uses-and-command"),
     Entry("WS112", "step-key-needs-command"),
-    Entry("WS113", "step-needs-compute"),
+    Entry("WS113", "step-needs-compute", on=("Job",)),
     Entry("WS114", "step-unknown-compute"),
     Entry("WS115", "step-count-given-twice"),
     Entry("WS120", "compute-min-above-max"),

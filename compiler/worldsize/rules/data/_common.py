@@ -1,0 +1,96 @@
+"""What several rules of data ask: the data that jobs name, and the scripts that commands start."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from worldsize.azureml.model import Component, Data, Field, Job, Literal
+from worldsize.azureml.references import local_path
+from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.yaml.span import Span
+
+
+class Given(NamedTuple):
+    """Data that a job or step names by a path."""
+
+    type: str  # in lower case
+    text: str
+    span: Span
+    local: Path | None  # where it lies in the tree of the job; None for what lies elsewhere
+
+
+def given_data(job: Job) -> Iterator[Given]:
+    """The data of a native job and its steps. A spec's was checked while it was resolved."""
+    if job.raw is None:
+        return
+    for field in job.inputs.values() if job.interface is None else ():
+        yield from _one(field, None)
+    for step in job.steps.values():
+        for name, field in step.inputs.items():
+            port = step.component.inputs.get(name) if step.component else None
+            yield from _one(field, port.type if port and port.is_data else None)
+
+
+def _one(field: Field[Any], type_: str | None) -> Iterator[Given]:
+    value, node = field.value, field.node
+    if isinstance(value, Data):
+        path = node.get("path") if isinstance(node, Mapping) else None
+        yield from _at(path, value.type or type_ or "uri_folder")
+    elif isinstance(value, Literal) and type_ is not None:
+        yield from _at(node, type_)
+
+
+def _at(node: Node | None, type_: str) -> Iterator[Given]:
+    if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value:
+        return
+    if "${{" not in node.text and "{" not in node.text:
+        local = local_path(node.value, folder_of(node))
+        yield Given(type_.lower(), node.value, node.span, local)
+
+
+def folder_of(node: Node) -> Path:
+    """The folder of the file in which a node stands."""
+    return Path(os.path.dirname(node.source.path))  # noqa: PTH120 - paths are text here
+
+
+class Script(NamedTuple):
+    """A file that a command starts, and the place of its name."""
+
+    name: str
+    span: Span
+
+
+_START = re.compile(
+    r"(?:^|&&|\|\||[;|\n(])\s*(?:[A-Z_][A-Z0-9_]*=\S*\s+)*"
+    r"(?:python3?(?:\.\d+)?(?:\s+-[uBOEsSI]+)*|bash(?:\s+-[eux]+)?|sh(?:\s+-[eux]+)?|Rscript)"
+    r"\s+(?P<name>[\w./-]+\.(?:py|sh|R|r))(?=\s|;|$)"
+)
+# Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
+_MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
+
+
+def scripts(component: Component) -> Iterator[Script]:
+    """The scripts that a command starts by a relative path, up to where the folder may have changed."""
+    field = component.command
+    if field is None or not isinstance(field.node, Scalar) or not isinstance(field.node.value, str):
+        return
+    text = field.node.text
+    changed = _MAKES.search(text)
+    for found in _START.finditer(text, 0, changed.start() if changed else len(text)):
+        name = found["name"]
+        if not name.startswith("/") and ".." not in name.split("/"):
+            yield Script(name.removeprefix("./"), field.node.subspan(*found.span("name")))
+
+
+def entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
+    """The entry script of a parallel task, its code and the folder that the code is relative to."""
+    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
+    if not isinstance(task, Mapping):
+        return
+    entry, code = task.get("entry_script"), task.get("code")
+    if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
+        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(task)

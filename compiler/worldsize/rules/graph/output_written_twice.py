@@ -1,0 +1,57 @@
+"""Two steps write the same output of the pipeline.
+
+An output of a pipeline is the output of one step.
+
+Why: one result overwrites the other, and which one stays is chance.
+
+Bad::
+
+    score: ${{parent.outputs.model}}
+
+Good::
+
+    score: ${{parent.outputs.score}}
+
+Fix: declare a second output.
+
+Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import is_native, span_of
+from worldsize.rules.rule import Rule
+from worldsize.yaml.span import Span
+
+RULE = Rule(
+    "WS628",
+    "output-written-twice",
+    "error",
+    since="0.1.0",
+    summary="an output of the pipeline that two steps write",
+)
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    if not is_native(job):
+        return
+    written: dict[str, tuple[str, Span]] = {}
+    for step in job.steps.values():
+        for field in step.outputs.values():
+            bound = field.value.binding
+            if bound is None or bound.value.scope != "parent.outputs" or bound.value.port is None:
+                continue
+            name, span = bound.value.port, span_of(bound)
+            if name not in written:
+                written[name] = (step.name, span)
+                continue
+            first, place = written[name]
+            message = f"`{step.name}` writes the pipeline's output `{name}`, which `{first}` writes already"
+            help_ = "declare a second output under `outputs:` of the pipeline"
+            yield RULE.problem(span, message, help_, related=(Related(place, "written here first"),))

@@ -1,0 +1,87 @@
+"""A step is bound to an input that the pipeline does not have.
+
+``${{parent.inputs.NAME}}`` reaches the ``inputs:`` of the pipeline in which the step stands, which
+may be a pipeline component.
+
+Why: the binding is only resolved after the job was accepted, and fails there.
+
+Bad::
+
+    rate: ${{parent.inputs.learning_rate}}
+
+Good::
+
+    rate: ${{parent.inputs.rate}}
+
+Fix: correct the name, or declare the input.
+
+Source: Azure ML's expression syntax, Microsoft Learn, Core YAML syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml import binding
+from worldsize.azureml.model import Job, Step
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import declares, has, is_native, pipeline_inputs, wires
+from worldsize.rules.rule import Rule
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+
+RULE = Rule(
+    "WS626",
+    "pipeline-input-unknown",
+    "error",
+    since="0.1.0",
+    summary="a binding to an input that the pipeline does not have",
+)
+
+
+_SETTINGS = ("compute", "environment_variables")
+_OF_COMPONENTS = ("resources", "distribution", "limits")  # an inline step cannot bind these
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    if not is_native(job):
+        return
+    names = pipeline_inputs(job)
+    for wire in wires(job):
+        port = wire.expression.port
+        if wire.expression.scope == "parent.inputs" and port is not None and not has(port, names):
+            yield RULE.problem(wire.part(2), *_say(port, names))
+    for step in job.steps.values():
+        for node in _texts(step):
+            for found in binding.find(node.text):
+                port = found.port
+                if found.scope == "parent.inputs" and port is not None and not has(port, names):
+                    yield RULE.problem(node.subspan(*found.part_range(2)), *_say(port, names))
+
+
+def _say(port: str, names: dict[str, str]) -> tuple[str, str]:
+    help_ = did_you_mean(port, names) or f"declare `{port}` under `inputs:` of the pipeline"
+    return f"the pipeline has no input `{port}`", help_
+
+
+def _texts(step: Step) -> Iterator[Scalar]:
+    """The settings of a step that expressions may stand in."""
+    keys = (*_SETTINGS, *_OF_COMPONENTS) if declares(step) is not None else _SETTINGS
+    for key in keys:
+        node = step.raw.get(key) if isinstance(step.raw, Mapping) else None
+        if node is not None:
+            yield from _scalars(node)
+
+
+def _scalars(node: Node) -> Iterator[Scalar]:
+    if isinstance(node, Scalar):
+        if "${{" in node.text:
+            yield node
+    elif isinstance(node, Sequence):
+        for item in node.items:
+            yield from _scalars(item)
+    else:
+        for _, value in node.items():  # noqa: PERF102 - no dict
+            yield from _scalars(value)

@@ -1,0 +1,3 @@
+def init(): ...
+def run(mini_batch):
+    return list(mini_batch)

@@ -1,0 +1,1 @@
+"""What the training components share: data, launch, models, strategies, loop, checkpoints, tracking."""

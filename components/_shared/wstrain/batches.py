@@ -51,7 +51,7 @@ class Batches:
     workers: int = 0
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield the micro-batches of optimizer steps ``start … stop-1``, counted from the start of training."""
+        """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
         if not self.workers:
             for indices in self._indices(start, stop):
                 yield self._move(self._load(indices))

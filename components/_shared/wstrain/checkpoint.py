@@ -1,7 +1,7 @@
-"""Checkpoints: complete, written so that a half-written one cannot be mistaken for one, and checked on reading.
+"""Checkpoints: complete, never mistaken for whole when half-written, and checked on reading.
 
-A checkpoint is a folder ``step-00000060`` of ``state.pt`` and ``checkpoint.json``, which has the state's size and
-SHA-256. It is written under a temporary name, flushed to the disk and then renamed.
+A checkpoint is a folder ``step-00000060`` of ``state.pt`` and ``checkpoint.json``, which has the state's size
+and SHA-256. It is written under a temporary name, flushed to the disk and then renamed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -86,15 +86,8 @@ def save(
 def newest(folders: list[Path]) -> Found | None:
     """Find the newest whole checkpoint in some folders, saying on stderr which ones are damaged."""
     candidates = [path for folder in folders for path in _newest_first(folder)]
-    for path in sorted(candidates, key=_step, reverse=True):
-        try:
-            return _check(path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            print(
-                f"warning: checkpoint `{path.name}` is damaged ({error}); trying the one before",
-                file=sys.stderr,
-            )
-    return None
+    found = map(_whole, sorted(candidates, key=_step, reverse=True))
+    return next((checkpoint for checkpoint in found if checkpoint is not None), None)
 
 
 def load(found: Found) -> dict[str, Any]:
@@ -155,11 +148,20 @@ def _write_state(path: Path, state: Mapping[str, Any]) -> tuple[int, str]:
     with path.open("wb") as file:
         digesting = _Digesting(file)
         try:
-            torch.save(dict(state), digesting)  # type: ignore[arg-type]  it asks for write() only
+            torch.save(dict(state), cast("IO[bytes]", digesting))  # it asks for no more than write()
         except (RuntimeError, OSError) as error:
             raise digesting.failure or OSError(str(error).splitlines()[0]) from error
         _flush(file)
     return digesting.bytes, digesting.hexdigest()
+
+
+def _whole(path: Path) -> Found | None:
+    try:
+        return _check(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = f"warning: checkpoint `{path.name}` is damaged ({error}), so it is passed over"
+        print(text, file=sys.stderr, flush=True)
+        return None
 
 
 def _check(path: Path) -> Found:

@@ -1,7 +1,7 @@
 """The trained model as an MLflow model that loads where this package is not installed.
 
-The network becomes a ``torch.export`` program: weights and operations, no reference to Python classes, nothing
-pickled. A short file of loading code travels with it (MLflow's "models from code").
+The network becomes a ``torch.export`` program: weights and operations, no reference to Python classes,
+nothing pickled. A short file of loading code travels with it (MLflow's "models from code").
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def _example(task: Task) -> np.ndarray[Any, Any]:
 
 
 def _signature(task: Task) -> ModelSignature:
+    inputs: tuple[int, ...] = (-1, *task.input_shape)
+    outputs: tuple[int, ...] = (-1, task.outputs)
     if task.name == "language_model":
         inputs, outputs = (-1, -1), (-1, -1, task.outputs)
-    else:
-        inputs, outputs = (-1, *task.input_shape), (-1, task.outputs)
     return ModelSignature(
         inputs=Schema([TensorSpec(np.dtype(task.input_dtype), inputs)]),
         outputs=Schema([TensorSpec(np.dtype(np.float32), outputs)]),
@@ -124,8 +124,8 @@ def _requirements() -> list[str]:
 
 
 def _move_in(made: Path, folder: Path) -> None:
-    # The output may be a mount point, which nothing can be renamed onto. MLmodel comes last: without it a folder
-    # is no model, so what a full disk interrupts cannot be taken for one.
+    # The output may be a mount point, which nothing can be renamed onto. MLmodel comes last: without it a
+    # folder is no model, so what a full disk interrupts cannot be taken for one.
     card = folder / "MLmodel"
     folder.mkdir(parents=True, exist_ok=True)
     card.unlink(missing_ok=True)

@@ -86,8 +86,8 @@ def expect_global_batch(launch: Launch, *, per_device: int, accumulation: int, g
     product = per_device * accumulation * launch.world_size
     if product != global_batch:
         raise UserError(
-            f"`global_batch_size` is {global_batch} but {per_device} a device × {accumulation} accumulation steps"
-            f" × {_processes(launch.world_size)} = {product}",
+            f"`global_batch_size` is {global_batch} but {per_device} a device × {accumulation} accumulation"
+            f" steps × {_processes(launch.world_size)} = {product}",
             "change one of the factors; the global batch is what the learning rate was planned for",
         )
 

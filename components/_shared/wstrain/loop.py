@@ -94,10 +94,11 @@ def train(
 
 
 def _seed(run: Run, step: int, micro: int) -> None:
-    # Dropout and the like depend on the micro-batch's place in training and not on what this rank drew before:
-    # a resumed run draws the same numbers, and so does another world size with micro-batches of the same size.
+    # Dropout and the like depend on the micro-batch's place in training and not on what this rank drew
+    # before: a resumed run draws the same numbers, and so does another world size with micro-batches of one
+    # size.
     place = run.rank * run.accumulation + micro
-    seed = (run.seed * 1_000_003 + step) * 1_000_003 + place
-    torch.random.default_generator.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    seed = ((run.seed * 1_000_003 + step) * 1_000_003 + place) & 0x7FFFFFFFFFFFFFFF
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed(seed)

@@ -28,8 +28,8 @@ def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> 
 
     Weight decay acts on weights of two or more dimensions. Biases and the scales of normalisation layers are
     left out: decaying them shrinks what keeps activations in range and regularises nothing (He et al. 2019,
-    "Bag of Tricks", section 3.1). For ``sgd`` and ``adam`` it is the L2 term of the gradient, for ``adamw`` it
-    is decoupled (Loshchilov and Hutter 2019).
+    "Bag of Tricks", section 3.1). For ``sgd`` and ``adam`` it is the L2 term of the gradient, for ``adamw``
+    it is decoupled (Loshchilov and Hutter 2019).
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -41,5 +41,5 @@ def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> 
     common: dict[str, Any] = {"lr": learning_rate, "fused": all(p.is_floating_point() for p in trained)}
     if options.name == "sgd":
         return torch.optim.SGD(groups, momentum=options.momentum, **common)
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.name]
+    kind = torch.optim.AdamW if options.name == "adamw" else torch.optim.Adam
     return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)

@@ -33,12 +33,13 @@ class Precision:
             and not torch.cuda.is_bf16_supported(including_emulation=False)
         ):
             raise UserError(
-                f"precision `bf16` needs compute capability 8.0, `{torch.cuda.get_device_name(device)}` has less",
+                f"precision `bf16` needs compute capability 8.0, more than `{_gpu(device)}` has",
                 "use `fp16` or `fp32`",
             )
         self.name = name
         self._device = device.type
-        # bf16 has the exponent of fp32 and needs no scaling; fp16 gradients would vanish (Micikevicius et al. 2018).
+        # bf16 has fp32's exponent and needs no scaling; fp16 gradients would vanish (Micikevicius et al.
+        # 2018).
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
         if name == "fp32" and device.type == "cuda":
             torch.backends.cudnn.allow_tf32 = False  # fp32 means fp32: the law is promised to 1e-4
@@ -49,3 +50,7 @@ class Precision:
             return nullcontext()
         dtype = torch.bfloat16 if self.name == "bf16" else torch.float16
         return torch.autocast(self._device, dtype=dtype)
+
+
+def _gpu(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device)

@@ -22,8 +22,9 @@ PRINT_SECONDS = 10.0
 class StepRecorder:
     """Collects local losses on the device and averages a window of them in one exchange.
 
-    An exchange, and a wait for the device, at every step would cost more than a small model's step. The length of
-    the window follows from the time of the last one, averaged over ranks, so all ranks agree on it.
+    An exchange, and a wait for the device, at every step would cost more than a small model's step. The
+    length of the window follows from the time of the last one, averaged over ranks, so all ranks agree on
+    it.
 
     Args:
         group: the ranks.

@@ -1,13 +1,14 @@
 """The global-batch law: which samples make up global batch ``k`` of epoch ``e``.
 
-They depend only on ``(seed, e, k, G)`` and the number of rows, never on the world size. Ranks and accumulation
-steps slice that one list, so 64 GPUs, a laptop with two processes and a resumed job all see the same batches.
+They depend only on ``(seed, e, k, G)`` and the number of rows, never on the world size. Ranks and
+accumulation steps slice that one list: 64 GPUs, a laptop with two processes and a resumed job all see the
+same batches.
 
-The order of an epoch is a keyed permutation that is *computed*, not stored: a Feistel network over the smallest
-even-bit domain that holds all rows, walked on until it lands inside (Black and Rogaway, "Ciphers with Arbitrary
-Finite Domains", 2002). So any batch of any epoch costs the same few microseconds, resuming needs no replay, and
-a billion rows need no memory. It uses nothing but 64-bit integer arithmetic, so no version of any library can
-change it.
+The order of an epoch is a keyed permutation that is *computed*, not stored: a Feistel network over the
+smallest even-bit domain that holds all rows, walked on until it lands inside (Black and Rogaway 2002,
+"Ciphers with Arbitrary Finite Domains"). Any batch of any epoch costs the same few microseconds, resuming
+needs no replay, and a billion rows need no memory. As it uses 64-bit integer arithmetic only, no version of
+a library can change it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 Indices = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 _ROUNDS = 6  # four make a strong permutation in theory (Luby and Rackoff 1988); two more cost microseconds
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -51,8 +53,8 @@ class GlobalBatchSampler:
     ) -> list[Indices]:
         """Return this rank's part of a global batch, one array per accumulation step.
 
-        ``G`` must be divisible by ``world_size × accumulation``. Rank ``r`` takes the ``r``-th contiguous run, so
-        micro-batches of one size are the same arrays at any world size.
+        ``G`` must be divisible by ``world_size × accumulation``. Rank ``r`` takes the ``r``-th contiguous
+        run, so micro-batches of one size are the same arrays at any world size.
         """
         parts = world_size * accumulation
         if self.global_batch % parts:
@@ -65,7 +67,7 @@ class GlobalBatchSampler:
         return permute(np.arange(min(most, self.rows), dtype=np.uint64), self.rows, _mix(~self.seed & _MASK))
 
 
-def permute(positions: npt.NDArray[np.uint64], size: int, key: int) -> Indices:
+def permute(positions: Words, size: int, key: int) -> Indices:
     """Map positions ``0 … size-1`` one-to-one onto ``0 … size-1`` by a keyed permutation."""
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     keys = [np.uint64(_mix(key ^ (round_ * _GOLDEN & _MASK))) for round_ in range(1, _ROUNDS + 1)]
@@ -78,12 +80,13 @@ def permute(positions: npt.NDArray[np.uint64], size: int, key: int) -> Indices:
     return values.astype(np.int64)
 
 
-def _feistel(values: npt.NDArray[np.uint64], half: int, keys: list[np.uint64]) -> npt.NDArray[np.uint64]:
+def _feistel(values: Words, half: int, keys: list[np.uint64]) -> Words:
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = values >> shift, values & mask
     for key in keys:
         left, right = right, left ^ (_mix_array(right + key) & mask)
-    return (left << shift) | right
+    result: Words = (left << shift) | right
+    return result
 
 
 def _mix(value: int) -> int:
@@ -94,8 +97,9 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def _mix_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix_array(values: Words) -> Words:
     # The same on arrays, whose unsigned products wrap by themselves.
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    result: Words = values ^ (values >> np.uint64(31))
+    return result

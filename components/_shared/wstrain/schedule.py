@@ -14,9 +14,9 @@ Decay = Literal["cosine", "step", "constant"]
 class Schedule:
     """Linear warm-up from η to η′, then decay.
 
-    The climb starts at the reference rate η and not at zero: one GPU's batch at one GPU's rate is known to work
-    (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section 2.2). Cosine decay is half a period, from η′ to
-    zero (Loshchilov and Hutter 2017, "SGDR").
+    The climb starts at the reference rate η and not at zero, as that rate is known to work (Goyal et al.
+    2017, "Accurate, Large Minibatch SGD", section 2.2). Cosine decay is half a period, from η′ to zero
+    (Loshchilov and Hutter 2017, "SGDR").
 
     Args:
         reference_rate: η, what worked on the reference batch.

@@ -7,24 +7,26 @@ from typing import Any
 import mlflow
 import numpy as np
 import torch
+from mlflow.pyfunc.model import PythonModel
 
 ROWS_AT_ONCE = 256  # bounds the memory of a prediction over a whole data set
 
 
-class ExportedProgram(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+class ExportedProgram(PythonModel):
     """A ``torch.export`` program behind MLflow's interface: arrays in, arrays out."""
 
     def load_context(self, context: Any) -> None:
         """Load the program from the model's own folder."""
         self._program = torch.export.load(context.artifacts["program"]).module()
 
-    # MLflow would read type hints here as a schema of its own, beside the signature.
-    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+    # MLflow reads this hint: it warns of a missing one, and takes any other for a schema beside the
+    # signature.
+    def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:
         """Predict ``[n, …]`` in pieces; returns one array ``[n, …]`` of float32."""
         del context, params
-        rows = torch.from_numpy(np.ascontiguousarray(model_input))
+        rows = torch.from_numpy(np.array(model_input))  # a copy, as the given array may be read-only
         with torch.no_grad():
-            pieces = [self._program(piece) for piece in rows.split(ROWS_AT_ONCE)]
+            pieces = [self._program(piece) for piece in torch.split(rows, ROWS_AT_ONCE)]
         return torch.cat(pieces).numpy()
 
 

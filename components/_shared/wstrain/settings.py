@@ -80,7 +80,7 @@ def boolean(text: str) -> bool:
 
 
 def number(low: float, *, above: bool = False, below: float = math.inf) -> Callable[[str], float]:
-    """Return a reader of finite numbers from ``low`` (or ``above`` it) to ``below``, which is not included."""
+    """Return a reader of finite numbers from ``low`` (or only ``above`` it) and less than ``below``."""
 
     def read(text: str) -> float:
         value: float = _convert(float, text, "a number")

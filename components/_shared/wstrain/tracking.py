@@ -1,6 +1,6 @@
 """MLflow on rank 0: parameters once, metrics in batches from a thread of their own.
 
-The tracking URI, experiment and run come from the environment that the platform prepares, here as in Azure ML.
+The tracking URI, experiment and run come from the environment that the platform prepares.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Tracker:
             now = int(time.time() * 1000)
             self._queue.put([Metric(name, value, now, point.step) for name, value in point.values.items()])
 
-    def __enter__(self) -> Tracker:
+    def __enter__(self) -> Tracker:  # noqa: PYI034  Self is younger than Python 3.10
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
@@ -92,7 +92,7 @@ class Tracker:
             try:
                 for start in range(0, len(metrics), MOST_METRICS):
                     client.log_batch(self._run.info.run_id, metrics[start : start + MOST_METRICS])
-            except Exception as error:  # noqa: BLE001  whatever it is, the training thread must hear of it
+            except Exception as error:  # whatever it is, the training thread must hear of it
                 self._failure = error
                 return
 

@@ -49,7 +49,7 @@ def train(settings: Settings, launch: Launch) -> None:
         reader = ShardReader(settings.shards, "train", checksums=False)
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
         model = _model(settings, task, reader, sampler)
-    strategy = strategies.build(settings.strategy, model, _updates(settings, precision, model), group)
+    strategy = strategies.build(settings.strategy, model, _updates(settings, precision), group)
     saver = _saver(settings, steps, facts, group, strategy)
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
@@ -88,7 +88,8 @@ def train(settings: Settings, launch: Launch) -> None:
         saver.save(max(start, stop))
         with group.together():
             if launch.is_main:
-                export.save(strategy.whole_model().cpu(), task, settings.trained_model, {**facts, **final})
+                card = {**_plan(facts), "steps_done": max(start, stop), "final": final}
+                export.save(strategy.whole_model().cpu(), task, settings.trained_model, card)
     group.leave()
 
 
@@ -116,6 +117,11 @@ def _facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> 
     return {**plan, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 
 
+def _plan(facts: Mapping[str, Any]) -> dict[str, Any]:
+    local = ("gpt_", "loader_", "checkpoint", "keep_", "beta", "lr_decay_", "stop_")
+    return {name: value for name, value in facts.items() if not name.startswith(local)}
+
+
 def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler) -> nn.Module:
     torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
     sample: Tensor | None = None
@@ -131,7 +137,7 @@ def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalB
     return model
 
 
-def _updates(settings: Settings, precision: Precision, model: nn.Module) -> Updates:
+def _updates(settings: Settings, precision: Precision) -> Updates:
     return Updates(
         optimizer=OptimizerOptions(
             name=settings.optimizer,

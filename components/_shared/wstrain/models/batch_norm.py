@@ -18,9 +18,9 @@ def has_batch_norm(model: nn.Module) -> bool:
 
 
 def synchronise(model: nn.Module) -> nn.Module:
-    """Make every batch normalisation take its statistics over the micro-batches of all ranks.
+    """Make each batch normalisation take its statistics over the micro-batches of all ranks.
 
-    PyTorch's own ``SyncBatchNorm`` runs on GPUs only; a laptop's rehearsal needs the same mathematics on gloo.
+    PyTorch's own ``SyncBatchNorm`` runs on GPUs only; a rehearsal needs the same mathematics on gloo.
     """
     if isinstance(model, BATCH_NORM):
         return _synchronised(model)
@@ -40,14 +40,14 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
         count = input.numel() / input.shape[1]
         sums = torch.stack([input.float().sum(axes), input.float().square().sum(axes)])
         total = count * dist.get_world_size()  # micro-batches are of one size on all ranks
-        mean, square = _SumOverRanks.apply(sums) / total
+        mean, square = _sum_over_ranks(sums) / total
         variance = (square - mean.square()).clamp_min(0)
         self._remember(mean.detach(), variance.detach() * total / max(total - 1, 1))
         shape = [1, -1, *([1] * (input.ndim - 2))]
         result = (input - mean.view(shape)) * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
             result = result * self.weight.view(shape) + self.bias.view(shape)
-        return result.to(input.dtype)
+        return result.to(input.dtype)  # type: ignore[no-any-return]
 
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
@@ -65,16 +65,21 @@ class _SumOverRanks(torch.autograd.Function):
     """All-reduce whose gradient is the all-reduce of the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
+    def forward(ctx: Any, value: Tensor) -> Tensor:  # noqa: ARG004  autograd's signature
         total = value.clone()
         dist.all_reduce(total)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: ARG004
         total = gradients[0].contiguous().clone()
         dist.all_reduce(total)
         return total
+
+
+def _sum_over_ranks(value: Tensor) -> Tensor:
+    total: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
+    return total
 
 
 def _synchronised(layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> nn.Module:
@@ -88,7 +93,7 @@ def _synchronised(layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> nn
 def warn() -> None:
     """Say why the law does not hold for this model."""
     warnings.warn(
-        "the model has batch normalisation: its statistics are of one rank's micro-batch, so the loss depends on"
-        " the world size; use group or layer normalisation, or `sync_batch_norm: true`",
+        "the model has batch normalisation: its statistics are of one rank's micro-batch, so the loss"
+        " depends on the world size; use group or layer normalisation, or `sync_batch_norm: true`",
         stacklevel=2,
     )

@@ -6,7 +6,11 @@ is then the same however the batch is cut, which batch normalisation cannot prom
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from wstrain.errors import UserError
 from wstrain.models.options import ModelOptions
@@ -27,7 +31,8 @@ def build(task: Task, options: ModelOptions) -> nn.Module:
     del options
     if len(task.input_shape) != 3:
         raise UserError(
-            f"model `cnn` needs samples of shape [channels, height, width], the shards hold {list(task.input_shape)}",
+            "model `cnn` needs samples of shape [channels, height, width],"
+            f" the shards hold {list(task.input_shape)}",
             "use `mlp` for rows of numbers",
         )
     channels, height, width = task.input_shape
@@ -41,8 +46,8 @@ def build(task: Task, options: ModelOptions) -> nn.Module:
             break
         layers.append(Residual(features, 2 * features, 2))
         size, features = size // 2, 2 * features
-    layers += [nn.GroupNorm(GROUPS, features), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(features, task.outputs))
+    layers += [nn.GroupNorm(GROUPS, features), nn.GELU(), nn.AdaptiveAvgPool2d(SMALLEST), nn.Flatten()]
+    return nn.Sequential(*layers, Head(features * SMALLEST**2, task.outputs))
 
 
 class Residual(nn.Module):
@@ -52,10 +57,10 @@ class Residual(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             nn.GroupNorm(GROUPS, inputs),
-            nn.ReLU(),
+            nn.GELU(),
             nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
             nn.GroupNorm(GROUPS, outputs),
-            nn.ReLU(),
+            nn.GELU(),
             nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
         )
         same = inputs == outputs and stride == 1
@@ -65,3 +70,21 @@ class Residual(nn.Module):
         """``[n, inputs, h, w] -> [n, outputs, h/stride, w/stride]``."""
         result: Tensor = self.straight(x) + self.body(x)
         return result
+
+
+class Head(nn.Module):
+    """A linear layer that divides by the root of its inputs in the forward pass instead of at the start.
+
+    The function at the start is that of a usual layer, but steps are smaller by the number of inputs (Jacot
+    et al. 2018, section 3). The other layers are followed by normalisation, which bounds what a step can do;
+    so a learning rate that grew with the batch stays stable.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.5 * torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[n, inputs] -> [n, outputs]``."""
+        return functional.linear(x / math.sqrt(x.shape[1]), self.weight, self.bias)

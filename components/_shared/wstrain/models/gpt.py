@@ -1,4 +1,4 @@
-"""A byte-level, pre-norm decoder transformer (Radford et al. 2019), with no dropout."""
+"""A byte-level, pre-norm decoder transformer (Radford et al. 2019) with rotary positions, without dropout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from wstrain.errors import UserError
 from wstrain.models.options import ModelOptions
 from wstrain.tasks import Task
 
+LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
+
 
 def build(task: Task, options: ModelOptions) -> nn.Module:
     """Return the network ``[n, tokens] -> [n, tokens, 256]``.
@@ -23,33 +25,34 @@ def build(task: Task, options: ModelOptions) -> nn.Module:
         raise UserError(
             "model `gpt` needs shards of text, these are for classification", "use `cnn` or `mlp`"
         )
-    if options.gpt_width % options.gpt_heads:
+    if options.gpt_width % (2 * options.gpt_heads):
         raise UserError(
-            f"`gpt_width` is {options.gpt_width}, which does not divide into `gpt_heads` {options.gpt_heads}"
+            f"`gpt_width` is {options.gpt_width}, not a multiple of twice `gpt_heads` {options.gpt_heads}",
+            "each head takes an even share of the width",
         )
-    return Transformer(task.outputs, task.input_shape[0], options)
+    return Transformer(task.outputs, options)
 
 
 class Transformer(nn.Module):
-    """Bytes in, scores of the next byte out; reads up to ``context`` bytes."""
+    """Bytes in, scores of the next byte out."""
 
-    def __init__(self, vocabulary: int, context: int, options: ModelOptions) -> None:
+    def __init__(self, vocabulary: int, options: ModelOptions) -> None:
         super().__init__()
         width = options.gpt_width
+        blocks = [Block(width, options.gpt_heads) for _ in range(options.gpt_layers)]
         self.tokens = nn.Embedding(vocabulary, width)
-        self.positions = nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, options.gpt_heads) for _ in range(options.gpt_layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
-        self.head.weight = self.tokens.weight  # tied: Press and Wolf 2017
-        self.apply(_initialise)
-        for block in self.blocks:
-            for last in (block.attention.merge, block.mlp[2]):
-                nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * options.gpt_layers))
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+        nn.init.normal_(self.head.weight, std=0.02)  # all bytes alike at the start
+        for block in blocks:  # so that the sum of all blocks keeps its size at any depth
+            for last in (block.attention.merge, block.shrink):
+                nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * len(blocks)))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``[n, t] -> [n, t, vocabulary]``."""
-        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.tokens(tokens)
         for block in self.blocks:
             x = block(x)
         result: Tensor = self.head(self.norm(x))
@@ -64,12 +67,13 @@ class Block(nn.Module):
         self.norm_1 = nn.LayerNorm(width)
         self.attention = Attention(width, heads)
         self.norm_2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.grow = _linear(width, 4 * width)
+        self.shrink = _linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[n, t, width] -> [n, t, width]``."""
         x = x + self.attention(self.norm_1(x))
-        result: Tensor = x + self.mlp(self.norm_2(x))
+        result: Tensor = x + self.shrink(functional.gelu(self.grow(self.norm_2(x))))
         return result
 
 
@@ -79,19 +83,34 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.split = nn.Linear(width, 3 * width)
-        self.merge = nn.Linear(width, width)
+        self.split = _linear(width, 3 * width)
+        self.merge = _linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[n, t, width] -> [n, t, width]``."""
         query, key, value = self.split(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key = _rotate(query), _rotate(key)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         result: Tensor = self.merge(mixed.transpose(1, 2).flatten(-2))
         return result
 
 
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
+def _rotate(x: Tensor) -> Tensor:
+    """Turn pairs of features by angles that grow with the position (Su et al. 2021, "RoFormer").
+
+    Attention then sees how far apart two bytes are, which a small model learns much sooner than absolute
+    places. ``[n, heads, t, features] -> [n, heads, t, features]``.
+    """
+    length, half = x.shape[-2], x.shape[-1] // 2
+    speed = LONGEST_WAVE ** (-torch.arange(half, device=x.device) / half)
+    angle = torch.arange(length, device=x.device)[:, None] * speed
+    sine, cosine = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, std=inputs**-0.5)
+    nn.init.zeros_(layer.bias)
+    return layer

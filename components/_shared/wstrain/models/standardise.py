@@ -14,7 +14,7 @@ class Standardised(nn.Module):
 
     Args:
         body: the model, ``[n, *shape] -> [n, classes]``.
-        sample: training rows ``[m, *shape]``. Pictures ``[m, c, h, w]`` share constants over height and width.
+        sample: training rows ``[m, *shape]``; pictures ``[m, c, h, w]`` share constants over their area.
     """
 
     def __init__(self, body: nn.Module, sample: Tensor) -> None:

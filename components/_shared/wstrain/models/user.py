@@ -27,8 +27,8 @@ def is_reference(model: str) -> bool:
 def build(reference: str, task: Task) -> nn.Module:
     """Call the user's function and check what it gives.
 
-    The function gets by name those of ``input_shape`` (tuple, without the batch), ``classes`` (int; 256 for bytes)
-    and ``task`` (text) that it declares; one with no parameters gets nothing.
+    The function gets by name those of ``input_shape`` (tuple, without the batch), ``classes`` (int; 256 for
+    bytes) and ``task`` (text) that it declares; one with no parameters gets nothing.
 
     Raises:
         UserError: no such file or function, it raises, it returns something else than a module, or the module
@@ -110,9 +110,11 @@ def _probe(model: nn.Module, reference: str, task: Task) -> None:
         model.train(training)
     tokens = task.input_shape if task.name == "language_model" else ()
     expected = [2, *tokens, task.outputs]
-    shape = list(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-    if shape != expected:
-        raise UserError(f"`{reference}`: the model returns {shape} for 2 samples, the task needs {expected}")
+    returned = list(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+    if returned != expected:
+        raise UserError(
+            f"`{reference}`: the model returns {returned} for 2 samples, the task needs {expected}"
+        )
 
 
 def _brief(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """How a model is spread over ranks: one file a strategy, one protocol for all.
 
-A new strategy is a file beside ``ddp.py`` with a ``build`` of the same signature, a line in ``BUILDERS`` and a
-value in the ``strategy`` enum of the component.
+A new strategy is a file beside ``ddp.py`` with a ``build`` of the same signature, a line in ``BUILDERS`` and
+a value in the ``strategy`` enum of the component.
 """
 
 from __future__ import annotations

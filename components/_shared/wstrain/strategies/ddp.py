@@ -1,7 +1,8 @@
 """Distributed data parallel: every rank holds the whole model and gradients are averaged.
 
-Each micro-batch's loss is a mean over ``b`` samples, divided by ``a`` accumulation steps; ranks average the sum.
-As all ``a·W`` micro-batches have one size, the result is the gradient of the mean loss of the global batch.
+Each micro-batch's loss is a mean over ``b`` samples, divided by ``a`` accumulation steps; ranks average the
+sum. As all ``a·W`` micro-batches have one size, the result is the gradient of the mean loss of the global
+batch.
 """
 
 from __future__ import annotations

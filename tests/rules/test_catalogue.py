@@ -91,7 +91,11 @@ def test_the_examples_of_a_page_are_those_of_its_tests(entry: Entry) -> None:
     if entry.code in WITHOUT_EXAMPLE_FILE:
         pytest.skip("the fault is not one of the text of a file")
     for label in ("bad", "good"):
-        files = [path for path in folder.rglob("*") if path.name.startswith(label) and path.suffix != ".out"]
+        files = [
+            path
+            for path in folder.rglob("*")
+            if path.relative_to(folder).parts[0].startswith(label) and path.suffix != ".out"
+        ]
         texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
         block = re.search(
             rf"^{label.capitalize()}::\n\n((?:    .*\n|\n)+)", registry.page(entry), re.MULTILINE

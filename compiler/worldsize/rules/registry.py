@@ -57,7 +57,7 @@ from functools import cache
 
 from worldsize.rules.rule import Entry, Rule
 
-FAMILIES = ("yaml", "spec", "topology", "batch", "learning_rate", "data", "graph")
+FAMILIES = ("yaml", "spec", "topology", "batch", "learning_rate", "data", "graph", "resilience", "security", "script")
 
 
 @cache

@@ -1,0 +1,59 @@
+"""Where the values of inputs stand in a command line, and how the shell will read them there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from worldsize.azureml import binding
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Argument, Field, Literal, Step
+
+
+class Use(NamedTuple):
+    """A literal text of an input where the command uses it; ``quote`` is what surrounds it there."""
+
+    name: str
+    value: str
+    given: Field[Argument]
+    expression: Expression
+    quote: str  # "", ' or "
+
+
+def uses(step: Step) -> Iterator[Use]:
+    """The texts that a step gives to inputs of its command, at each place of use."""
+    component = step.component
+    command = component.command if component is not None else None
+    if component is None or command is None or not isinstance(command.value, str):
+        return
+    texts = {
+        name: (field.value.value, field)
+        for name, field in step.inputs.items()
+        if isinstance(field.value, Literal) and isinstance(field.value.value, str)
+        and field.span is not None and "${{" not in field.value.value
+    }  # fmt: skip
+    if not texts:
+        return
+    expressions = [found for found in binding.find(command.value) if found.scope == "inputs"]
+    starts = {found.start: found for found in expressions if found.port in texts}
+    for start, quote in _quotes(command.value, starts):
+        found = starts[start]
+        name = found.port or ""
+        yield Use(name, texts[name][0], texts[name][1], found, quote)
+
+
+def _quotes(command: str, starts: dict[int, Expression]) -> Iterator[tuple[int, str]]:
+    """The quotation mark that is open at each start."""
+    quote = ""
+    escaped = False
+    for offset, letter in enumerate(command):
+        if offset in starts:
+            yield offset, quote
+        if escaped:
+            escaped = False
+        elif letter == "\\" and quote != "'":
+            escaped = True
+        elif letter == quote:
+            quote = ""
+        elif letter in "'\"" and not quote:
+            quote = letter

@@ -1,0 +1,80 @@
+"""A conda file names packages without versions.
+
+Why: the environment is built anew when the file changes, with other versions than those that were tested.
+
+Bad::
+
+    - torch
+
+Good::
+
+    - torch==2.4.1
+
+Fix: write the versions that were tested.
+
+Source: Microsoft Learn, Manage environments: conda specifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.azureml import environment
+from worldsize.azureml.model import Component
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.rules.security import _packages
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.span import Span
+
+RULE = Rule("WS813", "dependency-unpinned", "info", since="0.1.0", summary="packages without versions")
+
+
+@RULE.checks(Component)
+def check(context: Context, component: Component) -> Iterator[Problem]:
+    field = component.environment
+    if field is None or field.node is None:
+        return
+    inline = field.node.get("conda_file") if isinstance(field.node, Mapping) else None
+    if isinstance(inline, Mapping):
+        yield from _judge(inline)
+    folder = Path(field.node.source.path).parent
+    for found in environment.references(field, folder):
+        if found.key == "conda_file" and context.exists(found.path) and not context.is_folder(found.path):
+            yield from _judge(context.document(found.path).root)
+
+
+def _judge(root: Node | None) -> Iterator[Problem]:
+    loose = list(_loose(root))
+    if loose:
+        span, name = loose[0]
+        others = [other for _, other in loose[1:]]
+        more = (
+            f", nor have {len(others)} others"
+            if len(others) > 1
+            else f", nor has `{others[0]}`"
+            if others
+            else ""
+        )
+        message = f"`{name}` has no version{more}"
+        yield RULE.problem(
+            span,
+            message,
+            f"write `{name}=={{version}}` with the version that was tested".replace("{version}", "VERSION"),
+        )
+
+
+def _loose(root: Node | None) -> Iterator[tuple[Span, str]]:
+    listed = root.get("dependencies") if isinstance(root, Mapping) else None
+    for item in listed.items if isinstance(listed, Sequence) else ():
+        if isinstance(item, Scalar):
+            name = _packages.conda_name(item.text)
+            if name:
+                yield item.span, name
+        inner = item.get("pip") if isinstance(item, Mapping) else None
+        for line in inner.items if isinstance(inner, Sequence) else ():
+            name = _packages.pip_name(line.text) if isinstance(line, Scalar) else None
+            if name:
+                yield line.span, name

@@ -18,6 +18,7 @@ class Files:
     problems: list[Problem] = field(default_factory=list)
     components: dict[Path, Component | None] = field(default_factory=dict)
     documents: dict[Path, yaml.Document] = field(default_factory=dict)
+    known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
 
     def document(self, path: Path) -> yaml.Document:

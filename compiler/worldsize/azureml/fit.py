@@ -58,7 +58,7 @@ def _range(name: str, value: Any, port: Port, span: Span) -> Problem | None:
 
 def article(type_: str) -> str:
     """The type with its article: ``an integer``."""
-    return f"an {type_}" if type_[:1] in "aeiou" else f"a {type_}"
+    return f"an {type_}" if type_[:1] in "aeiou" and not type_.startswith("uri") else f"a {type_}"
 
 
 def _as_wanted(type_: str, value: Any) -> str:

@@ -79,8 +79,10 @@ def faults(component: Component, folder: Path) -> list[Problem]:
     """What is wrong with the files a component names, found without listing any folder."""
     problems: list[Problem] = []
     code = _code(component.code, folder, problems)
+    before: dict[str, Path] = {}
     for source, span in _includes(component.additional_includes, folder, problems):
-        _clashes(source, code, span, problems)
+        if not _clashes(source, code, span, problems):
+            _repeats(source, before, span, problems)
     for found in environment.references(component.environment, folder):
         if found.span is not None and not found.path.exists():
             key, text = f"`{found.key}`", found.text
@@ -196,6 +198,14 @@ def _clashes(source: Path, code: Path | None, span: Span | None, problems: list[
         help_ = "rename one of the two: an include lands in the code folder under its own last name"
         problems.append(Problem("include-clash", span, message, help_))
     return True
+
+
+def _repeats(source: Path, before: dict[str, Path], span: Span | None, problems: list[Problem]) -> None:
+    """Report an include that lands where an earlier one does."""
+    first = before.setdefault(source.name, source)
+    if first != source and span is not None:
+        message = f"two includes are called `{source.name}`, and both land in the root under that name"
+        problems.append(Problem("include-clash", span, message, "rename one of the two"))
 
 
 def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:

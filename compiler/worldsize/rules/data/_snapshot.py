@@ -22,24 +22,44 @@ class Sought(NamedTuple):
     code: Path | None
     included: tuple[Path, ...]
     shown: str  # the code as written
+    found: bool  # whether the code folder has it
+    ignored_by: str | None  # the name of the ignore file that leaves it out
 
     def exists(self) -> bool:
         """Whether the code folder or an include has the file."""
         name = self.script.name
-        if self.code is not None and (self.code / name).is_file():
+        if self.found:
             return True
         first, _, rest = name.partition("/")
         return any(path.name == first and (path / rest if rest else path).is_file() for path in self.included)
 
-    def ignored_by(self) -> str | None:
-        """The name of the ignore file of the code folder that leaves the script out."""
-        if self.code is None or not (self.code / self.script.name).is_file():
-            return None
-        rules = ignore.read(self.code, PurePosixPath())
-        path = PurePosixPath(self.script.name)
-        if any(rules.excludes(part) for part in (path, *path.parents) if part.name):
-            return ".amlignore" if (self.code / ".amlignore").is_file() else ".gitignore"
+
+def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
+    """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
+    question = ("script", str(code), name)
+    if question not in context.files.known:
+        found = (code / name).is_file()
+        context.files.known[question] = (found, _ignore_file(code, name) if found else None)
+    answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
+    return answer
+
+
+def _ignore_file(code: Path, name: str) -> str | None:
+    file = next((name for name in (".amlignore", ".gitignore") if (code / name).is_file()), None)
+    if file is None:
         return None
+    rules = ignore.read(code, PurePosixPath())
+    path = PurePosixPath(name)
+    return file if any(rules.excludes(part) for part in (path, *path.parents) if part.name) else None
+
+
+def _kind(context: Context, path: Path) -> str:
+    """``folder``, ``file``, or nothing where a path does not lie in the tree; asked once."""
+    question = ("code", str(path))
+    if question not in context.files.known:
+        kind_ = "folder" if path.is_dir() else "file" if path.exists() else ""
+        context.files.known[question] = kind_ if context.inside(path) else ""
+    return str(context.files.known[question])
 
 
 def sought(context: Context, component: Component) -> Iterator[Sought]:
@@ -62,15 +82,16 @@ def _sought(
     context: Context, script: Script, code: Scalar | None, folder: Path, included: tuple[Path, ...]
 ) -> Iterator[Sought]:
     if code is None:
-        yield Sought(script, None, included, "")
+        yield Sought(script, None, included, "", found=False, ignored_by=None)
         return
     path = local_path(code.value, folder) if isinstance(code.value, str) else None
-    if path is None or not path.exists() or not context.inside(path):
+    there = _kind(context, path) if path is not None else ""
+    if path is None or not there:
         return
-    if path.is_dir():
-        yield Sought(script, path, included, code.text)
+    if there == "folder":
+        yield Sought(script, path, included, code.text, *_look(context, path, script.name))
     else:  # a single file is the whole snapshot
-        yield Sought(script, None, (*included, path), code.text)
+        yield Sought(script, None, (*included, path), code.text, found=False, ignored_by=None)
 
 
 def _included(component: Component, folder: Path) -> tuple[Path, ...]:

@@ -35,7 +35,7 @@ RULE = Rule(
 @RULE.checks(Component)
 def check(context: Context, component: Component) -> Iterator[Problem]:
     for found in sought(context, component):
-        file = found.ignored_by()
+        file = found.ignored_by
         if file is not None:
             message = f"`{found.script.name}` is left out of the upload by `{file}` of `{found.shown}`"
             help_ = f"remove the pattern from `{file}`, or add `!{found.script.name}` as its last line"

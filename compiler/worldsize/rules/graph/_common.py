@@ -13,6 +13,8 @@ from typing import Any
 from worldsize.azureml import graph, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
+from worldsize.diagnostics.problem import Fix
+from worldsize.diagnostics.suggest import closest
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
@@ -153,3 +155,9 @@ def computes(job: Job) -> Iterator[Scalar]:
     for field in fields:
         if field is not None and isinstance(field.node, Scalar) and isinstance(field.value, str):
             yield field.node
+
+
+def nearest(span: Span, word: str, names: Collection[str]) -> Fix | None:
+    """The replacement of a mistyped name by the one it was probably meant to be."""
+    near = closest(word, names)
+    return None if near is None else Fix(span, near)

@@ -26,7 +26,7 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.rules.graph._common import declares, has, is_native, known, span_of, wires
+from worldsize.rules.graph._common import declares, has, is_native, known, nearest, span_of, wires
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
 
@@ -49,7 +49,8 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         names = known(source, expression.side)
         if names is not None and not has(expression.port, names):
             message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
-            yield RULE.problem(wire.part(4), message, did_you_mean(expression.port, names))
+            span, help_ = wire.part(4), did_you_mean(expression.port, names)
+            yield RULE.problem(span, message, help_, fix=nearest(span, expression.port, names))
     if is_native(job):
         for step in job.steps.values():
             yield from _settings(step)
@@ -64,7 +65,8 @@ def _settings(step: Step) -> Iterator[Problem]:
         if not has(name, component.outputs):
             message = f"step `{step.name}` has no output `{name}`"
             help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
-            yield RULE.problem(field.key_span or span_of(field), message, help_)
+            span = field.key_span or span_of(field)
+            yield RULE.problem(span, message, help_, fix=nearest(span, name, component.outputs))
 
 
 @RULE.checks(Component)
@@ -79,7 +81,7 @@ def check_command(context: Context, component: Component) -> Iterator[Problem]:
                 message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
                 help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
                 span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
-                yield RULE.problem(span, message, help_)
+                yield RULE.problem(span, message, help_, fix=nearest(span, found.port, ports))
 
 
 @RULE.checks(Step)

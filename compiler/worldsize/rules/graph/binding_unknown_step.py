@@ -25,7 +25,7 @@ from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import wires
+from worldsize.rules.graph._common import nearest, wires
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
@@ -38,5 +38,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
     for wire in wires(job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
-            help_ = did_you_mean(step, [name for name in job.steps if name != wire.step.name])
-            yield RULE.problem(wire.part(2), f"there is no step `{step}`", help_)
+            others = [name for name in job.steps if name != wire.step.name]
+            span, help_ = wire.part(2), did_you_mean(step, others)
+            fix = nearest(span, step, others)
+            yield RULE.problem(span, f"there is no step `{step}`", help_, fix=fix)

@@ -55,11 +55,11 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             continue
         if source == "string" and job.interface is None:
             continue  # may be a path
-        wanted = f"input `{wire.name}` is {fit.article(target.type)}"
+        wanted = f"input `{wire.name}` takes {fit.article(target.type)}"
         start, end = wire.expression.start, wire.expression.end
         span = wire.node.subspan(start, end)
         what = "data" if source not in LITERAL_TYPES else "no data"
-        message = f"`{wire.expression.name}` is {fit.article(source)}, {what}, but {wanted}"
+        message = f"`{wire.expression.name}` is {source}, {what}, but {wanted}"
         help_ = "bind an input of data, or write a value" if what == "data" else "bind an output or give data"
         yield RULE.problem(span, message, help_)
 

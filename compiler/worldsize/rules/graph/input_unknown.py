@@ -25,7 +25,7 @@ from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, has, is_native, known, span_of
+from worldsize.rules.graph._common import declares, has, is_native, known, nearest, span_of
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
@@ -48,4 +48,6 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
                 help_ = did_you_mean(name, names) or (
                     "remove it, or declare it there" if names else "it declares no inputs"
                 )
-                yield RULE.problem(field.key_span or span_of(field), f"{of} has no input `{name}`", help_)
+                span = field.key_span or span_of(field)
+                fix = nearest(span, name, names)
+                yield RULE.problem(span, f"{of} has no input `{name}`", help_, fix=fix)

@@ -49,6 +49,6 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             continue
         if not inner.optional and inner.default is None:
             message = f"`{outer.name}` is optional, but step `{wire.step.name}` requires `{wire.name}`"
-            help_ = f"remove `optional: true` from `{outer.name}`, or make `{wire.name}` optional"
+            help_ = f"remove `optional: true` from `{outer.name}`, or make the inner `{wire.name}` optional"
             related = (Related(outer.span, "declared optional here"),) if outer.span else ()
             yield RULE.problem(wire.part(2), message, help_, related=related)

@@ -27,9 +27,10 @@ from worldsize.azureml.model import Job, Step
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, has, is_native, pipeline_inputs, wires
+from worldsize.rules.graph._common import declares, has, is_native, nearest, pipeline_inputs, wires
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS626",
@@ -52,18 +53,19 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
     for wire in wires(job):
         port = wire.expression.port
         if wire.expression.scope == "parent.inputs" and port is not None and not has(port, names):
-            yield RULE.problem(wire.part(2), *_say(port, names))
+            yield _fault(wire.part(2), port, names)
     for step in job.steps.values():
         for node in _texts(step):
             for found in binding.find(node.text):
                 port = found.port
                 if found.scope == "parent.inputs" and port is not None and not has(port, names):
-                    yield RULE.problem(node.subspan(*found.part_range(2)), *_say(port, names))
+                    yield _fault(node.subspan(*found.part_range(2)), port, names)
 
 
-def _say(port: str, names: dict[str, str]) -> tuple[str, str]:
+def _fault(span: Span, port: str, names: dict[str, str]) -> Problem:
     help_ = did_you_mean(port, names) or f"declare `{port}` under `inputs:` of the pipeline"
-    return f"the pipeline has no input `{port}`", help_
+    fix = nearest(span, port, names)
+    return RULE.problem(span, f"the pipeline has no input `{port}`", help_, fix=fix)
 
 
 def _texts(step: Step) -> Iterator[Scalar]:

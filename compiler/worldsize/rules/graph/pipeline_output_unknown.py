@@ -26,7 +26,7 @@ from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import is_native, text_node
+from worldsize.rules.graph._common import is_native, nearest, text_node
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
@@ -54,4 +54,5 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
                     did_you_mean(name, job.outputs) or f"declare `{name}` under `outputs:` of the pipeline"
                 )
                 span = node.subspan(*bound.value.part_range(2))
-                yield RULE.problem(span, f"the pipeline has no output `{name}`", help_)
+                fix = nearest(span, name, job.outputs)
+                yield RULE.problem(span, f"the pipeline has no output `{name}`", help_, fix=fix)

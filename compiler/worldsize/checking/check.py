@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from worldsize.checking import discover
+from worldsize.checking import conceal, discover, stages
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, arrange
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.records import dataclass, field
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 
@@ -77,13 +77,15 @@ def check(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     wanted = _wanted(select, ignore)
     context = Context(discover.root_of(listed))
+    stages.settings(context, context.root)
     run = Run(context)
     for found in discover.files(listed):
         run.guarded(found)
+    run.follow()
     problems = run.problems + list(engine.run(context, run.subjects))
     diagnostics = arrange(engine.diagnose(problems))
     kept = _suppressed([found for found in diagnostics if wanted(found.code)], run, wanted)
-    return Report(tuple(kept), context.sources(), tuple(run.files))
+    return Report(tuple(kept), conceal.secrets(context.sources(), diagnostics), tuple(run.files))
 
 
 def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Callable[[str], bool]) -> list[Diagnostic]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
 from typing import Any
 
 from worldsize import yaml
 from worldsize.checking import discover, stages
 from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass, field
 from worldsize.rules import engine
 from worldsize.rules.context import Context
 from worldsize.yaml.span import Span
@@ -21,6 +22,7 @@ class Run:
     problems: list[Problem] = field(default_factory=list)
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    referred: list[str] = field(default_factory=list)  # jobs that a schedule starts
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
@@ -32,6 +34,15 @@ class Run:
             self.incomplete.add(found.path)
             self.files += [] if found.path in self.files else [found.path]
             self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
+
+    def follow(self) -> None:
+        """Check the jobs of schedules that were not checked as files of their own."""
+        seen = {os.path.realpath(path) for path in self.files}
+        for path in self.referred:
+            real = os.path.realpath(path)
+            if real not in seen and self.context.inside(path):
+                seen.add(real)
+                self.guarded(discover.Found(os.path.normpath(path), named=False))
 
     def feed(self, subject: Any, span: Span) -> None:
         """Hand something to the rules registered for its type."""

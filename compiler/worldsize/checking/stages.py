@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from worldsize import yaml
+from worldsize.checking.discover import SETTINGS
+from worldsize.rules.context import Cluster, Context
 from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
@@ -27,6 +30,19 @@ def of(kind: str) -> Stage:
 
 def _settings(run: Run, document: yaml.Document) -> None:
     """``worldsize.yml`` says things about other files; there is nothing in it to run."""
+
+
+def settings(context: Context, folder: Path) -> None:
+    """Learn what ``worldsize.yml`` of a folder says of clusters, where there is one."""
+    for name in SETTINGS:
+        path = folder / name
+        if path.is_file():
+            from worldsize.azureml import compute  # noqa: PLC0415 - few trees have the file
+
+            shown = Path(os.path.relpath(path)) if Path.cwd() in path.parents else path
+            for cluster in compute.declared(context.document(shown).root, shown):
+                context.describe(cluster)
+            return
 
 
 def _spec(run: Run, document: yaml.Document) -> None:
@@ -52,12 +68,31 @@ def _graph(run: Run, spec: Spec) -> None:
     if built.plan is None:
         run.incomplete.add(str(spec.path))
     job = built.resolved.job
+    run.context.placed[id(job)] = _profiles(spec)
     run.feed(job, spec.span)
     for step in job.steps.values():
         run.feed(step, step.span or spec.span)
         path = step.component.path if step.component else None
         if path is None or run.context.inside(path):  # built-in components are checked where they are made
             _feed_component(run, step.component)
+
+
+def _profiles(spec: Spec) -> dict[str, Cluster]:
+    """What the spec says of the cluster of each step."""
+    found = {}
+    for name, step in spec.steps.items():
+        profile = spec.compute.get(step.compute.value) if step.compute else None
+        if profile is not None:
+            size, most, tier = profile.instance_type, profile.max_instances, profile.tier
+            found[name] = Cluster(
+                instance_type=size.value if size else None,
+                max_instances=most.value if most else None,
+                tier=tier.value if tier else None,
+                size_span=size.span if size else None,
+                max_span=most.span if most else None,
+                tier_span=tier.span if tier else None,
+            )
+    return found
 
 
 def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
@@ -75,6 +110,28 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
         interface, problems = component.read(document.path, run.context.files)
         run.problems += problems
         _feed_component(run, interface)
+    elif kind in ("compute", "schedule") and isinstance(document.root, yaml.Mapping):
+        (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
+
+
+def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
+    from worldsize.azureml import compute  # noqa: PLC0415 - few trees have such files
+
+    found = compute.read(root, path)
+    if found is not None:
+        run.context.describe(found)
+        run.feed(found, root.span)
+
+
+def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
+    """The job that a schedule starts is checked too, also where only the schedule was named."""
+    from worldsize.azureml import schedule  # noqa: PLC0415 - few trees have such files
+
+    found, problems = schedule.read(root, path, run.context.files, run.context.inside)
+    run.problems += problems
+    run.feed(found, root.span)
+    if found.job is not None and found.target is not None:
+        run.referred.append(str(found.target))
 
 
 def _feed_job(run: Run, job: Job | None) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from worldsize import yaml
 from worldsize.azureml.files import Files
+from worldsize.records import dataclass, field
 from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
-    from worldsize.facts.vm_sizes import VmSize
+    from collections.abc import Callable
 
+    from worldsize.azureml.compute import Compute
+    from worldsize.facts.vm_sizes import VmSize
+    from worldsize.yaml.span import Span
+
+T = TypeVar("T")
 _LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
 
 
@@ -24,6 +29,10 @@ class Cluster:
     instance_type: str | None
     max_instances: int | None
     tier: str | None  # dedicated | low_priority
+    size_span: Span | None = None  # where each of the three is said
+    max_span: Span | None = None
+    tier_span: Span | None = None
+    declared: bool = False  # in worldsize.yml, which has the last word
 
 
 @dataclass(slots=True)
@@ -33,7 +42,21 @@ class Context:
     root: Path
     clusters: dict[str, Cluster] = field(default_factory=dict)
     files: Files = field(default_factory=Files, repr=False)
+    placed: dict[int, dict[str, Cluster]] = field(default_factory=dict, repr=False)  # a spec's own, by job
+    _contradicted: set[str] = field(default_factory=set, repr=False)  # clusters of which two files differ
     _texts: dict[str, Source | None] = field(default_factory=dict, repr=False)
+    _memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict, repr=False)
+
+    def once(self, work: Callable[[Context, Any], T], subject: object) -> T:
+        """What ``work`` makes of a subject, worked out once for all rules that ask."""
+        key = (f"{work.__module__}.{work.__qualname__}", id(subject))
+        if key not in self._memo:
+            self._memo[key] = (
+                subject,
+                work(self, subject),
+            )  # the subject is kept, so that its id stays its own
+        result: T = self._memo[key][1]
+        return result
 
     def inside(self, path: str | os.PathLike[str]) -> bool:
         """Whether a path, symbolic links resolved, lies in the tree."""
@@ -80,8 +103,36 @@ class Context:
 
         return vm_sizes.lookup(name) if name else None
 
+    def describe(self, compute: Compute) -> None:
+        """Remember what a file says of a cluster. Files that differ say nothing; ``worldsize.yml`` decides."""
+        found = Cluster(
+            instance_type=_typed(compute.size, str),
+            max_instances=_typed(compute.max_instances, int),
+            tier=_typed(compute.tier, str),
+            size_span=compute.size.span if compute.size else None,
+            max_span=compute.max_instances.span if compute.max_instances else None,
+            tier_span=compute.tier.span if compute.tier else None,
+            declared=compute.declared,
+        )
+        known = self.clusters.get(compute.name)
+        if known is None or (found.declared and not known.declared):
+            self.clusters[compute.name] = found
+        elif not known.declared and _said(known) != _said(found):
+            self._contradicted.add(compute.name)
+
     def cluster(self, target: object) -> Cluster | None:
         """What is known of a compute target such as ``azureml:gpu-cluster``, or None."""
         if not isinstance(target, str):
             return None
-        return self.clusters.get(target.removeprefix("azureml:"))
+        name = target.removeprefix("azureml:")
+        found = self.clusters.get(name)
+        return None if found is None or (name in self._contradicted and not found.declared) else found
+
+
+def _typed(value: Any, kind: type[T]) -> T | None:
+    found = value.value if value is not None else None
+    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+
+
+def _said(cluster: Cluster) -> tuple[object, ...]:
+    return (cluster.instance_type, cluster.max_instances, cluster.tier)

@@ -5,16 +5,68 @@ from __future__ import annotations
 from worldsize.rules.rule import Entry
 
 RULES = (
-    Entry("WS201", "vm-size-unknown"),
-    Entry("WS202", "vm-size-retired"),
-    Entry("WS203", "processes-exceed-gpus"),
-    Entry("WS204", "processes-below-gpus"),
+    Entry(
+        "WS201",
+        "vm-size-unknown",
+        on=(
+            "Compute",
+            "Job",
+        ),
+    ),
+    Entry(
+        "WS202",
+        "vm-size-retired",
+        on=(
+            "Compute",
+            "Job",
+        ),
+    ),
+    Entry("WS203", "processes-exceed-gpus", on=("Job",)),
+    Entry("WS204", "processes-below-gpus", on=("Job",)),
     Entry("WS205", "process-count-unknown"),
     Entry("WS206", "processes-without-distribution"),
     Entry("WS207", "tensorflow-one-process"),
-    Entry("WS208", "worker-count-disagrees"),
-    Entry("WS209", "instance-count-exceeds-max"),
-    Entry("WS210", "vm-size-retiring"),
+    Entry("WS208", "worker-count-disagrees", on=("Job",)),
+    Entry("WS209", "instance-count-exceeds-max", on=("Job",)),
+    Entry(
+        "WS210",
+        "vm-size-retiring",
+        on=(
+            "Compute",
+            "Job",
+        ),
+    ),
     Entry("WS211", "compute-conflict"),
+    Entry("WS212", "workers-below-instances", on=("Job",)),
+    Entry(
+        "WS213",
+        "count-not-positive",
+        on=(
+            "Component",
+            "Step",
+        ),
+    ),
+    Entry("WS214", "count-from-wrong-input", on=("Job",)),
+    Entry("WS215", "max-instances-below-count", on=("Job",)),
+    Entry("WS216", "mpirun-in-mpi-job", on=("Job",)),
+    Entry("WS217", "launcher-inside-launcher", on=("Job",)),
+    Entry("WS218", "instances-without-distribution", on=("Job",)),
+    Entry("WS219", "parameter-servers-unused", on=("Job",)),
+    Entry("WS220", "parameter-servers-share-instances", on=("Job",)),
+    Entry("WS221", "mpi-image-without-mpi", on=("Job",)),
+    Entry("WS222", "nccl-on-cpu", on=("Job",)),
+    Entry("WS223", "infiniband-disabled", on=("Job",)),
+    Entry("WS224", "instances-without-infiniband", on=("Job",)),
+    Entry("WS225", "vm-size-without-growth", on=("Compute",)),
+    Entry(
+        "WS226",
+        "shm-size-invalid",
+        on=(
+            "Component",
+            "Step",
+        ),
+    ),
+    Entry("WS227", "shm-size-small", on=("Job",)),
+    Entry("WS228", "ranks-share-file", on=("Job",)),
     Entry("WS250", "distribution-field-of-other-type"),
 )

@@ -20,6 +20,14 @@ Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learni
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
@@ -29,3 +37,42 @@ RULE = Rule(
     since="0.1.0",
     summary="fewer processes on an instance than it has GPUs",
 )
+
+
+# What drives several GPUs from one process, or starts processes itself.
+_DRIVES_MORE = re.compile(
+    r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|lightning|DataParallel|"
+    r"mp\.spawn|multiprocessing|device_map|mpirun|horovodrun|ray|dask|vllm|MirroredStrategy",
+    re.IGNORECASE,
+)
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        given, size = found.processes, found.size
+        if not found.native or found.kind not in launch.STARTS_PROCESSES or size is None:
+            continue
+        if given.value is None or given.span is None or given.value >= size.devices:
+            continue
+        if given.value == 1 and not _plain(context, found):
+            continue
+        gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
+        nodes = found.instances.value or 1
+        idle, total = nodes * (size.devices - given.value), nodes * size.devices
+        message = (
+            f"`process_count_per_instance` is {given.value} but `{size.name}` has {gpus}:"
+            f" {idle} of {total} GPUs idle"
+        )
+        related = (Related(found.size_span, f"{gpus} an instance"),) if found.size_span else ()
+        yield RULE.problem(given.span, message, f"write {size.devices}, one process a GPU", related=related)
+
+
+def _plain(context: Context, found: Launch) -> bool:
+    """Whether one process surely drives one GPU: a script that can be read and names no other way."""
+    component = found.step.component
+    command = component.command.value if component and component.command else ""
+    if _DRIVES_MORE.search(str(command)):
+        return False
+    texts = [source.text for source in found.scripts(context)]
+    return bool(texts) and not any(_DRIVES_MORE.search(text) for text in texts)

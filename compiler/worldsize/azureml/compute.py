@@ -1,0 +1,46 @@
+"""What YAML says of clusters: Azure ML's own compute files, and ``compute:`` of ``worldsize.yml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import fields
+from worldsize.azureml.model import Field
+from worldsize.records import dataclass
+from worldsize.yaml.nodes import Mapping, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """One cluster or instance; values as written. ``size`` is Azure's name of a VM size."""
+
+    name: str
+    path: Path
+    size: Field[Any] | None = None
+    max_instances: Field[Any] | None = None
+    tier: Field[Any] | None = None  # dedicated | low_priority
+    declared: bool = False  # said in worldsize.yml of a cluster that is described elsewhere
+
+
+def read(root: Mapping, path: Path) -> Compute | None:
+    """A compute file; None where it has no name or is no VM of Azure's catalogue (Kubernetes, Spark)."""
+    name, kind = fields.text(root, "name"), (fields.text(root, "type") or "amlcompute").lower()
+    if name is None or kind not in ("amlcompute", "computeinstance"):
+        return None
+    return Compute(
+        name, path, fields.get(root, "size"), fields.get(root, "max_instances"), fields.get(root, "tier")
+    )
+
+
+def declared(root: Node | None, path: Path) -> Iterator[Compute]:
+    """The clusters that ``worldsize.yml`` describes."""
+    block = root.get("compute") if isinstance(root, Mapping) else None
+    if not isinstance(block, Mapping):
+        return
+    for key, node in block.items():
+        if isinstance(node, Mapping):
+            size = fields.get(node, "instance_type") or fields.get(node, "size")
+            most, tier = fields.get(node, "max_instances"), fields.get(node, "tier")
+            yield Compute(key.text, path, size, most, tier, declared=True)

@@ -1,0 +1,66 @@
+"""Reading Azure ML's own schedules: the trigger, and the job that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import fields, job
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Field, Job
+from worldsize.azureml.references import local_path
+from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass
+from worldsize.yaml.nodes import Mapping, Node, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class JobSchedule:
+    """A schedule as written; nothing is coerced or judged."""
+
+    path: Path
+    raw: Mapping
+    trigger: Mapping | None
+    create_job: Node | None
+    reference: Field[Any] | None  # the text that names the job, wherever it stands
+    target: Path | None  # the local file it names
+    job: Job | None  # what that file holds
+    inputs: Mapping | None  # what the schedule gives instead of the job's own inputs
+
+
+def read(
+    root: Mapping, path: Path, files: Files, allowed: Callable[[Path], bool]
+) -> tuple[JobSchedule, list[Problem]]:
+    """A schedule file.
+
+    Args:
+        root: The file's mapping.
+        path: The file.
+        files: What has been read before.
+        allowed: Whether a file may be read.
+
+    Returns:
+        The schedule, and the problems met while its job was read.
+    """
+    made = root.get("create_job")
+    reference = fields.get(made, "job") if isinstance(made, Mapping) else None
+    if isinstance(made, Scalar):
+        reference = fields.of(made)
+    text = reference.value if reference is not None else None
+    target = local_path(text, path.parent) if isinstance(text, str) else None
+    found: Job | None = None
+    problems: list[Problem] = []
+    if target is not None and allowed(target) and target.is_file():
+        found, problems = job.read(target, files)
+    made_by = JobSchedule(
+        path=path,
+        raw=root,
+        trigger=fields.section(root, "trigger"),
+        create_job=made,
+        reference=reference,
+        target=target,
+        job=found,
+        inputs=fields.section(made, "inputs") if isinstance(made, Mapping) else None,
+    )
+    return made_by, problems

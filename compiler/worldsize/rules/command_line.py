@@ -1,0 +1,130 @@
+"""A shell command taken apart far enough to see what it starts and which flags it gives.
+
+No shell is imitated: quotes, ``${{…}}`` and ``$[[ ]]`` are kept together, and anything unusual only makes
+a flag invisible. Offsets are those in the command, so that a caret can stand under one word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from worldsize.records import dataclass
+
+_TOKEN = re.compile(
+    r"(?P<redirect>\d?>&\d|&?>>?|\d>>?|<+)|(?P<join>\\\n)|(?P<operator>&&|\|\||[;|&\n])"
+    r"|(?P<word>(?:\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\])+)"
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_WRAPPERS = frozenset(
+    {"exec", "time", "nohup", "sudo", "env", "command", "if", "then", "do", "else", "!", "("}
+)
+
+
+class Word(NamedTuple):
+    """One word as written, quotes included."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def bare(self) -> str:
+        """The word without the quotes around it."""
+        quoted = len(self.text) > 1 and self.text[0] in "\"'" and self.text[-1] == self.text[0]
+        return self.text[1:-1] if quoted else self.text
+
+
+class Flag(NamedTuple):
+    """``--name value`` or ``--name=value``; ``name`` in lower case with ``_`` for ``-``."""
+
+    name: str
+    word: Word
+    value: Word | None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program with its arguments, up to the next ``&&``, ``;``, ``|`` or line."""
+
+    words: tuple[Word, ...]
+    targets: tuple[tuple[Word, Word | None], ...]  # redirections: the operator and the file
+    piped: bool = False  # reads what the command before it writes
+
+    @property
+    def program(self) -> Word | None:
+        """The first word that is no variable assignment and no wrapper."""
+        return next(iter(self.arguments), None)
+
+    @property
+    def arguments(self) -> tuple[Word, ...]:
+        """The program and what follows it."""
+        for position, word in enumerate(self.words):
+            if word.text not in _WRAPPERS and not _ASSIGNMENT.match(word.text):
+                return self.words[position:]
+        return ()
+
+    @property
+    def assignments(self) -> Iterator[tuple[str, str, Word]]:
+        """Variables that are set for this command, or exported by it."""
+        exports = bool(self.words) and self.words[0].text == "export"
+        for word in self.words[1:] if exports else self.words:
+            if not _ASSIGNMENT.match(word.text):
+                return
+            name, _, value = word.text.partition("=")
+            yield name, value.strip("\"'"), word
+
+    def flags(self) -> Iterator[Flag]:
+        """The long flags."""
+        words = self.arguments
+        for position, word in enumerate(words):
+            if not word.text.startswith("--") or len(word.text) < 3:
+                continue
+            name, equals, text = word.text.partition("=")
+            after = words[position + 1] if position + 1 < len(words) else None
+            value = None
+            if equals:
+                value = Word(text, word.start + len(name) + 1, word.end)
+            elif after is not None and not after.text.startswith("--"):
+                value = after
+            yield Flag(name[2:].lower().replace("-", "_"), word, value)
+
+
+def parse(text: str) -> list[Command]:
+    """The commands of a command line, in order."""
+    found: list[Command] = []
+    words: list[Word] = []
+    targets: list[tuple[Word, Word | None]] = []
+    redirect: Word | None = None
+    piped = False
+    for match in _TOKEN.finditer(text):
+        word = Word(match.group(), match.start(), match.end())
+        if match.lastgroup == "word":
+            trimmed = _outside_brackets(word)
+            if redirect is not None:
+                targets.append((redirect, trimmed))
+            elif trimmed.text:
+                words.append(trimmed)
+            redirect = None
+        elif match.lastgroup == "redirect":
+            redirect = word if ">" in word.text and "&" not in word.text[1:] else None
+            if "<" in word.text:
+                redirect = None
+        elif match.lastgroup == "operator":
+            if words or targets:
+                found.append(Command(tuple(words), tuple(targets), piped))
+            words, targets, redirect, piped = [], [], None, word.text == "|"
+    if words or targets:
+        found.append(Command(tuple(words), tuple(targets), piped))
+    return found
+
+
+def _outside_brackets(word: Word) -> Word:
+    """The word without the ``$[[`` or ``]]`` of an optional section that it touches."""
+    text, start, end = word
+    if text.startswith("$[["):
+        text, start = text[3:], start + 3
+    if text.endswith("]]"):
+        text, end = text[:-2], end - 2
+    return Word(text, start, end)

@@ -1,0 +1,237 @@
+"""How a step is started: distribution, counts, VM size and command, the node's over the component's.
+
+Every count is the number that Azure ML would use, or None where it cannot be told from the files.
+Rules stay silent on what is None.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from worldsize.azureml import binding, distribution
+from worldsize.azureml.model import Binding, Field, Job, Literal, Step
+from worldsize.azureml.references import local_path
+from worldsize.records import dataclass, replace
+from worldsize.rules import command_line
+from worldsize.rules.command_line import Command, Flag, Word
+from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.span import Span
+
+if TYPE_CHECKING:
+    from worldsize.facts.vm_sizes import VmSize
+    from worldsize.rules.context import Cluster, Context
+    from worldsize.yaml.source import Source
+
+STARTS_PROCESSES = ("pytorch", "mpi")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number in the file, and what it means; ``value`` is None where it cannot be known here."""
+
+    value: int | None
+    field: Field[Any] | None = None
+
+    @property
+    def span(self) -> Span | None:
+        """Where it is written; None where it is a default."""
+        return self.field.span if self.field is not None else None
+
+    @property
+    def literal(self) -> bool:
+        """Whether a number stands in the file, not a binding."""
+        return self.field is not None and not isinstance(binding.whole(self.field.value), binding.Expression)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One step of a graph."""
+
+    job: Job
+    step: Step
+    kind: str | None  # pytorch, mpi, tensorflow, ray; None where nothing is distributed
+    kind_span: Span | None
+    processes: Count  # of one instance
+    workers: Count
+    servers: Count
+    instances: Count
+    most: Count  # max_instance_count
+    cluster: Cluster | None
+    size_name: str | None
+    size_span: Span | None
+    size: VmSize | None
+    commands: tuple[Command, ...]
+
+    @property
+    def native(self) -> bool:
+        """Whether the counts are the user's own YAML; those of a spec are checked while it is planned."""
+        return self.job.raw is not None
+
+    @property
+    def at(self) -> Span:
+        """Where to point when there is nothing better."""
+        return (
+            self.step.span or self.kind_span or (self.job.raw.span if self.job.raw else Span("", 1, 1, 1, 1))
+        )
+
+    @property
+    def world(self) -> int | None:
+        """All processes of a pytorch or mpi step."""
+        if self.kind not in STARTS_PROCESSES or self.instances.value is None or self.processes.value is None:
+            return None
+        return self.instances.value * self.processes.value
+
+    def span(self, word: Word) -> Span | None:
+        """The place of a word of the command; None where the command is not the user's own text."""
+        command = self.step.component.command if self.step.component else None
+        if command is None or not isinstance(command.node, Scalar) or command.node.text != command.value:
+            return None
+        return command.node.subspan(word.start, word.end)
+
+    def flags(self, *names: str) -> list[Flag]:
+        """The flags of these names (``batch_size``) that have a value."""
+        return [
+            flag
+            for command in self.commands
+            for flag in command.flags()
+            if flag.name in names and flag.value is not None
+        ]
+
+    def scripts(self, context: Context) -> list[Source]:
+        """The Python and shell files of the code folder that the command names and that can be read."""
+        component = self.step.component
+        raw = component.raw if component is not None else None
+        if (
+            component is None
+            or raw is None
+            or component.code is None
+            or not isinstance(component.code.value, str)
+        ):
+            return []
+        folder = local_path(component.code.value, Path(raw.source.path).parent)
+        names = {
+            word.bare
+            for command in self.commands
+            for word in command.words
+            if word.bare.endswith((".py", ".sh")) and "$" not in word.text
+        }
+        found = [context.text(folder / name) for name in sorted(names)] if folder is not None else []
+        return [source for source in found if source is not None]
+
+    def number(self, flag: Flag) -> float | None:
+        """The value of a flag: written there, or through ``${{inputs.x}}`` in the step."""
+        assert flag.value is not None
+        text: Any = flag.value.bare
+        found = binding.whole(text)
+        if found is not None:
+            text = _input(self, found.port) if found.scope == "inputs" else None
+        return _real(text)
+
+
+def launches(context: Context, job: Job) -> list[Launch]:
+    """The steps of a job that run a command."""
+    return [
+        _launch(context, job, step)
+        for step in job.steps.values()
+        if step.type in ("command", "sweep", "")
+        and (step.component is None or step.component.type != "pipeline")
+    ]
+
+
+def of(context: Context, job: Job) -> list[Launch]:
+    """As :func:`launches`, worked out once a job."""
+    return context.once(launches, job)
+
+
+def count(field: Field[Any] | None, job: Job, default: int | None = None, *, least: int = 1) -> Count:
+    """A count as Azure ML reads it: ``"4"`` is 4; a fraction, a word or a number below ``least`` is none."""
+    if field is None:
+        return Count(default)
+    value = resolve(field, job)
+    number = _real(value)
+    whole = number is not None and number == int(number) and number >= least
+    return Count(int(number) if whole and number is not None else None, field)
+
+
+def resolve(field: Field[Any], job: Job) -> Any:
+    """The value, through ``${{parent.inputs.x}}``; None where the pipeline gives none."""
+    found = binding.whole(field.value)
+    if found is None:
+        return field.value
+    if found.scope != "parent.inputs" or job.interface is not None:
+        return None
+    source = job.inputs.get(found.port or "")
+    return source.value.value if source is not None and isinstance(source.value, Literal) else None
+
+
+def _launch(context: Context, job: Job, step: Step) -> Launch:
+    component = step.component
+    block = step.distribution or (component.distribution if component else None)
+    view = distribution.view(block)
+    kind = view.kind if view else None
+
+    def resource(name: str) -> Field[Any] | None:
+        own = distribution.member(step.resources, name)
+        return own or distribution.member(component.resources if component else None, name)
+
+    command = component.command.value if component and component.command else None
+    instances = count(resource("instance_count"), job, 1)
+    cluster = _cluster(context, job, step)
+    typed = resource("instance_type")
+    launch = Launch(
+        job=job,
+        step=step,
+        kind=kind,
+        kind_span=view.type.span if view and view.type else None,
+        processes=count(view.process_count_per_instance if view else None, job, 1),
+        workers=count(view.worker_count if view else None, job, instances.value),
+        servers=count(view.parameter_server_count if view else None, job, 0, least=0),
+        instances=instances,
+        most=count(resource("max_instance_count"), job),
+        cluster=cluster,
+        size_name=None,
+        size_span=None,
+        size=None,
+        commands=tuple(command_line.parse(command)) if isinstance(command, str) else (),
+    )
+    if cluster is not None and cluster.instance_type is not None:
+        name, span = cluster.instance_type, cluster.size_span
+    elif typed is not None and isinstance(typed.value, str):
+        name, span = typed.value, typed.span
+    else:
+        return launch
+    return replace(launch, size_name=name, size_span=span, size=context.vm_size(name))
+
+
+def _cluster(context: Context, job: Job, step: Step) -> Cluster | None:
+    """What is known of the compute that a step runs on: its own, or the pipeline's default."""
+    placed = context.placed.get(id(job))
+    if placed is not None:
+        return placed.get(step.name)
+    fallback = distribution.member(job.settings, "default_compute") or job.compute
+    chosen = step.compute or fallback
+    return context.cluster(resolve(chosen, job)) if chosen is not None else None
+
+
+def _input(launch: Launch, name: str | None) -> Any:
+    """What an input of the step is, where that is written down."""
+    given = launch.step.inputs.get(name or "")
+    value = given.value if given is not None else None
+    if isinstance(value, Binding):
+        return resolve(Field(str(value.expression)), launch.job)
+    if isinstance(value, Literal):
+        return value.value
+    port = launch.step.component.inputs.get(name or "") if launch.step.component and given is None else None
+    return port.default.value if port is not None and port.default is not None else None
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

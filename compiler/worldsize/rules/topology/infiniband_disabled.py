@@ -1,0 +1,69 @@
+"""`NCCL_IB_DISABLE` switches InfiniBand off on a VM size that has it.
+
+NCCL then talks over Ethernet.
+
+Why: the InfiniBand of the size is paid for, and gradients take many times longer.
+
+Bad::
+
+    NCCL_IB_DISABLE: "1"
+
+Good::
+
+    NCCL_IB_DISABLE: "0"
+
+Fix: remove the variable.
+
+Source: NVIDIA, NCCL environment variables; Microsoft Learn, Distributed GPU training guide for Azure
+Machine Learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml.distribution import member
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.rule import Rule
+from worldsize.yaml.span import Span
+
+RULE = Rule(
+    "WS223",
+    "infiniband-disabled",
+    "warning",
+    since="0.1.0",
+    summary="a VM size whose InfiniBand is switched off",
+)
+
+
+_NAME = "NCCL_IB_DISABLE"
+_ON = ("1", "true", "True")
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        size, count = found.size, found.instances.value
+        if size is None or not size.rdma or not size.gpus or count is None or count < 2:
+            continue
+        span = _set_at(found)
+        if span is not None:
+            fast = f" instead of {size.ib_gbps_per_node:g} Gb/s InfiniBand" if size.ib_gbps_per_node else ""
+            slow = f"{size.ethernet_gbps:g} Gb/s Ethernet" if size.ethernet_gbps else "Ethernet"
+            message = f"`{_NAME}` makes {count} instances of `{size.name}` use {slow}{fast}"
+            yield RULE.problem(span, message, "remove it")
+
+
+def _set_at(found: Launch) -> Span | None:
+    variable = member(found.step.environment_variables, _NAME)
+    if variable is not None and str(variable.value) in _ON:
+        return variable.span
+    for command in found.commands:
+        for name, value, word in command.assignments:
+            if name == _NAME and value in _ON:
+                return found.span(word)
+    return None

@@ -1,0 +1,75 @@
+"""Several instances train together over slow Ethernet.
+
+The VM size has no InfiniBand, and its Ethernet gives each GPU less than 10 Gb/s.
+
+Why: the GPUs wait for the network: averaging the gradients of a billion parameters moves several
+gigabytes a step.
+
+Bad::
+
+    gpu-cluster: {instance_type: Standard_NC64as_T4_v3}
+
+Good::
+
+    gpu-cluster: {instance_type: Standard_ND96asr_v4}
+
+Fix: use one instance, or a size with `r` in its name, which has InfiniBand.
+
+Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from worldsize.facts.vm_sizes import VmSize
+
+RULE = Rule(
+    "WS224",
+    "instances-without-infiniband",
+    "warning",
+    since="0.1.0",
+    summary="several instances over slow Ethernet",
+)
+
+
+_ENOUGH = 10  # Gb/s a GPU
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        size, count = found.size, found.instances
+        if found.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
+            continue
+        if count.value is None or count.value < 2 or not _slow(size):
+            continue
+        message = (
+            f"{count.value} instances of `{size.name}` share gradients over {size.ethernet_gbps:g} Gb/s"
+            " Ethernet: the size has no InfiniBand"
+        )
+        related = (Related(found.size_span, "no InfiniBand"),) if found.size_span else ()
+        yield RULE.problem(count.span, message, _faster(), related=related)
+
+
+def _slow(size: VmSize) -> bool:
+    known = (
+        size.rdma is False and bool(size.gpus) and size.ethernet_gbps is not None and size.status != "retired"
+    )
+    return known and (size.ethernet_gbps or 0) / size.gpus < _ENOUGH
+
+
+def _faster() -> str:
+    from worldsize.facts import vm_sizes  # noqa: PLC0415 - only a fault reads the catalogue
+
+    best = vm_sizes.lookup("Standard_ND96asr_v4")
+    assert best is not None
+    return f"use one instance, or a size such as `{best.name}` with {best.ib_gbps_per_node:g} Gb/s InfiniBand"

@@ -1,0 +1,46 @@
+"""The command asks for the NCCL backend on a VM size without GPUs.
+
+NCCL moves data between GPUs only.
+
+Why: every process stops in `init_process_group`, after the cluster has started.
+
+Bad::
+
+    command: python -m training.train --backend nccl
+
+Good::
+
+    command: python -m training.train --backend gloo
+
+Fix: use `gloo`, or a size with GPUs.
+
+Source: PyTorch, torch.distributed, which backend to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+
+RULE = Rule("WS222", "nccl-on-cpu", "error", since="0.1.0", summary="the NCCL backend on a size without GPUs")
+
+
+_FLAGS = ("backend", "dist_backend", "distributed_backend", "ddp_backend")
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        if found.size is None or found.size.gpus:
+            continue
+        for flag in found.flags(*_FLAGS):
+            span = found.span(flag.value) if flag.value is not None else None
+            if flag.value is not None and flag.value.bare.lower() == "nccl" and span is not None:
+                message = f"`nccl` needs GPUs and `{found.size.name}` has none"
+                related = (Related(found.size_span, "a size without GPUs"),) if found.size_span else ()
+                yield RULE.problem(span, message, "write `gloo`, or choose a size with GPUs", related=related)

@@ -1,0 +1,76 @@
+"""The loader workers of an instance have less than 64 MiB of shared memory each.
+
+PyTorch's loader workers hand batches over in shared memory. Azure ML gives a container 2 GiB where
+`shm_size` says nothing.
+
+Why: a worker is killed with `bus error`, often hours into the training.
+
+Bad::
+
+    shm_size: 1g
+
+Good::
+
+    shm_size: 32g
+
+Fix: raise `shm_size`: 256 MiB a worker is a start.
+
+Source: PyTorch, torch.utils.data, multiprocessing best practices; Docker, default size of /dev/shm (64
+MiB).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from worldsize.azureml.distribution import member
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.rule import Rule
+from worldsize.yaml.span import Span
+
+RULE = Rule(
+    "WS227", "shm-size-small", "warning", since="0.1.0", summary="little shared memory for the loader workers"
+)
+
+
+_FLAGS = ("num_workers", "workers", "dataloader_num_workers", "num_loader_workers", "loader_workers")
+_SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?([bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_DEFAULT = 2 * 2**30
+_LEAST = 64 * 2**20  # bytes a worker
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        flags = found.flags(*_FLAGS)
+        each = found.number(flags[0]) if len(flags) == 1 else None
+        if each is None or each < 1 or found.kind in ("ray", "tensorflow") or found.processes.value is None:
+            continue
+        workers = int(each) * (found.processes.value if found.kind else 1)
+        yield from _judge(found, workers, found.span(flags[0].value or flags[0].word))
+
+
+def _judge(found: Launch, workers: int, fallback: Span | None) -> Iterator[Problem]:
+    component = found.step.component
+    given = member(found.step.resources, "shm_size") or member(
+        component.resources if component else None, "shm_size"
+    )
+    size, span = _bytes(given.value) if given else _DEFAULT, given.span if given else fallback
+    if size is None or span is None or size >= workers * _LEAST:
+        return
+    name = f"`shm_size` {given.value}" if given else "the default `shm_size` of 2g"
+    mebibytes = size / workers / 2**20
+    message = f"{name} is {mebibytes:.0f} MiB for each of the {workers} loader workers of an instance"
+    yield RULE.problem(span, message, f"write `shm_size: {math.ceil(workers / 4)}g` under `resources`")
+
+
+def _bytes(text: object) -> float | None:
+    match = _SHAPE.fullmatch(text.strip()) if isinstance(text, str) else None
+    return float(match[1]) * _UNITS[match[2].lower()] if match and float(match[1]) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
+from worldsize.records import dataclass
 
 if TYPE_CHECKING:
     from worldsize.checking import Report

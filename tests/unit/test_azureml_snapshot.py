@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from worldsize.azureml import component as reader
-from worldsize.azureml import snapshot
+from worldsize.azureml import ignore, snapshot
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
@@ -119,3 +121,18 @@ def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
         digests.append(found.digest())
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+@settings(max_examples=300)
+@given(
+    name=st.text(alphabet="ab.*_-", min_size=1, max_size=6).filter(ignore._NAME.fullmatch),
+    folder=st.booleans(),
+    parts=st.lists(st.text(alphabet="abc._-", min_size=1, max_size=5), min_size=1, max_size=4),
+)
+def test_simple_ignore_patterns_mean_what_pathspec_says(name: str, folder: bool, parts: list[str]) -> None:
+    line, path = name + "/" * folder, "/".join(parts)
+    quick, library = ignore._compiled(line), ignore._git(line)
+    assert isinstance(quick, ignore._Named)
+    assert library is not None
+    assert library.include is quick.include is True
+    assert (quick.match_file(path) is None) == (library.match_file(path) is None)

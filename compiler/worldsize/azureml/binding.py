@@ -7,8 +7,9 @@ allowed. Every part keeps its offsets in the text, so that a caret can stand und
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from worldsize.records import dataclass
 
 Side = Literal["inputs", "outputs"]
 

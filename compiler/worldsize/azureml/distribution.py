@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from worldsize.azureml import fields
 from worldsize.azureml.model import Field
+from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping
 
 FIELDS = {

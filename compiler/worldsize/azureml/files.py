@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize import yaml
 from worldsize.azureml.model import Component
 from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass, field
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from worldsize.azureml.model import (
     Port,
     Step,
 )
+from worldsize.records import replace
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | None"]]

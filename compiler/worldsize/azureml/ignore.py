@@ -7,10 +7,14 @@ override earlier ones, and unlike git an excluded folder can have included files
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+import re
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from worldsize.records import dataclass
+
+# One name, stars in it: what most lines of most ignore files are.
+_NAME = re.compile(r"\*?[\w.-]+(?:\*[\w.-]+)*\*?")
 _NAMES = (".amlignore", ".gitignore")
 _CACHES = "__pycache__"
 _RUNS = ".worldsize"  # earlier runs below a code folder would be copied into the next one, and so on
@@ -19,7 +23,9 @@ _RUNS = ".worldsize"  # earlier runs below a code folder would be copied into th
 class Pattern(Protocol):
     """What is used of a pathspec pattern."""
 
-    include: bool | None
+    @property
+    def include(self) -> bool | None:
+        """Whether what matches is left out; None for a comment."""
 
     def match_file(self, file: str) -> object:
         """Something other than None where the path matches."""
@@ -58,7 +64,27 @@ def _lines(folder: Path) -> tuple[str, ...]:
     return ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A pattern of one name, such as ``*.pyc`` or ``build/``: no library is needed for it."""
+
+    expression: re.Pattern[str]
+    include: bool | None = True
+
+    def match_file(self, file: str) -> object:
+        """Something other than None where a part of the path has the name."""
+        return self.expression.search(file)
+
+
 def _compiled(line: str) -> Pattern | None:
+    name = line.removesuffix("/")
+    if _NAME.fullmatch(name) is None:
+        return _git(line)
+    part = r"[^/]*".join(re.escape(piece) for piece in name.split("*"))
+    return _Named(re.compile(f"(?:^|/){part}(?:/{'' if line.endswith('/') else '|$'})"))
+
+
+def _git(line: str) -> Pattern | None:
     try:  # the class moved in pathspec 1.0; importing it costs 20 ms, which only snapshots should pay
         module = importlib.import_module("pathspec.patterns.gitignore.spec")
         compiled = module.GitIgnoreSpecPattern

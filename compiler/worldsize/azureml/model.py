@@ -9,11 +9,11 @@ reader never coerces, rules judge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from worldsize.azureml.binding import Expression
+from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Node
 from worldsize.yaml.span import Span
 

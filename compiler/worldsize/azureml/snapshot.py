@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from worldsize.azureml import environment, ignore
@@ -17,6 +16,7 @@ from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import kind, local_path
 from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Sequence
 from worldsize.yaml.span import Span
 

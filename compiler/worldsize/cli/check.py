@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
 FORMATS = ("text", "json", "sarif", "github", "junit")
@@ -32,23 +29,15 @@ Silence one line with a comment: # worldsize: ignore[WS203] reason
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes.")
 def command(paths: tuple[str, ...], format_: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> None:
     """Check specs and Azure ML YAML, files or folders."""
-    from worldsize.checking import check  # noqa: PLC0415 - `worldsize check --help` needs none of it
+    from worldsize.checking import console  # noqa: PLC0415 - `worldsize check --help` needs none of it
 
     try:
-        report = check(paths, select=_words(select), ignore=_words(ignore))
+        status = console.check(paths, format_=format_, select=_words(select), ignore=_words(ignore))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    click.echo(report.render(format_, colour=_colour()), nl=False, color=True)
-    raise SystemExit(report.exit_code)
+    raise SystemExit(status)
 
 
 def _words(options: tuple[str, ...]) -> list[str]:
     """``--select WS2 --select WS301,WS302`` as one list."""
     return [word for option in options for word in option.replace(",", " ").split()]
-
-
-def _colour() -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")

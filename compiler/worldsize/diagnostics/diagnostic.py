@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from worldsize.diagnostics.problem import Fix, Related
+from worldsize.records import dataclass
 from worldsize.yaml.span import Span
 
 Severity = Literal["error", "warning", "info"]

@@ -7,8 +7,9 @@ lives in one place and no lower layer imports it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from worldsize.records import dataclass
 
 if TYPE_CHECKING:  # the YAML reader reports problems itself: a real import would go round in a circle
     from worldsize.yaml.span import Span

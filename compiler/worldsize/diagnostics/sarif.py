@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from worldsize.diagnostics.diagnostic import DOCS, Diagnostic
 from worldsize.diagnostics.sources import shown_path
+from worldsize.records import dataclass
 from worldsize.yaml.span import Span
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.records import dataclass, field
 from worldsize.yaml.comments import Comment
 from worldsize.yaml.span import Span
 

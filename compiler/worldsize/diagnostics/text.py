@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from worldsize.diagnostics.diagnostic import Diagnostic, count
 from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.snippet import clean, draw
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
+from worldsize.records import dataclass
 from worldsize.yaml.span import Span
 
 _COLOURS = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from worldsize.azureml.files import Files
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import lookup, rows
 from worldsize.emit.resolve import Resolved, resolve, wired
 from worldsize.planning.model import Plan
+from worldsize.records import dataclass
 from worldsize.spec.model import Spec
 
 

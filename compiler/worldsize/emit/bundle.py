@@ -7,7 +7,6 @@ the components of a pipeline component become folders beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,6 +16,7 @@ from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import kind, local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
 
 CODE = "src"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os.path
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from worldsize.emit import bundle as bundles
 from worldsize.emit import plan_file, settings
 from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
+from worldsize.records import dataclass, field, replace
 from worldsize.spec.model import ComputeProfile, Spec
 from worldsize.yaml.span import Span
 

@@ -7,7 +7,6 @@ planned value and a run with fewer processes can give another one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field, Port
 from worldsize.azureml.references import kind, local_path
 from worldsize.emit.work import FRACTIONS, PLANNED, TEXTS
+from worldsize.records import replace
 from worldsize.spec.model import Located, Step
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any
 
 from worldsize.azureml import binding, literals
@@ -13,6 +12,7 @@ from worldsize.emit.comments import comment
 from worldsize.emit.work import PLANNED, Work, part_span
 from worldsize.planning import missing
 from worldsize.planning.model import PlanValue, StepPlan, Topology, Training
+from worldsize.records import fields
 from worldsize.spec.model import Located
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from worldsize.azureml import binding
@@ -26,6 +25,7 @@ from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
 from worldsize.planning import missing
 from worldsize.planning.model import Plan
+from worldsize.records import dataclass, field, replace
 from worldsize.spec.model import Spec
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component
 from worldsize.azureml.references import local_path
-from worldsize.emit import row_counts
 from worldsize.emit.work import Work
 from worldsize.spec.model import Step
 from wstrain import arithmetic, builtin
@@ -85,4 +84,6 @@ def _rows_per_class(values: Mapping[str, Any], length: int, folder: Path) -> lis
     root = base / source if base.is_dir() else base
     if not root.exists():
         return None
+    from worldsize.emit import row_counts  # noqa: PLC0415 - its readers are for data that is no built-in set
+
     return row_counts.per_class(root, str(values.get("format")), str(values.get("label")), length)

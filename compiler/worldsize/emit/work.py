@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import kind
 from worldsize.diagnostics.problem import Problem, Related
 from worldsize.planning.model import Plan
+from worldsize.records import dataclass, field
 from worldsize.spec.model import Located, Spec
 from worldsize.yaml.nodes import Scalar
 from worldsize.yaml.span import Span

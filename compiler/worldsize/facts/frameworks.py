@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from worldsize.facts import table
+from worldsize.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

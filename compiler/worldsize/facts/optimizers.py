@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from worldsize.facts import table
+from worldsize.records import dataclass
 
 ScalingRule = Literal["linear", "sqrt"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from typing import Literal
 
 from worldsize.diagnostics.suggest import closest
 from worldsize.facts import table
+from worldsize.records import dataclass
 
 Status = Literal["current", "retiring", "retired"]
 Capacity = Literal["", "no-growth", "no-new-capacity"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from worldsize.diagnostics.problem import Related
 from worldsize.planning import batch
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import plural
+from worldsize.records import dataclass
 from worldsize.spec.model import Located, Scale
 
 _IDENTITY = "per device × accumulation × world size"

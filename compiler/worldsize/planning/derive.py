@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import date
 
 from worldsize.diagnostics.problem import Problem
@@ -13,6 +12,7 @@ from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Traini
 from worldsize.planning.notes import Notes
 from worldsize.planning.place import place
 from worldsize.planning.train import train
+from worldsize.records import fields
 from worldsize.spec.model import Spec, Step
 
 

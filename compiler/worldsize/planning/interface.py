@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from worldsize.planning.model import Launcher
+from worldsize.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from worldsize.planning.model import Rule
 from worldsize.planning.numbers import clean
+from worldsize.records import dataclass
 
 # The largest batch for which the linear rule was seen to cost no accuracy (ImageNet, ResNet-50).
 GOYAL_LARGEST_BATCH = 8192

@@ -7,11 +7,11 @@ GPUs walks the same loss curve on two processes, up to the order of floating-poi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from worldsize.planning import batch
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Derivation, Plan, PlanValue, StepPlan, Topology, Training
+from worldsize.records import replace
 
 
 def localise(plan: Plan, processes: int, *, grow: bool = False) -> Plan:

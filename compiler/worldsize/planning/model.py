@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from worldsize.records import dataclass, field
 
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
 Rule = Literal["linear", "sqrt", "none"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from worldsize.diagnostics.problem import Problem, Related
 from worldsize.planning.model import Derivation, PlanValue
+from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
 
 

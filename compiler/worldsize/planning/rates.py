@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
@@ -13,6 +11,7 @@ from worldsize.planning.model import Rule
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import clean, show
 from worldsize.planning.settings import Settings
+from worldsize.records import dataclass
 
 _TOLERANCE = 0.01  # a pinned rate this near the rule's is the rule's, rounded
 

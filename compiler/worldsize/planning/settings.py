@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from worldsize.azureml import literals
@@ -16,6 +15,7 @@ from worldsize.facts.optimizers import Optimizer
 from worldsize.planning.interface import Interface
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import show
+from worldsize.records import dataclass
 from worldsize.spec.model import Located, Scale, Step
 from worldsize.yaml.span import Span
 

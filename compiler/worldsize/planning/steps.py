@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from worldsize.records import dataclass
 from wstrain import arithmetic
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from worldsize.diagnostics.diagnostic import Severity
 from worldsize.diagnostics.problem import Fix, Problem, Related
+from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:

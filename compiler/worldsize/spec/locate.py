@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Steps
-from dataclasses import dataclass
 
+from worldsize.records import dataclass
 from worldsize.spec.values import clip
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Node
 from worldsize.yaml.span import Span
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from worldsize.diagnostics.problem import Problem, Related
+from worldsize.records import replace
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest, quoted_list
 

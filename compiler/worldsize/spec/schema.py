@@ -6,11 +6,11 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from worldsize import resources
+from worldsize.records import dataclass
 from worldsize.spec.accept import accepts, exact
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from worldsize.records import dataclass
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 

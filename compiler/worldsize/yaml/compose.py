@@ -8,12 +8,12 @@ only meet as an exception (unhashable keys, impossible dates) becomes a problem 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass, field
 from worldsize.yaml import limits, mappings
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import unreadable

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from worldsize.diagnostics.problem import Problem
+from worldsize.records import dataclass, field
 from worldsize.yaml import comments, limits
 from worldsize.yaml.compose import Composer
 from worldsize.yaml.nodes import Mapping, Node, Scalar

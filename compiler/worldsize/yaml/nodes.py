@@ -10,9 +10,9 @@ Nodes keep offsets; line and column are worked out when asked for. Most nodes ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from worldsize.records import dataclass, field
 from worldsize.yaml.scalars import PlainValue, resolve
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
@@ -53,12 +53,26 @@ class Scalar:
         Returns:
             The exact span, or the whole scalar's where the text cannot be traced back.
         """
-        from worldsize.yaml import segments  # noqa: PLC0415 - a clean file needs no place inside a text
-
         if self._segments is None:
-            self._segments = segments.trace(self.source.text, self.start, self.end, self.text, self.style)
-        found = segments.locate(self._segments, start, end)
+            self._segments = self._trace()
+        runs = self._segments
+        if len(runs) == 1 and runs[0][0] == 0 <= start <= end <= runs[0][2] == runs[0][3]:
+            return self.source.span(runs[0][1] + start, runs[0][1] + end)
+        from worldsize.yaml import segments  # noqa: PLC0415 - most texts are written as they are read
+
+        found = segments.locate(runs, start, end)
         return self.span if found is None else self.source.span(*found)
+
+    def _trace(self) -> Segments:
+        """The runs that lead from ``text`` back to the source; one run where nothing is escaped or folded."""
+        first = self.start + (self.style in ("'", '"'))
+        length = len(self.text)
+        plain = self.style not in ("|", ">") and self.end - self.start == length + 2 * (first - self.start)
+        if plain and length and self.source.text.startswith(self.text, first):
+            return [(0, first, length, length)]
+        from worldsize.yaml import segments  # noqa: PLC0415
+
+        return segments.trace(self.source.text, self.start, self.end, self.text, self.style)
 
 
 @dataclass(slots=True, eq=False)

@@ -15,12 +15,12 @@ Segments = list[Run]
 
 _BREAK = r"(?:\r\n|[\r\n\x85\u2028\u2029])"
 _FOLD = rf"(?P<fold>[ \t]*{_BREAK}(?:[ \t]*{_BREAK})*[ \t]*)"
-_DOUBLE = re.compile(
+_DOUBLE = (
     rf"(?P<drop>\\{_BREAK}[ \t]*)|(?P<escape>\\(?:x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|.))|"
     rf"{_FOLD}|(?P<run>[^\\\r\n\x85\u2028\u2029 \t]+|[ \t]+)"
 )
-_SINGLE = re.compile(rf"(?P<drop>(?!))|(?P<escape>'')|{_FOLD}|(?P<run>[^'\r\n\x85\u2028\u2029 \t]+|[ \t]+)")
-_PLAIN = re.compile(rf"(?P<drop>(?!))|(?P<escape>(?!))|{_FOLD}|(?P<run>[^\r\n\x85\u2028\u2029 \t]+|[ \t]+)")
+_SINGLE = rf"(?P<drop>(?!))|(?P<escape>'')|{_FOLD}|(?P<run>[^'\r\n\x85\u2028\u2029 \t]+|[ \t]+)"
+_PLAIN = rf"(?P<drop>(?!))|(?P<escape>(?!))|{_FOLD}|(?P<run>[^\r\n\x85\u2028\u2029 \t]+|[ \t]+)"
 _BREAKS = re.compile(_BREAK)
 _HEADER = re.compile(rf"[|>][-+0-9]*[ \t]*(?:#[^\r\n]*)?{_BREAK}")
 
@@ -32,7 +32,7 @@ def trace(source: str, start: int, end: int, value: str, style: str) -> Segments
     inner = (start + 1, end - 1) if style else (start, end)
     if source[inner[0] : inner[1]] == value:
         return [(0, inner[0], len(value), len(value))] if value else []
-    pattern = {'"': _DOUBLE, "'": _SINGLE}.get(style, _PLAIN)
+    pattern = re.compile({'"': _DOUBLE, "'": _SINGLE}.get(style, _PLAIN))
     return _flow(source, *inner, value, pattern)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 
+from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from worldsize.azureml.shape.catalog import Shape, Sibling
+from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Scalar
 from worldsize.yaml.span import Span
 

@@ -7,7 +7,6 @@ resolved, by the same slugs, so the rules look at native pipelines only.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from worldsize.azureml import graph, literals
@@ -15,6 +14,7 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
 from worldsize.diagnostics.problem import Fix
 from worldsize.diagnostics.suggest import closest
+from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 

@@ -134,7 +134,12 @@ def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 def check_finite(values: Array, place: Callable[[int], str]) -> None:
     """Raise UserError for the first row that holds a NaN or an infinity; `place` names a row by index."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    if values.dtype.kind != "f":
+        return
+    with np.errstate(all="ignore"):
+        total = values.sum()
+    # A sum is finite only if its terms are, and needs no second array. It may overflow, so then look closer.
+    if not np.isfinite(total) and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise UserError(
             f"{place(row)} holds a number that is not finite", "fill or drop missing values before sharding"

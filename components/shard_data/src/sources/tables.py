@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,9 @@ from sources.common import (
 from wstrain.errors import UserError
 from wstrain.manifest import CLASSIFICATION
 
+BLOCK_BYTES = 8 << 20  # of text, parsed at a time
+ROW_GROUP_BYTES = 32 << 20  # up to which a whole row group is decoded at once
+
 
 def read_parquet(request: Request) -> Source:
     """Rows of Parquet files: numeric columns, or one column of equally long lists of numbers.
@@ -41,21 +46,41 @@ def read_parquet(request: Request) -> Source:
 
     def batches() -> Iterator[Batch]:
         for file in request.files:
-            schema = _parquet_schema(request, file)
-            same_columns(request, first, [*columns, request.label], file, schema.names)
+            names = [*columns, request.label]
+            same_columns(request, first, names, file, _parquet_schema(request, file).names)
             start = 0
             try:
-                for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(
-                    step, columns=[*columns, request.label]
-                ):
-                    yield _table_batch(
-                        batch, _Place(request.show(file), start), columns, request.label, width
-                    )
+                for batch in _parquet_batches(file, step, names):
+                    place = _Place(request.show(file), start)
+                    yield _table_batch(batch, place, columns, request.label, width)
                     start += batch.num_rows
             except (OSError, pa.ArrowException) as error:
                 raise unreadable(request.show(file), error) from None
 
     return Source(CLASSIFICATION, numeric(width), request.label, batches)
+
+
+def _parquet_batches(file: Path, step: int, names: list[str]) -> Iterator[Any]:
+    """Record batches in the order of the file; small row groups are decoded two at a time."""
+    opened = pq.ParquetFile(file)
+    groups = range(opened.num_row_groups)
+    sizes = [opened.metadata.row_group(group).total_byte_size for group in groups]
+    if len(groups) < 2 or max(sizes) > ROW_GROUP_BYTES:
+        yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(step, columns=names)
+        return
+
+    def decode(group: int) -> list[Any]:
+        return list(
+            pq.ParquetFile(file).iter_batches(step, row_groups=[group], columns=names, use_threads=False)
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        coming = deque(pool.submit(decode, group) for group in groups[:2])
+        for group in groups:
+            batches = coming.popleft().result()
+            if group + 2 < len(groups):
+                coming.append(pool.submit(decode, group + 2))
+            yield from batches
 
 
 def _parquet_schema(request: Request, file: Path) -> Any:
@@ -185,9 +210,6 @@ def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[B
             if batch.column(len(columns)).null_count or not np.isfinite(values).all():
                 raise faults.explain_csv(request, file, columns, "a value is missing")
             yield Batch(values, batch.column(len(columns)))
-
-
-BLOCK_BYTES = 8 << 20
 
 
 def read_jsonl(request: Request) -> Source:

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
 import shutil
+import signal
+import socket
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +73,130 @@ def component(snapshots: Callable[[str], Path], tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@dataclass(frozen=True)
+class Rank:
+    """How one process of a group ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training run: its processes, its outputs, and the loss of every step that MLflow got."""
+
+    ranks: list[Rank]
+    folder: Path
+    losses: dict[int, float]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return all(rank.status == 0 for rank in self.ranks)
+
+    @property
+    def errors(self) -> str:
+        return "\n".join(f"[{number}] {rank.status} {rank.stderr}" for number, rank in enumerate(self.ranks))
+
+
+@pytest.fixture(scope="session")
+def training(
+    snapshots: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Trained]:
+    """Run train_ddp's own command line as a group of processes: `training(2, shards=…, model=…)`."""
+    described = yaml.safe_load((COMPONENTS / "train_ddp" / "component.yml").read_text(encoding="utf-8"))
+    defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
+    database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+
+    def run(
+        processes: int,
+        *,
+        env: dict[str, str] | None = None,
+        timeout: float = 110,
+        largest_file_kib: int | None = None,
+        code: Path | None = None,
+        **values: Any,
+    ) -> Trained:
+        folder = tmp_path_factory.mktemp("train")
+        command = described["command"].replace("${{outputs.model}}", str(folder / "model"))
+        plan = {"world_size": processes, "checkpoints": folder / "checkpoints"}
+        arguments = [sys.executable, *shlex.split(_render(command, defaults | plan | values))[1:]]
+        if largest_file_kib is not None:
+            arguments = ["bash", "-c", f'ulimit -f {largest_file_kib}; exec "$@"', "limited", *arguments]
+        common = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        common |= {"MLFLOW_TRACKING_URI": f"sqlite:///{database}", "MLFLOW_EXPERIMENT_NAME": folder.name}
+        common |= {"WORLDSIZE_PROGRESS": str(folder / "progress.jsonl")} | (env or {})
+        began = time.monotonic()
+        cwd = code or snapshots("train_ddp")
+        statuses = _run_group(processes, arguments, cwd=cwd, common=common, folder=folder, timeout=timeout)
+        seconds = time.monotonic() - began
+        ranks = [
+            Rank(status, (folder / f"out-{rank}").read_text(), (folder / f"err-{rank}").read_text())
+            for rank, status in enumerate(statuses)
+        ]
+        return Trained(ranks, folder, _losses(database, folder.name), seconds)
+
+    return run
+
+
+def _run_group(
+    processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path, timeout: float
+) -> list[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    group = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    deadline = time.monotonic() + timeout
+    started = []
+    try:
+        for rank in range(processes):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
+            with (folder / f"out-{rank}").open("wb") as out, (folder / f"err-{rank}").open("wb") as err:
+                process = subprocess.Popen(
+                    arguments,
+                    cwd=cwd,
+                    env=group | own | common,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            started.append(process)
+        return [process.wait(max(0.1, deadline - time.monotonic())) for process in started]
+    finally:
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _losses(database: Path, experiment: str) -> dict[int, float]:
+    if not database.exists():
+        return {}
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute(
+            "select step, value from metrics join runs using (run_uuid)"
+            " join experiments using (experiment_id) where key = 'loss' and experiments.name = ?",
+            [experiment],
+        )
+        return dict(rows.fetchall())
+
+
+@pytest.fixture(scope="session")
+def built_in_shards(
+    snapshots: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Shards of a builtin source, written once by shard_data itself."""
+    made: dict[str, Path] = {}
+
+    def shards(source: str) -> Path:
+        if source not in made:
+            made[source] = tmp_path_factory.mktemp(source)
+            command = [sys.executable, "shard.py", "--source", f"builtin:{source}", "--shard_count", "4"]
+            command += ["--shards", str(made[source])]
+            subprocess.run(command, cwd=snapshots("shard_data"), check=True, timeout=100, capture_output=True)
+        return made[source]
+
+    return shards

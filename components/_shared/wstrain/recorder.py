@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -45,44 +46,50 @@ class StepRecorder:
     _window: int = 1
     _since: float = field(default_factory=time.perf_counter)
     _printed: float = 0.0
+    _done: int = 0
     _last: dict[str, float] = field(default_factory=dict)
 
     def step(self, step: int, loss: Tensor, learning_rate: float) -> None:
         """Note one step."""
         self._held.append((step, loss, learning_rate))
         if len(self._held) >= self._window:
-            self._report(final=False)
+            self._report()
+            self._announce(final=False)
 
     def finish(self) -> dict[str, float]:
         """Report the rest; return the values of the last step."""
         if self._held:
-            self._report(final=True)
+            self._report()
+        self._announce(final=True)
         return dict(self._last)
 
-    def _report(self, *, final: bool) -> None:
+    def _report(self) -> None:
         seconds = (time.perf_counter() - self._since) / len(self._held)
         values = torch.stack([loss for _, loss, _ in self._held]).double()
         means = self.group.mean(torch.cat([values, values.new_tensor([seconds])])).tolist()
         seconds = max(means.pop(), 1e-9)
-        if self.group.launch.is_main:
-            self._publish(means, self.global_batch / seconds, final)
-        _refuse_non_finite(means, self._held[0][0])
+        for (step, _, rate), loss in zip(self._held, means, strict=True):
+            _refuse_non_finite(loss, step + 1)
+            self._note(step + 1, loss, rate, self.global_batch / seconds)
         self._window = min(max(round(WINDOW_SECONDS / seconds), 1), LONGEST_WINDOW)
         self._held.clear()
         self._since = time.perf_counter()
 
-    def _publish(self, losses: list[float], speed: float, final: bool) -> None:
-        for (step, _, rate), loss in zip(self._held, losses, strict=True):
-            epoch = (step + 1) / self.steps_per_epoch
-            self._last = {"loss": loss, "learning_rate": rate, "samples_per_second": speed, "epoch": epoch}
-            if self.tracker:
-                self.tracker.log(Point(step + 1, self._last), always=step + 1 == self.total_steps)
-        step = self._held[-1][0] + 1
-        self.progress.report({"step": step, "total_steps": self.total_steps, **self._last}, final=final)
+    def _note(self, done: int, loss: float, rate: float, speed: float) -> None:
+        epoch = done / self.steps_per_epoch
+        self._done = done
+        self._last = {"loss": loss, "learning_rate": rate, "samples_per_second": speed, "epoch": epoch}
+        if self.tracker:
+            self.tracker.log(Point(done, self._last), always=done == self.total_steps)
+
+    def _announce(self, *, final: bool) -> None:
+        if not self._last or not self.group.launch.is_main:
+            return
+        self.progress.report({"step": self._done, "total_steps": self.total_steps, **self._last}, final=final)
         now = time.monotonic()
         if final or now - self._printed >= PRINT_SECONDS:
             self._printed = now
-            print(_line(step, self.total_steps, self._last), flush=True)
+            print(_line(self._done, self.total_steps, self._last), flush=True)
 
 
 def _line(step: int, total: int, last: dict[str, float]) -> str:
@@ -92,10 +99,9 @@ def _line(step: int, total: int, last: dict[str, float]) -> str:
     )
 
 
-def _refuse_non_finite(losses: list[float], first: int) -> None:
-    for offset, loss in enumerate(losses):
-        if not abs(loss) < float("inf"):  # also true of NaN
-            raise UserError(
-                f"the loss of step {first + offset + 1} is {loss}",
-                "lower the learning rate or warm up for longer; the last checkpoint is from before",
-            )
+def _refuse_non_finite(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise UserError(
+            f"the loss of step {step} is {loss}",
+            "lower the learning rate or warm up for longer; the last checkpoint is from before",
+        )

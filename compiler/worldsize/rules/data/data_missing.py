@@ -3,7 +3,8 @@
 Paths are relative to the spec. What lies in a datastore is written ``azureml:name:version`` or
 ``azureml://…``.
 
-Why: the upload fails after the job was accepted, or an empty folder is mounted.
+Why: the upload fails after you signed in. It is a warning, as data is often fetched or generated before the
+job is submitted, and is seldom kept in Git.
 
 Bad::
 
@@ -30,7 +31,7 @@ from worldsize.rules.data._common import given_data
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
-    "WS501", "data-missing", "error", since="0.1.0", summary="a local path of data that does not exist"
+    "WS501", "data-missing", "warning", since="0.1.0", summary="a local path of data that does not exist"
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,9 @@ from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Component, Job
+    from worldsize.azureml.schedule import JobSchedule
     from worldsize.checking.run import Run
+    from worldsize.diagnostics.problem import Problem
     from worldsize.spec.model import Spec
 
 Stage = Callable[["Run", yaml.Document], None]
@@ -129,9 +131,18 @@ def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
 
     found, problems = schedule.read(root, path, run.context.files, run.context.inside)
     run.problems += problems
+    run.problems += _times(found)
     run.feed(found, root.span)
     if found.job is not None and found.target is not None:
         run.referred.append(str(found.target))
+
+
+def _times(found: JobSchedule) -> Iterator[Problem]:
+    """What is wrong with the times, by the rules that a spec's schedule is held to."""
+    from worldsize.spec import native_schedule  # noqa: PLC0415 - few trees have schedules
+
+    if found.trigger is not None:
+        yield from native_schedule.check(found.trigger)
 
 
 def _feed_job(run: Run, job: Job | None) -> None:

@@ -77,6 +77,14 @@ class Launch:
         )
 
     @property
+    def place(self) -> Span | None:
+        """Where the compute is chosen, in the step or for all steps."""
+        chosen = (
+            self.step.compute or distribution.member(self.job.settings, "default_compute") or self.job.compute
+        )
+        return chosen.span if chosen is not None else None
+
+    @property
     def world(self) -> int | None:
         """All processes of a pytorch or mpi step."""
         if self.kind not in STARTS_PROCESSES or self.instances.value is None or self.processes.value is None:

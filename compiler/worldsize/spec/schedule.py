@@ -40,7 +40,7 @@ def _unused_days(recurrence: object) -> Iterator[Problem]:
         return
     for name, frequencies in _DAYS_FOR.items():
         key = pattern.key(name)
-        if key is not None and frequency.text not in frequencies:
+        if key is not None and frequency.text.lower() not in frequencies:
             needed = " or ".join(f"`{word}`" for word in frequencies)
             yield Problem(
                 "schedule-days-unused",

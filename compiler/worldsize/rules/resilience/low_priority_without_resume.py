@@ -1,0 +1,77 @@
+"""A step that speaks of no checkpoints runs on low-priority or spot instances.
+
+Azure takes such instances back when it needs them, and starts the job anew.
+
+Why: a job that cannot resume starts from its first step each time, and pays for every attempt.
+
+Bad::
+
+    gpu-cluster: {instance_type: Standard_ND96asr_v4, tier: low_priority}
+
+Good::
+
+    gpu-cluster: {instance_type: Standard_ND96asr_v4, tier: dedicated}
+
+Fix: save checkpoints into an output and resume from the newest, or use the dedicated tier.
+
+Source: Microsoft Learn, Manage and optimize Azure Machine Learning costs (low-priority VMs).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from worldsize.azureml import fields
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.rule import Rule
+from worldsize.yaml.nodes import Mapping
+from worldsize.yaml.span import Span
+
+RULE = Rule(
+    "WS722",
+    "low-priority-without-resume",
+    "warning",
+    since="0.1.0",
+    summary="instances that Azure may take back, without checkpoints",
+)
+
+
+_RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        tier, at = _tier(found)
+        texts = [source.text for source in found.scripts(context)] if tier else []
+        if not tier or not texts or any(_RESUMES.search(text) for text in [_said(found), *texts]):
+            continue
+        message = (
+            f"`{tier}` instances may be taken away at any time, and nothing here saves or loads checkpoints"
+        )
+        related = (Related(at, "the tier"),) if at is not None else ()
+        help_ = "save checkpoints into an output and resume from the newest, or use dedicated instances"
+        yield RULE.problem(found.place or found.at, message, help_, related=related)
+
+
+def _tier(found: Launch) -> tuple[str | None, Span | None]:
+    if found.cluster is not None and (found.cluster.tier or "").lower() in ("low_priority", "lowpriority"):
+        return found.cluster.tier, found.cluster.tier_span
+    raw = found.step.raw
+    queue = raw.get("queue_settings") if isinstance(raw, Mapping) else None
+    tier = fields.get(queue, "job_tier") if isinstance(queue, Mapping) else None
+    if tier is not None and str(tier.value).lower() == "spot":
+        return str(tier.value), tier.span
+    return None, None
+
+
+def _said(found: Launch) -> str:
+    component = found.step.component
+    names = [*component.inputs, *component.outputs] if component is not None else []
+    command = component.command.value if component is not None and component.command is not None else ""
+    return " ".join([str(command), *names])

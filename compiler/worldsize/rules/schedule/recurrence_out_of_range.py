@@ -1,0 +1,64 @@
+"""A recurrence names an hour, a minute, a day or an interval that does not exist.
+
+azure-ai-ml passes any number on.
+
+Why: the schedule is refused when it is made, or never starts the job.
+
+Bad::
+
+    hours: [25]
+
+Good::
+
+    hours: [3]
+
+Fix: hours are 0 to 23, minutes 0 to 59, days of the month 1 to 31; an interval is at least 1.
+
+Source: Microsoft Learn, CLI (v2) schedule YAML schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml.schedule import JobSchedule
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+
+RULE = Rule(
+    "WS680",
+    "recurrence-out-of-range",
+    "error",
+    since="0.1.0",
+    summary="an hour, minute, day or interval that does not exist",
+)
+
+
+_RANGES = {"hours": (0, 23), "minutes": (0, 59), "month_days": (1, 31)}
+
+
+@RULE.checks(JobSchedule)
+def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
+    trigger = schedule.trigger
+    if trigger is None:
+        return
+    interval = trigger.get("interval")
+    if isinstance(interval, Scalar) and isinstance(interval.value, int) and interval.value < 1:
+        unit = trigger.get("frequency")
+        each = f": `1` is every {unit.text.lower()}" if isinstance(unit, Scalar) else ""
+        message = f"`interval` is {interval.text}, not at least 1"
+        yield RULE.problem(interval.span, message, f"write a whole number of at least 1{each}")
+    pattern = trigger.get("schedule")
+    if isinstance(pattern, Mapping):
+        for name, (low, high) in _RANGES.items():
+            yield from _outside(name, pattern.get(name), low, high)
+
+
+def _outside(name: str, node: Node | None, low: int, high: int) -> Iterator[Problem]:
+    for item in node.items if isinstance(node, Sequence) else [node]:
+        if not isinstance(item, Scalar) or type(item.value) is not int or low <= item.value <= high:
+            continue
+        message = f"`{name}` has {item.value}, which is outside {low} to {high}"
+        yield RULE.problem(item.span, message, f"write a number from {low} to {high}")

@@ -1,0 +1,90 @@
+"""A scheduled pipeline is deterministic, its inputs stay the same, and `force_rerun` is not set.
+
+Azure ML reuses the outputs of a deterministic step whose code, environment, inputs and settings are the
+same as in an earlier run; files that changed behind an unchanged path do not count.
+
+Why: from the second run on the schedule reports success in seconds and trains nothing.
+
+Bad::
+
+    settings: {default_compute: azureml:gpu-cluster}
+
+Good::
+
+    settings: {default_compute: azureml:gpu-cluster, force_rerun: true}
+
+Fix: set `force_rerun: true` under `settings`, or `is_deterministic: false` in the component that must
+run.
+
+Source: Microsoft Learn, Debug pipeline reuse issues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml.distribution import member
+from worldsize.azureml.model import Data, Job, Literal, Step
+from worldsize.azureml.schedule import JobSchedule
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.yaml import to_python
+from worldsize.yaml.nodes import Mapping
+
+RULE = Rule(
+    "WS685",
+    "schedule-reuses-everything",
+    "warning",
+    since="0.1.0",
+    summary="a schedule whose second run does nothing",
+)
+
+
+_REUSED = ("command", "parallel", "pipeline", "sweep")
+
+
+@RULE.checks(JobSchedule)
+def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
+    job, reference = schedule.job, schedule.reference
+    if job is None or job.type != "pipeline" or not job.steps or reference is None or reference.span is None:
+        return
+    if (
+        _forced(schedule, job)
+        or _changes(job, schedule.inputs)
+        or not all(_reused(s) for s in job.steps.values())
+    ):
+        return
+    message = (
+        "every step of this pipeline is deterministic and no input changes: only the first run does work"
+    )
+    yield RULE.problem(reference.span, message, "set `force_rerun: true` under `settings` of the pipeline")
+
+
+def _forced(schedule: JobSchedule, job: Job) -> bool:
+    forced = member(job.settings, "force_rerun")
+    own = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
+    said = to_python(own).get("force_rerun") if isinstance(own, Mapping) else None
+    return bool(said) or (forced is not None and forced.value is not False)
+
+
+def _changes(job: Job, given: Mapping | None) -> bool:
+    """Whether some input may differ from run to run: an expression, or the latest version of an asset."""
+    texts = [str(to_python(node)) for _, node in given.items()] if given is not None else []
+    inputs = [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]
+    for field in inputs:
+        value = field.value
+        if isinstance(value, Literal):
+            texts.append(str(value.value))
+        elif isinstance(value, Data) and value.path is not None:
+            texts.append(str(value.path.value))
+    return any("${{" in text or ("azureml:" in text and "@" in text) for text in texts)
+
+
+def _reused(step: Step) -> bool:
+    component = step.component
+    if component is None or step.type not in _REUSED:
+        return False  # not to be seen here
+    if component.graph is not None:
+        return all(_reused(inner) for inner in component.graph.steps.values())
+    return component.is_deterministic is None or component.is_deterministic.value is not False

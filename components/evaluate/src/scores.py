@@ -169,7 +169,7 @@ class LanguageScores:
         wanted, right = targets.size, targets.reshape(-1)
         if answers.dtype.kind != "f" or len(flat) != wanted or right.max() >= flat.shape[1]:
             raise UserError(
-                f"the model answers with shape {list(answers.shape)} for next bytes of shape {list(targets.shape)}",
+                f"the model answers with shape {list(answers.shape)} for next bytes {list(targets.shape)}",
                 "give a probability or logit for each of 256 bytes at each place of a row",
             )
         if not np.isfinite(flat).all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 from worldsize.rules import registry
@@ -23,7 +24,10 @@ def plain(entry: Entry) -> str:
 def markdown(entry: Entry) -> str:
     """A page as Markdown."""
     rule = registry.load(entry)
-    body = _EXAMPLE.sub(_fenced, registry.page(entry) + "\n")
+    body = _EXAMPLE.sub(
+        partial(_fenced, language="python" if rule.code.startswith("WS9") else "yaml"),
+        registry.page(entry) + "\n",
+    )
     body = _LABEL.sub(r"**\1.** ", body)
     body = body.replace("``", "`")
     silence = f"# worldsize: ignore[{rule.code}] reason"
@@ -31,9 +35,9 @@ def markdown(entry: Entry) -> str:
     return f"{head} Silence one line with `{silence}`.\n\n{body}"
 
 
-def _fenced(match: re.Match[str]) -> str:
+def _fenced(match: re.Match[str], language: str) -> str:
     code = "\n".join(line[4:] for line in match["code"].rstrip().splitlines())
-    return f"**{match['label']}**\n\n```yaml\n{code}\n```\n\n"
+    return f"**{match['label']}**\n\n```{language}\n{code}\n```\n\n"
 
 
 def table() -> str:

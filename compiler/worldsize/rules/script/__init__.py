@@ -4,4 +4,22 @@ from __future__ import annotations
 
 from worldsize.rules.rule import Entry
 
-RULES: tuple[Entry, ...] = ()
+RULES = (
+    Entry("WS901", "no-process-group", on=("Job", "Component")),
+    Entry("WS902", "sampler-without-set-epoch", on=("Job", "Component")),
+    Entry("WS903", "no-distributed-sampler", on=("Job", "Component")),
+    Entry("WS904", "saves-on-every-rank", on=("Job", "Component")),
+    Entry("WS905", "local-rank-unused", on=("Job", "Component")),
+    Entry("WS906", "address-hard-coded", on=("Job", "Component")),
+    Entry("WS907", "node-rank-from-process-rank", on=("Job", "Component")),
+    Entry("WS910", "horovod-without-init", on=("Job", "Component")),
+    Entry("WS911", "horovod-without-broadcast", on=("Job", "Component")),
+    Entry("WS912", "learning-rate-scaled-twice", on=("Job", "Component")),
+    Entry("WS920", "strategy-after-other-calls", on=("Job", "Component")),
+    Entry("WS921", "keras-fit-multi-worker", on=("Job", "Component")),
+    Entry("WS922", "guard-never-set", on=("Job", "Component")),
+    Entry("WS930", "module-not-imported", on=("Job", "Component")),
+    Entry("WS931", "working-folder-changed", on=("Job", "Component")),
+    Entry("WS932", "name-shadows-module", on=("Job", "Component")),
+    Entry("WS933", "boolean-by-bool", on=("Job", "Component")),
+)

@@ -1,0 +1,262 @@
+"""The script that a command starts, with the modules beside it that it imports."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from worldsize.azureml.model import Component, Job, Step
+from worldsize.azureml.references import local_path
+from worldsize.diagnostics.problem import Problem, Related
+from worldsize.records import dataclass
+from worldsize.rules import launch
+from worldsize.rules.command_line import Command, Word
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.rule import Rule
+from worldsize.rules.script import _module
+from worldsize.rules.script._module import Module
+from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.source import Source
+from worldsize.yaml.span import Span
+
+_PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
+_MOST = 40  # modules of one script that are read
+_KNOWN = re.compile(  # packages that start no process group and shard no data by themselves
+    "torch|torchvision|torchaudio|torchtext|tensorflow|tensorboard|keras|horovod|mpi4py|numpy|pandas|scipy|sklearn"
+    "|matplotlib|seaborn|PIL|cv2|tqdm|yaml|mlflow|azureml|azure|pyarrow|joblib|requests|datasets|tokenizers"
+    "|sentencepiece|packaging|psutil|einops|regex|dotenv|click|rich|fsspec|h5py|timm|skimage|imageio"
+)
+_Closure = tuple[tuple[Module, ...], bool]
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A script as one step starts it. ``modules`` begins with the script itself."""
+
+    launch: Launch
+    command: Command
+    word: Word  # what names the script in the command
+    place: Span | None  # of that word
+    path: Path
+    modules: tuple[Module, ...]
+    folders: tuple[Path, ...]  # where its imports are looked for
+    complete: bool  # every module was read, and every other import is a package whose effect is known
+
+    @property
+    def entry(self) -> Module:
+        """The script."""
+        return self.modules[0]
+
+    @property
+    def processes(self) -> int:
+        """How many are started at least."""
+        found = self.launch
+        if found.kind == "tensorflow":
+            return found.workers.value or 1
+        return (found.instances.value or 1) * self.per_instance if found.kind in ("pytorch", "mpi") else 1
+
+    @property
+    def per_instance(self) -> int:
+        """Processes on each instance, at least."""
+        return (self.launch.processes.value or 1) if self.launch.kind in ("pytorch", "mpi") else 1
+
+    @property
+    def related(self) -> tuple[Related, ...]:
+        """The place of the YAML file that names the script."""
+        return (Related(self.place, "the command that starts this script"),) if self.place else ()
+
+    def says(self, *words: str) -> bool:
+        """Whether one of the words stands anywhere in the modules, or in the command."""
+        command = " ".join(word.text for word in self.command.words)
+        return any(
+            word in text for text in (command, *(module.text for module in self.modules)) for word in words
+        )
+
+    def imports(self, *tops: str) -> bool:
+        """Whether one of these packages is imported."""
+        return any(
+            level == 0 and name.partition(".")[0] in tops
+            for module in self.modules
+            for name, level, _ in module.imports
+        )
+
+
+Check = Callable[[Context, Program], Iterator[Problem]]
+
+
+def checks(rule: Rule) -> Callable[[Check], Check]:
+    """Register a check of programs: those of each job, and those of component files as they stand."""
+
+    def register(check: Check) -> Check:
+        @rule.checks(Job)
+        def of_job(context: Context, job: Job) -> Iterator[Problem]:
+            for program in programs(context, job):
+                yield from check(context, program)
+
+        @rule.checks(Component)
+        def of_component(context: Context, component: Component) -> Iterator[Problem]:
+            if component.path is not None and component.type == "command":
+                yield from of_job(context, context.once(_alone, component))
+
+        return check
+
+    return register
+
+
+def _alone(context: Context, component: Component) -> Job:
+    """A job of one step, for a component that no job need use."""
+    return Job(None, "command", steps={"step": Step("step", "command", None, component, None)})
+
+
+def programs(context: Context, job: Job) -> list[Program]:
+    """The Python scripts that the steps of a job start, as far as they can be read; once a job."""
+    return context.once(_programs, job)
+
+
+def _programs(context: Context, job: Job) -> list[Program]:
+    return [
+        program
+        for found in launch.of(context, job)
+        for command in found.commands
+        if (program := _program(context, found, command)) is not None
+    ]
+
+
+def _program(context: Context, found: Launch, command: Command) -> Program | None:
+    first = command.program
+    component = found.step.component
+    if component is None or first is None or not _PYTHON.match(first.bare):
+        return None
+    named = _named(command)
+    roots = _roots(component)
+    if named is None or not roots:
+        return None
+    word, names = named
+    path = next((at for name in names if (at := _locate(context, roots, name)) is not None), None)
+    if path is None:
+        return None
+    folders = (path.parent, *(root for root, _ in roots))
+    known = context.once(_read_before, context.root)
+    if (path, folders) not in known:
+        known[path, folders] = _closure(context, path, folders)
+    modules, complete = known[path, folders]
+    return (
+        Program(found, command, word, _place(component, word), path, modules, folders, complete)
+        if modules
+        else None
+    )
+
+
+def _place(component: Component, word: Word) -> Span | None:
+    """Where a word of the command stands; in a spec the plan's quantities behind it were renamed."""
+    node = component.command.node if component.command is not None else None
+    if isinstance(node, Scalar) and node.text[word.start : word.end] == word.text:
+        return node.subspan(word.start, word.end)
+    return None
+
+
+def _read_before(context: Context, root: object) -> dict[object, _Closure]:
+    return {}
+
+
+def _named(command: Command) -> tuple[Word, list[str]] | None:
+    """The word that names the script, and the paths that it can mean."""
+    words = command.arguments
+    for position, word in enumerate(words[1:], 1):
+        text = word.bare
+        if "$" in text:
+            return None
+        if words[position - 1].bare == "-m" and text.split(".")[0] not in (
+            "torch",
+            "accelerate",
+            "deepspeed",
+        ):
+            path = text.replace(".", "/")
+            return word, [f"{path}.py", f"{path}/__main__.py"]
+        if text.endswith(".py") and not text.startswith("-"):
+            return word, [text]
+    return None
+
+
+def _roots(component: Component) -> list[tuple[Path, str | None]]:
+    """Folders that a path of the command is relative to; with a name, only what begins with that name."""
+    command = component.command
+    if command is None or not isinstance(command.node, Scalar):
+        return []
+    folder = component.path.parent if component.path else Path(command.node.source.path).parent
+    code = component.code.value if component.code is not None else None
+    roots: list[tuple[Path, str | None]] = []
+    at = local_path(code, folder) if isinstance(code, str) else None
+    if at is not None:
+        roots.append((at.parent, at.name) if at.suffix == ".py" else (at, None))
+    includes = component.additional_includes.value if component.additional_includes is not None else None
+    for item in includes if isinstance(includes, list) else ():
+        included = local_path(item, folder) if isinstance(item, str) else None
+        if included is not None:
+            roots.append((included.parent, included.name))
+    return roots
+
+
+def _locate(context: Context, roots: list[tuple[Path, str | None]], name: str) -> Path | None:
+    parts = PurePosixPath(name).parts
+    for root, only in roots:
+        if parts and (only is None or parts[0] == only) and ".." not in parts:
+            path = root.joinpath(*parts)
+            if context.exists(path) and not context.is_folder(path):
+                return path
+    return None
+
+
+def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Closure:
+    """The script and what it imports from beside it."""
+    found: dict[Path, Module] = {}
+    waiting, complete = [script], True
+    while waiting:
+        path = waiting.pop(0)
+        if path in found:
+            continue
+        module = read(context, path) if len(found) < _MOST else None
+        if module is None:
+            complete = False
+            continue
+        found[path] = module
+        for name, level, _ in module.imports:
+            places = list(_imported(context, path, folders, name, level))
+            waiting += places
+            complete = complete and (bool(places) or _is_known(name, level))
+    return tuple(found.values()), complete
+
+
+def read(context: Context, path: Path) -> Module | None:
+    """A file, parsed once."""
+    source = context.text(path)
+    return context.once(_parse, source) if source is not None else None
+
+
+def _parse(context: Context, source: Source) -> Module | None:
+    return _module.parse(source)
+
+
+def _imported(
+    context: Context, path: Path, folders: tuple[Path, ...], name: str, level: int
+) -> Iterator[Path]:
+    """The files of an import that lie beside the script: the module itself and the packages around it."""
+    bases = [path.parents[level - 1]] if level and level <= len(path.parents) else list(folders)
+    parts = name.split(".")
+    for base in bases:
+        for length in range(len(parts), 0, -1):
+            at = base.joinpath(*parts[:length])
+            for candidate in (at.with_name(f"{at.name}.py"), at / "__init__.py"):
+                if context.exists(candidate):
+                    yield candidate
+                    return
+            if length == 1 and context.is_folder(at):
+                return
+
+
+def _is_known(name: str, level: int) -> bool:
+    top = name.partition(".")[0]
+    return level == 0 and (top in sys.stdlib_module_names or _KNOWN.fullmatch(top) is not None)

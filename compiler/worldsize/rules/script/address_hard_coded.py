@@ -1,0 +1,85 @@
+"""The script sets the address of the first instance or the number of processes itself.
+
+Azure ML sets ``MASTER_ADDR``, ``WORLD_SIZE`` and ``RANK`` for every process. This is read from the text
+of the script and of the modules beside it that it imports; nothing is run.
+
+Why: instances look for rank 0 on themselves and wait for each other until the time-out.
+
+Bad::
+
+    os.environ["MASTER_ADDR"] = "localhost"
+
+Good::
+
+    torch.distributed.init_process_group("nccl")
+
+Fix: leave these to Azure ML: ``init_process_group`` reads them from the environment.
+
+Source: Microsoft Learn, Distributed GPU training guide: PyTorch environment variables.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.rules.script._module import Module, constant, keyword, variable_writes
+from worldsize.rules.script._program import Program, checks
+
+RULE = Rule(
+    "WS906",
+    "address-hard-coded",
+    "warning",
+    since="0.1.0",
+    summary="an address or a count written into the script",
+)
+
+
+@checks(RULE)
+def check(context: Context, program: Program) -> Iterator[Problem]:
+    instances = program.launch.instances.value or 1
+    if program.launch.kind not in ("pytorch", "mpi") or program.processes < 2:
+        return
+    for module in program.modules:
+        for node, name, value in _fixed(module):
+            if _conditional(module, node) or (name in ("MASTER_ADDR", "init_method") and instances < 2):
+                continue
+            if name in ("WORLD_SIZE", "world_size") and int(value) == program.processes:
+                continue
+            if name in ("MASTER_ADDR", "init_method"):
+                message = f"`{name}` is always `{value}` here, but {instances} instances must find rank 0"
+            else:
+                message = f"`{name}` is always {value} here, but the job starts {program.processes} processes"
+            help_ = f"leave `{name}` out: Azure ML sets what `init_process_group` needs"
+            yield RULE.problem(module.span(node), message, help_, related=program.related)
+
+
+def _fixed(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
+    for name, written, statement in variable_writes(module):
+        value = constant(written)
+        if (name == "MASTER_ADDR" and isinstance(value, str)) or (
+            name == "WORLD_SIZE" and str(value).isdigit()
+        ):
+            yield statement, name, str(value)
+    for call in module.called("init_process_group"):
+        size, method = constant(keyword(call, "world_size")), constant(keyword(call, "init_method"))
+        if type(size) is int:
+            yield call, "world_size", str(size)
+        if isinstance(method, str) and method.startswith(("tcp://localhost", "tcp://127.")):
+            yield call, "init_method", method
+    for call in module.called("mp.spawn", "multiprocessing.spawn"):
+        count = constant(keyword(call, "nprocs"))
+        if type(count) is int:
+            yield call, "nprocs", str(count)
+
+
+def _conditional(module: Module, node: ast.AST) -> bool:
+    """Whether it is done only in some case, such as outside of Azure ML."""
+    return any(
+        isinstance(above, ast.If | ast.Try | ast.ExceptHandler)
+        and "__main__" not in ast.dump(getattr(above, "test", above))
+        for above, _ in module.ancestors(node)
+    )

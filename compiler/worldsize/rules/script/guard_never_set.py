@@ -1,0 +1,58 @@
+"""A part runs only if a variable has a value, but nothing in the script sets that variable.
+
+This is read from the text of the script and of the modules beside it that it imports; nothing is run.
+
+Why: the script ends with ``NameError`` when it gets there: usually at the end, when the model is to be
+saved.
+
+Bad::
+
+    if worker_index == 0:
+
+Good::
+
+    worker_index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+
+Fix: set it first; for TensorFlow from ``TF_CONFIG``, for PyTorch from ``RANK``.
+
+Source: Microsoft Learn, Distributed GPU training guide: environment variables of each framework.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.rules.script import _names
+from worldsize.rules.script._program import Program, checks
+
+RULE = Rule(
+    "WS922", "guard-never-set", "error", since="0.1.0", summary="a condition on a name that nothing sets"
+)
+_RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
+
+
+@checks(RULE)
+def check(context: Context, program: Program) -> Iterator[Problem]:
+    for module in program.modules:
+        bound = _names.bound(module)
+        if bound is None:
+            continue
+        for node in module.nodes:
+            test = node.test if isinstance(node, ast.If | ast.IfExp) else None
+            for name in ast.walk(test) if test is not None else ():
+                if isinstance(name, ast.Name) and name.id not in bound and _RANK.search(name.id):
+                    message = f"`{name.id}` decides here, but nothing in the script sets it"
+                    source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
+                    value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
+                    yield RULE.problem(
+                        module.span(name),
+                        message,
+                        f"set it first: `{name.id} = {value}`",
+                        related=program.related,
+                    )
+                    bound.add(name.id)

@@ -1,0 +1,84 @@
+"""``model.fit`` is called under ``MultiWorkerMirroredStrategy``, which Keras 3 no longer supports.
+
+TensorFlow 2.16 and later bring Keras 3. Silent where the environment names an older TensorFlow, or where
+``TF_USE_LEGACY_KERAS`` or ``tf_keras`` is used. This is read from the text of the script and of the
+modules beside it that it imports; nothing is run.
+
+Why: the job fails at the first step, or each worker trains alone.
+
+Bad::
+
+    model.fit(dataset, epochs=3)
+
+Good::
+
+    strategy.run(train_step, args=(batch,))
+
+Fix: set ``TF_USE_LEGACY_KERAS: "1"`` and install ``tf_keras``, stay below 2.16, or write the training
+loop.
+
+Source: Keras 3 documentation, distribution; TensorFlow 2.16 release notes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.azureml import environment
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.rules.script._program import Program, checks
+
+RULE = Rule(
+    "WS921",
+    "keras-fit-multi-worker",
+    "warning",
+    since="0.1.0",
+    summary="`model.fit` of Keras 3 on several workers",
+)
+_VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
+
+
+@checks(RULE)
+def check(context: Context, program: Program) -> Iterator[Problem]:
+    if (
+        program.processes < 2
+        or program.says("TF_USE_LEGACY_KERAS", "tf_keras")
+        or _is_older(context, program)
+    ):
+        return
+    if not any(module.called("MultiWorkerMirroredStrategy") for module in program.modules):
+        return
+    variables = program.launch.step.environment_variables
+    if variables is not None and "TF_USE_LEGACY_KERAS" in str(variables.value):
+        return
+    for module in program.modules:
+        for call in module.called("fit"):
+            if not isinstance(call.func, ast.Attribute):
+                continue
+            message = "`fit` under `MultiWorkerMirroredStrategy` fails from TensorFlow 2.16 (Keras 3) on"
+            help_ = 'set `TF_USE_LEGACY_KERAS: "1"` and install `tf_keras`, or stay below TensorFlow 2.16'
+            yield RULE.problem(module.span(call), message, help_, related=program.related)
+            return
+
+
+def _is_older(context: Context, program: Program) -> bool:
+    """Whether the environment names a TensorFlow before 2.16."""
+    component = program.launch.step.component
+    field = component.environment if component is not None else None
+    if field is None or field.node is None:
+        return False
+    texts = [str(field.value)]
+    for found in environment.references(field, Path(field.node.source.path).parent):
+        source = context.text(found.path)
+        texts += [source.text] if source is not None else []
+    for text in texts:
+        for bound, major, minor in _VERSION.findall(text):
+            version = (int(major), int(minor))
+            if version < (2, 16) or (bound.startswith("<") and version == (2, 16)):
+                return True
+    return False

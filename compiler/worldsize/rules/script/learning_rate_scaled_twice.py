@@ -1,0 +1,65 @@
+"""The plan has scaled the learning rate, and the script multiplies it by the world size again.
+
+This is read from the text of the script and of the modules beside it that it imports; nothing is run.
+
+Why: on 8 ranks the rate is 8 times too large, and the loss diverges.
+
+Bad::
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate * hvd.size())
+
+Good::
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate)
+
+Fix: use the rate as it is given, or pass ``${{plan.reference_learning_rate}}``.
+
+Source: Goyal et al. 2017, Accurate, Large Minibatch SGD: the linear scaling rule is applied once.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.rules.script._module import mentions
+from worldsize.rules.script._program import Program, checks
+
+RULE = Rule(
+    "WS912",
+    "learning-rate-scaled-twice",
+    "warning",
+    since="0.1.0",
+    summary="a planned learning rate multiplied once more",
+)
+_SIZES = {"size", "get_world_size", "world_size", "WORLD_SIZE"}
+_RATE = re.compile(r"(?:^|_)lr(?:_|$)|learning_rate", re.IGNORECASE)
+
+
+@checks(RULE)
+def check(context: Context, program: Program) -> Iterator[Problem]:
+    if not _planned(program):
+        return
+    for module in program.modules:
+        for node in module.nodes:
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+                continue
+            sides = (set(mentions(node.left)), set(mentions(node.right)))
+            for rate, size in (sides, sides[::-1]):
+                if size & _SIZES and any(_RATE.search(word) for word in rate):
+                    message = (
+                        "the plan has scaled the learning rate, and it is multiplied by the world size here"
+                    )
+                    help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
+                    yield RULE.problem(module.span(node), message, help_, related=program.related)
+                    break
+
+
+def _planned(program: Program) -> bool:
+    """Whether the plan gives the script its learning rate."""
+    given = program.launch.step.inputs
+    return any(name in given and given[name].comment for name in ("learning_rate", "plan_learning_rate"))

@@ -1,0 +1,74 @@
+"""A well-known module is used by name, and nothing imports it.
+
+This is read from the text of the script and of the modules beside it that it imports; nothing is run.
+
+Why: the script ends with ``NameError``, after the instances have started and the data is mounted.
+
+Bad::
+
+    rank = int(os.environ["RANK"])
+
+Good::
+
+    import os
+
+Fix: import it at the top of the script.
+
+Source: Python documentation, ``NameError``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules.context import Context
+from worldsize.rules.rule import Rule
+from worldsize.rules.script import _names
+from worldsize.rules.script._program import Program, checks
+
+RULE = Rule(
+    "WS930", "module-not-imported", "error", since="0.1.0", summary="a module that is used but not imported"
+)
+_SAME = (
+    "os",
+    "sys",
+    "json",
+    "time",
+    "math",
+    "random",
+    "argparse",
+    "logging",
+    "shutil",
+    "glob",
+    "re",
+    "torch",
+    "mlflow",
+)
+_MODULES = {name: f"import {name}" for name in _SAME} | {
+    "np": "import numpy as np",
+    "pd": "import pandas as pd",
+    "tf": "import tensorflow as tf",
+    "dist": "import torch.distributed as dist",
+    "hvd": "import horovod.torch as hvd",
+}
+
+
+@checks(RULE)
+def check(context: Context, program: Program) -> Iterator[Problem]:
+    for module in program.modules:
+        bound = _names.bound(module)
+        if bound is None:
+            continue
+        for node in module.nodes:
+            base = node.value if isinstance(node, ast.Attribute) else None
+            if isinstance(base, ast.Name) and base.id in _MODULES and base.id not in bound:
+                bound.add(base.id)
+                message = f"`{base.id}` is used here, but nothing imports it"
+                yield RULE.problem(
+                    module.span(base),
+                    message,
+                    f"write `{_MODULES[base.id]}` at the top",
+                    related=program.related,
+                )

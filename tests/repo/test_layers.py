@@ -19,6 +19,7 @@ ORDER = [
     {"rules"},
     {"emit"},
     {"checking"},
+    {"fixing"},
     {"deriving", "compiling", "components"},
     {"running"},
     {"cli", "__main__"},

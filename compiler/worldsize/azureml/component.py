@@ -11,6 +11,7 @@ from worldsize.azureml.model import Component, Field, Interface, Port
 from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.yaml.span import Span
 
 
 def read(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
@@ -100,15 +101,32 @@ def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | No
     path = local_path(reference.value, folder)
     if path is None:
         return None, field
-    if not path.is_file():
-        files.problems.append(_missing(reference, path))
+    refused = _refused(reference, path, files)
+    if refused is not None:
+        files.problems.append(refused)
         return None, field
+    return load(path, files), field
+
+
+def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
+    """Why a local component file cannot be read, or must not be."""
+    if not path.is_file():
+        return _missing(reference, path)
+    if not files.readable(path):
+        return outside(reference.text, reference.span)
     if path.resolve() in files.reading:
         message = f"component `{reference.text}` contains itself"
         help_ = "a pipeline component cannot be one of its own steps"
-        files.problems.append(Problem("component-recursive", reference.span, message, help_))
-        return None, field
-    return load(path, files), field
+        return Problem("component-recursive", reference.span, message, help_)
+    return None
+
+
+def outside(text: str, span: Span) -> Problem:
+    """A reference to a file that lies outside the checked tree, and so is not read."""
+    shown = text if len(text) <= 80 else text[:79] + "…"
+    message = f"`{shown}` lies outside the checked tree, so it was not read"
+    help_ = "check the folder that holds both, or list its folder under `allow:` in `worldsize.yml`"
+    return Problem("reference-outside", span, message, help_)
 
 
 def ports(node: yaml.Node | None) -> dict[str, Port]:

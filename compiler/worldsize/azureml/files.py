@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from worldsize import yaml
 from worldsize.azureml.model import Component
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
+
+
+def anything(_path: Path) -> bool:
+    """The permission to read every file: whoever compiles or runs a spec has it."""
+    return True
 
 
 @dataclass(slots=True, eq=False)
@@ -20,12 +26,19 @@ class Files:
     documents: dict[Path, yaml.Document] = field(default_factory=dict)
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
+    readable: Callable[[Path], bool] = field(default=anything)  # a check stays inside its tree
+    texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
 
     def document(self, path: Path) -> yaml.Document:
-        """The parsed file; its own problems are added to :attr:`problems` when first read."""
+        """The parsed file; its own problems are added to :attr:`problems` when first read.
+
+        A file that may not be read is a document without a root and without problems.
+        """
         key = Path(os.path.realpath(path))  # unlike resolve(), never raises on links in a circle
         known = self.documents.get(key)
         if known is None:
-            known = self.documents[key] = yaml.load(path)
+            if not self.readable(path):
+                return yaml.Document(yaml.Source(str(path), ""), None)
+            known = self.documents[key] = yaml.load(path, self.texts.get(key))
             self.problems += known.problems
         return known

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from worldsize.checking.check import Report, check
+from worldsize.checking.checker import Report, check
 
 __all__ = ["Report", "check"]

@@ -1,11 +1,13 @@
 """Which files are checked, and what each is: told by its keys, without knowing their rules."""
 
+# Paths are texts here: a Path a file is slow in big trees.
+# ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
+
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from worldsize.yaml import Document, Mapping
@@ -29,12 +31,20 @@ class Found(NamedTuple):
     named: bool
 
 
+class Project(NamedTuple):
+    """Files that are checked together, because they share a tree and the settings that count for them."""
+
+    tree: str  # real path: nothing outside is read
+    settings: str | None
+    files: tuple[Found, ...]
+
+
 def files(paths: Iterable[str | os.PathLike[str]]) -> list[Found]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered."""
     found: dict[str, Found] = {}
     for path in paths:
         name = os.path.normpath(os.fspath(path))
-        if Path(name).is_dir():
+        if os.path.isdir(name):
             for file in _below(name):
                 found.setdefault(file, Found(file, named=False))
         else:
@@ -47,25 +57,69 @@ def _below(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in names:
             if name.lower().endswith(SUFFIXES):
-                yield os.path.normpath(os.path.join(parent, name))  # noqa: PTH118 - a Path a file is slow in big trees
+                yield os.path.normpath(os.path.join(parent, name))
 
 
-def root_of(paths: Iterable[str | os.PathLike[str]]) -> Path:
-    """The folder whose files belong together: the nearest with ``.git`` or ``worldsize.yml`` above the paths.
+def projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
+    """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
+    found: dict[str, tuple[Found, str]] = {}
+    for path in paths:
+        tree = tree_of(path)
+        for file in files([path]):
+            if file.path not in found or file.named:
+                found[file.path] = (file, tree)
+    grouped: dict[tuple[str, str | None], list[Found]] = {}
+    known: dict[str, dict[str, str | None]] = {}
+    for name in sorted(found):
+        file, tree = found[name]
+        folder = os.path.realpath(os.path.dirname(name))
+        settings = _settings_above(folder, tree, known.setdefault(tree, {}))
+        grouped.setdefault((tree, settings), []).append(file)
+    return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
 
-    Without one it is the working folder where that holds the paths, else their common folder.
+
+def tree_of(path: str | os.PathLike[str]) -> str:
+    """The folder whose files belong together: the git checkout around a path.
+
+    Outside of one it is the working folder where that holds the path, else the nearest folder above
+    with a ``worldsize.yml``, else the folder itself.
     """
-    real = [os.path.realpath(path) for path in paths] or [os.path.realpath(".")]
-    try:
-        common = Path(os.path.commonpath(real))
-    except ValueError:  # different drives
-        return Path.cwd()
-    folder = common if common.is_dir() else common.parent
-    for candidate in (folder, *folder.parents):
-        if any((candidate / name).exists() for name in (".git", *SETTINGS)):
+    real = os.path.realpath(path)
+    folder = real if os.path.isdir(real) else os.path.dirname(real)
+    above = list(_above(folder))
+    for candidate in above:
+        if os.path.exists(os.path.join(candidate, ".git")):
             return candidate
-    working = Path.cwd().resolve()
-    return working if working == folder or working in folder.parents else folder
+    working = os.path.realpath(".")
+    if working in above:
+        return working
+    return next((candidate for candidate in above if _settings_in(candidate)), folder)
+
+
+def _above(folder: str) -> Iterator[str]:
+    """A folder and all that hold it."""
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
+
+
+def _settings_in(folder: str) -> str | None:
+    paths = (os.path.join(folder, name) for name in SETTINGS)
+    return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:
+    """The nearest ``worldsize.yml`` at or above a folder of the tree."""
+    if folder not in known:
+        found = _settings_in(folder)
+        parent = os.path.dirname(folder)
+        if found is None and folder not in (tree, parent):
+            found = _settings_above(parent, tree, known)
+        known[folder] = found
+    return known[folder]
 
 
 def kind_of(document: Document, *, named: bool) -> str | None:
@@ -74,7 +128,7 @@ def kind_of(document: Document, *, named: bool) -> str | None:
     Returns:
         ``spec``, ``settings`` (``worldsize.yml``), or a kind of :mod:`worldsize.azureml.shape`.
     """
-    if os.path.basename(document.path) in SETTINGS:  # noqa: PTH119 - paths are text here
+    if os.path.basename(document.path) in SETTINGS:
         return "settings"
     root = document.root
     if not isinstance(root, Mapping):

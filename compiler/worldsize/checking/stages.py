@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from worldsize import yaml
-from worldsize.checking.discover import SETTINGS
-from worldsize.rules.context import Cluster, Context
+from worldsize.rules.context import Cluster
 from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
@@ -31,20 +29,7 @@ def of(kind: str) -> Stage:
 
 
 def _settings(run: Run, document: yaml.Document) -> None:
-    """``worldsize.yml`` says things about other files; there is nothing in it to run."""
-
-
-def settings(context: Context, folder: Path) -> None:
-    """Learn what ``worldsize.yml`` of a folder says of clusters, where there is one."""
-    for name in SETTINGS:
-        path = folder / name
-        if path.is_file():
-            from worldsize.azureml import compute  # noqa: PLC0415 - few trees have the file
-
-            shown = Path(os.path.relpath(path)) if Path.cwd() in path.parents else path
-            for cluster in compute.declared(context.document(shown).root, shown):
-                context.describe(cluster)
-            return
+    """``worldsize.yml`` says things about other files; it was judged when they were gathered."""
 
 
 def _spec(run: Run, document: yaml.Document) -> None:

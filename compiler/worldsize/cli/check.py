@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 FORMATS = ("text", "json", "sarif", "github", "junit")
@@ -10,6 +12,7 @@ EPILOG = """\b
 Examples:
   worldsize check .                                every spec and Azure ML file below
   worldsize check spec.yml --ignore WS4            without the learning-rate family
+  worldsize check . --fix --diff                   what the safe fixes would change
   worldsize check . --format sarif > report.sarif  for code scanning
 
 \b
@@ -18,8 +21,16 @@ Silence one line with a comment: # worldsize: ignore[WS203] reason
 """
 
 
+def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Paths that are there; a link to nothing is there, and is reported as a file that cannot be read."""
+    for path in paths:
+        if not os.path.lexists(path):
+            raise click.BadParameter(f"Path '{path}' does not exist.")
+    return paths
+
+
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), callback=_existing, metavar="PATH...")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output."
 )
@@ -27,15 +38,44 @@ Silence one line with a comment: # worldsize: ignore[WS203] reason
     "--select", multiple=True, metavar="CODE", help="Report only these codes, WS2 for a whole family."
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes.")
-def command(paths: tuple[str, ...], format_: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> None:
+@click.option("--fix", is_flag=True, help="Mend what has one safe answer, in place.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+def command(
+    paths: tuple[str, ...],
+    *,
+    format_: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fix: bool,
+    diff: bool,
+) -> None:
     """Check specs and Azure ML YAML, files or folders."""
     from worldsize.checking import console  # noqa: PLC0415 - `worldsize check --help` needs none of it
 
     try:
-        status = console.check(paths, format_=format_, select=_words(select), ignore=_words(ignore))
+        rules = {"select": _words(select), "ignore": _words(ignore)}
+        if fix or diff:
+            status = _fix(paths, format_, rules, write=not diff)
+        else:
+            status = console.check(paths, format_=format_, **rules)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     raise SystemExit(status)
+
+
+def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, write: bool) -> int:
+    """Mend the files and report on what is left; or only show the differences."""
+    from worldsize import fixing  # noqa: PLC0415 - most checks only look
+    from worldsize.checking import console  # noqa: PLC0415
+
+    fixed = fixing.fix(paths, **rules, write=write)
+    if write:
+        console.write(fixed.report.render(format_, colour=console.colour()))
+        return fixed.report.exit_code
+    console.write("".join(fixing.unified(change) for change in fixed.changes))
+    files = f"{len(fixed.changes)} file{'s' * (len(fixed.changes) != 1)}"
+    click.echo(f"would fix {fixed.report.fixed} in {files}", err=True)
+    return int(bool(fixed.changes))
 
 
 def _words(options: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from worldsize.yaml.span import Span
 VERSION = 1
 
 
-def render(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
+def render(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
     """The report as one JSON document; lines and columns count from 1, ends are exclusive."""
     totals = count(diagnostics)
     report = {
@@ -24,6 +24,7 @@ def render(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
             "errors": totals["error"],
             "warnings": totals["warning"],
             "infos": totals["info"],
+            "fixed": fixed,
         },
     }
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"

@@ -22,6 +22,7 @@ def report(
     *,
     rules: Callable[[], Mapping[str, RuleInfo]],
     colour: bool = False,
+    fixed: int = 0,
 ) -> str:
     """A whole report.
 
@@ -32,6 +33,7 @@ def report(
         files: The checked files.
         rules: What SARIF lists of the rules, asked for only then.
         colour: Whether ``text`` may use terminal colours.
+        fixed: How many problems were mended before.
 
     Raises:
         ValueError: An unknown format.
@@ -39,11 +41,11 @@ def report(
     if format_ == "text":
         from worldsize.diagnostics import text  # noqa: PLC0415
 
-        return text.render(diagnostics, sources, files=len(files), colour=colour)
+        return text.render(diagnostics, sources, files=len(files), colour=colour, fixed=fixed)
     if format_ == "json":
         from worldsize.diagnostics import json_format  # noqa: PLC0415
 
-        return json_format.render(diagnostics, files=len(files))
+        return json_format.render(diagnostics, files=len(files), fixed=fixed)
     if format_ == "github":
         from worldsize.diagnostics import github  # noqa: PLC0415
 

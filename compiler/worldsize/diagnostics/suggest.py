@@ -36,6 +36,24 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return None
 
 
+def surely(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` can only have been meant to be: safe to write without asking.
+
+    At most a quarter of the word is wrong, and no other known word is as close.
+    """
+    target = _fold(word)
+    limit = max(len(target) // 4, len(target) > 2)
+    distances: list[tuple[int, str]] = []
+    for candidate in known:
+        folded = _fold(candidate)
+        if abs(len(folded) - len(target)) <= limit:
+            distances.append((edits(target, folded, limit), candidate))
+    distances = sorted(found for found in distances if found[0] <= limit)
+    if not distances or (len(distances) > 1 and distances[0][0] == distances[1][0]):
+        return None
+    return distances[0][1]
+
+
 def edits(left: str, right: str, limit: int) -> int:
     """The optimal-string-alignment distance, cut off above ``limit`` (any larger number then).
 

@@ -21,10 +21,12 @@ _COLOURS = {
 _RESET = "\x1b[0m"
 
 
-def render(diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False) -> str:
+def render(
+    diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False, fixed: int = 0
+) -> str:
     """The whole report, ending in a line that counts."""
     blocks = [render_one(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
-    return "\n".join([*blocks, tally(diagnostics, files), ""])
+    return "\n".join([*blocks, tally(diagnostics, files, fixed), ""])
 
 
 def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:
@@ -52,15 +54,17 @@ def _place(span: Span) -> str:
     return f"{clean(shown_path(span.path))}:{span.line}:{span.column}"
 
 
-def tally(diagnostics: Sequence[Diagnostic], files: int) -> str:
-    """``2 errors, 1 warning in 3 files``."""
+def tally(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0) -> str:
+    """``2 errors, 1 warning in 3 files, fixed 4``."""
     totals = count(diagnostics)
     parts = [
         _plural(number, severity) for severity, number in totals.items() if number and severity != "info"
     ]
     if totals["info"]:
         parts.append(_plural(totals["info"], "note"))
-    return f"{', '.join(parts) or 'nothing found'} in {_plural(files, 'file')}"
+    return (
+        f"{', '.join(parts) or 'nothing found'} in {_plural(files, 'file')}{f', fixed {fixed}' * bool(fixed)}"
+    )
 
 
 def _plural(number: int, noun: str) -> str:

@@ -32,8 +32,11 @@ def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]
     """
     from worldsize.planning import derive  # noqa: PLC0415 - the catalogue of VM sizes is read by it
 
+    files = files or Files()
     components, problems = lookup.find(spec, files)
-    counted = rows.count(wired(spec, components))  # planning needs to know what trains on which data
+    counted = rows.count(
+        wired(spec, components, readable=files.readable)
+    )  # planning needs to know what trains on which data
     plan, faults = derive(spec, lookup.interfaces(components), counted)
-    resolved, more = resolve(spec, components, plan)
+    resolved, more = resolve(spec, components, plan, files.readable)
     return Built(spec, plan, resolved), [*problems, *faults, *more]

@@ -82,10 +82,11 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
     path = local_path(uses, folder)
     if path is None:
         return None
-    if not path.is_file():
-        files.problems.append(_missing(step.uses, path))
-        return None
-    return reader.load(path, files)
+    if path.is_file() and files.readable(path):
+        return reader.load(path, files)
+    refused = reader.outside(uses, step.uses.span) if path.is_file() else _missing(step.uses, path)
+    files.problems.append(refused)
+    return None
 
 
 def _unknown(uses: Located[str], folder: Path) -> Problem:

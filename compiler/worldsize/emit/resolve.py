@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import binding
+from worldsize.azureml.files import anything
 from worldsize.azureml.model import (
     Binding,
     Component,
@@ -44,7 +46,10 @@ class Resolved:
 
 
 def resolve(
-    spec: Spec, components: Mapping[str, Component | None], plan: Plan | None
+    spec: Spec,
+    components: Mapping[str, Component | None],
+    plan: Plan | None,
+    readable: Callable[[Path], bool] = anything,
 ) -> tuple[Resolved, list[Problem]]:
     """Resolve a spec.
 
@@ -52,12 +57,13 @@ def resolve(
         spec: The spec.
         components: By step its component, from :func:`worldsize.emit.lookup.find`.
         plan: The plan; None where planning failed. Everything else is still checked then.
+        readable: Whether a file or folder of the user may be looked into.
 
     Returns:
         The graph and every problem met. With problems or without a plan the graph is good for
         further checks, not for emitting.
     """
-    work = wired(spec, components, plan)
+    work = wired(spec, components, plan, readable)
     settings.check_clusters(work)
     for step in spec.steps:
         user_files.check_named(work, step)
@@ -74,9 +80,14 @@ def resolve(
     return Resolved(settings.job(spec, steps), added, work.templates), work.problems
 
 
-def wired(spec: Spec, components: Mapping[str, Component | None], plan: Plan | None = None) -> Work:
+def wired(
+    spec: Spec,
+    components: Mapping[str, Component | None],
+    plan: Plan | None = None,
+    readable: Callable[[Path], bool] = anything,
+) -> Work:
     """The first half of :func:`resolve`: what ``with:`` gives, and what wiring by name binds."""
-    work = Work(spec, dict(components), plan)
+    work = Work(spec, dict(components), plan, readable)
     for step in spec.steps:
         work.arguments[step] = given.read(work, step)
         gate.give(work, step)

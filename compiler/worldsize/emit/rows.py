@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component
 from worldsize.azureml.references import local_path
 from worldsize.emit.work import Work
-from worldsize.spec.model import Step
 from wstrain import arithmetic, builtin
 
 SHARDING = "shard_data"  # the built-in component whose split is computed here as it computes it
@@ -33,7 +31,7 @@ def count(work: Work) -> dict[str, int]:
         if source is None:
             continue
         if source not in counted:
-            counted[source] = _split(work.spec.steps[source], work.components[source], work.folder)
+            counted[source] = _split(work, source)
         rows = counted[source]
         if rows is not None:
             found[name] = rows
@@ -53,8 +51,9 @@ def _is_sharding(component: Component | None) -> bool:
     return component is not None and component.name is not None and component.name.value == SHARDING
 
 
-def _split(step: Step, component: Component | None, folder: Path) -> int | None:
+def _split(work: Work, source: str) -> int | None:
     """Training rows that a sharding step writes, or None where they cannot be counted."""
+    step, component = work.spec.steps[source], work.components[source]
     assert component is not None
     values: dict[str, Any] = {
         name: port.default.value for name, port in component.inputs.items() if port.default is not None
@@ -64,13 +63,13 @@ def _split(step: Step, component: Component | None, folder: Path) -> int | None:
     length = literals.number(values.get("sequence_length"))
     if fraction is None or not 0 <= fraction < 1 or length is None or length < 1:
         return None
-    per_class = _rows_per_class(values, int(length), folder)
+    per_class = _rows_per_class(work, values, int(length))
     if per_class is None:
         return None
     return sum(per_class) - arithmetic.validation_rows(per_class, float(fraction))
 
 
-def _rows_per_class(values: Mapping[str, Any], length: int, folder: Path) -> list[int] | None:
+def _rows_per_class(work: Work, values: Mapping[str, Any], length: int) -> list[int] | None:
     source = values.get("source")
     if isinstance(source, str) and source in builtin.SOURCES:
         return list(builtin.rows_per_class(source, length))
@@ -78,11 +77,11 @@ def _rows_per_class(values: Mapping[str, Any], length: int, folder: Path) -> lis
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:
         return None
-    base = local_path(path, folder)
+    base = local_path(path, work.folder)
     if base is None or not base.exists():
         return None
     root = base / source if base.is_dir() else base
-    if not root.exists():
+    if not root.exists() or not work.readable(root):
         return None
     from worldsize.emit import row_counts  # noqa: PLC0415 - its readers are for data that is no built-in set
 

@@ -42,7 +42,7 @@ def collect(work: Work, step: str) -> Snapshot:
         return added
     if spec_step.code is not None:
         path = local_path(spec_step.code.value, work.folder)
-        if path is not None and path.exists():
+        if path is not None and path.exists() and work.readable(path):
             add_include(added, path)
     _user_function(work, step, added)
     return added
@@ -86,7 +86,7 @@ def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
     elif not path.is_file():
         span = part_span(located, 0, len(file))
         work.problems.append(missing("user-model-missing", "the input", file, path, span))
-    elif _defines(work, located, path, len(file) + 1, function):
+    elif work.readable(path) and _defines(work, located, path, len(file) + 1, function):
         added.files.setdefault(normal(Path(file)).as_posix(), path)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from worldsize import yaml
+from worldsize import resources, yaml
 from worldsize.azureml.files import Files
 from worldsize.records import dataclass, field
 from worldsize.yaml.source import Source
@@ -40,10 +40,12 @@ class Context:
     """The tree that is checked. Files outside ``root`` do not exist here; each is read once."""
 
     root: Path
+    allowed: tuple[Path, ...] = ()  # further folders that may be read
     clusters: dict[str, Cluster] = field(default_factory=dict)
     files: Files = field(default_factory=Files, repr=False)
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict, repr=False)  # a spec's own, by job
     _contradicted: set[str] = field(default_factory=set, repr=False)  # clusters of which two files differ
+    _roots: tuple[str, ...] = field(default=(), repr=False)  # links resolved
     _texts: dict[str, Source | None] = field(default_factory=dict, repr=False)
     _memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
@@ -60,9 +62,14 @@ class Context:
 
     def inside(self, path: str | os.PathLike[str]) -> bool:
         """Whether a path, symbolic links resolved, lies in the tree."""
+        if not self._roots:
+            self._roots = tuple(os.path.realpath(root) for root in (self.root, *self.allowed))
         real = os.path.realpath(path)
-        root = os.path.realpath(self.root)
-        return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
+        return any(_within(real, root) for root in self._roots)
+
+    def readable(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a file may be read: one of the tree, or of a built-in component."""
+        return self.inside(path) or _within(os.path.realpath(path), os.path.realpath(resources.components()))
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""
@@ -104,7 +111,7 @@ class Context:
         return vm_sizes.lookup(name) if name else None
 
     def describe(self, compute: Compute) -> None:
-        """Remember what a file says of a cluster. Files that differ say nothing; ``worldsize.yml`` decides."""
+        """Remember what a file says of a cluster. Files that differ count for nothing."""
         found = Cluster(
             instance_type=_typed(compute.size, str),
             max_instances=_typed(compute.max_instances, int),
@@ -127,6 +134,10 @@ class Context:
         name = target.removeprefix("azureml:")
         found = self.clusters.get(name)
         return None if found is None or (name in self._contradicted and not found.declared) else found
+
+
+def _within(real: str, root: str) -> bool:
+    return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
 
 
 def _typed(value: Any, kind: type[T]) -> T | None:

@@ -19,4 +19,9 @@ RULES = (
     Entry("WS011", "suppression-unused"),
     Entry("WS020", "output-not-ours"),
     Entry("WS021", "output-not-written"),
+    Entry("WS030", "settings-unknown-key"),
+    Entry("WS031", "settings-wrong-value"),
+    Entry("WS032", "settings-unknown-rule"),
+    Entry("WS033", "settings-path-missing"),
+    Entry("WS034", "reference-outside"),
 )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-from worldsize.checking import conceal, discover, stages
+from worldsize.azureml.files import Files
+from worldsize.checking import conceal, discover
 from worldsize.checking.run import Run
-from worldsize.diagnostics.diagnostic import Diagnostic, arrange
+from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.records import dataclass, field
+from worldsize.records import dataclass, field, replace
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
+from worldsize.yaml.source import Source
 
 INTERNAL = "WS000"
 
@@ -26,6 +29,7 @@ class Report:
     diagnostics: tuple[Diagnostic, ...]
     sources: Sources = field(repr=False)  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
+    fixed: int = 0  # problems that were mended before this report
 
     @property
     def exit_code(self) -> int:
@@ -44,7 +48,13 @@ class Report:
         from worldsize.diagnostics import render  # noqa: PLC0415 - silent callers need no renderer
 
         return render.report(
-            format_, self.diagnostics, self.sources, self.files, rules=self._rule_infos, colour=colour
+            format_,
+            self.diagnostics,
+            self.sources,
+            self.files,
+            rules=self._rule_infos,
+            colour=colour,
+            fixed=self.fixed,
         )
 
     def _rule_infos(self) -> dict[str, Any]:
@@ -59,6 +69,7 @@ def check(
     *,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    texts: Mapping[str, bytes] | None = None,
 ) -> Report:
     """Check files and folders.
 
@@ -67,6 +78,9 @@ def check(
             passed over.
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
+        texts: Contents of files that count instead of those on the disk, by path.
+
+    ``worldsize.yml`` of a file's project says more: see ``schemas/worldsize.schema.json``.
 
     Returns:
         The report. Files that cannot be read are diagnostics in it.
@@ -75,20 +89,57 @@ def check(
         ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    wanted = _wanted(select, ignore)
-    context = Context(discover.root_of(listed))
-    stages.settings(context, context.root)
+    asked = Wanted(_prefixes(select), _prefixes(ignore))
+    files = Files(texts={Path(os.path.realpath(path)): text for path, text in (texts or {}).items()})
+    everything: list[Diagnostic] = []  # also what is not wanted: a secret is a secret
+    found: list[Diagnostic] = []
+    sources: dict[str, Source] = {}
+    checked: list[str] = []
+    for project in discover.projects(listed):
+        run, wanted, severity = _run(project, files, asked)
+        problems = run.problems + list(engine.run(run.context, run.subjects))
+        diagnostics = [_levelled(each, severity) for each in arrange(engine.diagnose(problems))]
+        everything += diagnostics
+        found += _suppressed([each for each in diagnostics if wanted(each.code)], run, wanted)
+        sources |= run.context.sources()
+        checked += run.files
+    return Report(tuple(arrange(found)), conceal.secrets(sources, everything), tuple(sorted(checked)))
+
+
+def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:
+    """Read the files of one project by its settings."""
+    context = Context(Path(project.tree), files=files)
+    files.readable = context.readable
     run = Run(context)
-    for found in discover.files(listed):
+    severity: dict[str, str] = {}
+    if project.settings is not None:
+        from worldsize.checking import settings as reader  # noqa: PLC0415 - few projects have any
+
+        document = context.document(os.path.relpath(project.settings))
+        chosen = reader.read(document)
+        run.problems += [*document.problems, *chosen.problems]
+        context.allowed = chosen.allow
+        for cluster in chosen.computes:
+            context.describe(cluster)
+        severity = chosen.severity
+        silent = tuple(code for code, level in severity.items() if level == "off")
+        own = (*chosen.select, "WS03") if chosen.select else ()  # a fault of the file is none of its choice
+        asked = Wanted(asked.selected or own, (*asked.ignored, *chosen.ignore, *silent))
+    for found in project.files:
         run.guarded(found)
     run.follow()
-    problems = run.problems + list(engine.run(context, run.subjects))
-    diagnostics = arrange(engine.diagnose(problems))
-    kept = _suppressed([found for found in diagnostics if wanted(found.code)], run, wanted)
-    return Report(tuple(kept), conceal.secrets(context.sources(), diagnostics), tuple(run.files))
+    return run, asked, severity
 
 
-def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Callable[[str], bool]) -> list[Diagnostic]:
+def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
+    """A diagnostic with the severity that the project gives it; the longest beginning of its code decides."""
+    matching = [code for code in severity if diagnostic.code.startswith(code)]
+    if not matching or diagnostic.code == INTERNAL:
+        return diagnostic
+    return replace(diagnostic, severity=cast("Severity", severity[max(matching, key=len)]))
+
+
+def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list[Diagnostic]:
     """Apply the comments of all files, and report those that silence nothing."""
     documents = [run.context.document(path) for path in run.files]
     marked = [document for document in documents if "worldsize" in document.text]
@@ -116,28 +167,26 @@ def _code(word: str) -> str:
     return word if entry is None else entry.code
 
 
-def _wanted(select: Sequence[str], ignore: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a code is to be reported."""
-    selected = _prefixes(select)
-    ignored = _prefixes(ignore)
+class Wanted(NamedTuple):
+    """Which codes are reported: beginnings of codes."""
 
-    def wanted(code: str) -> bool:
+    selected: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    def __call__(self, code: str) -> bool:
+        """Whether a code is to be reported; faults of worldsize itself always are."""
         if code == INTERNAL:
             return True
-        return (not selected or code.startswith(selected)) and not (ignored and code.startswith(ignored))
-
-    return wanted
+        return (not self.selected or code.startswith(self.selected)) and not code.startswith(self.ignored)
 
 
 def _prefixes(words: Sequence[str]) -> tuple[str, ...]:
     prefixes = []
     for word in words:
         entry = registry.find(word)
-        if entry is not None:
-            prefixes.append(entry.code)
-        elif word and any(rule.code.startswith(word.upper()) for rule in registry.entries()):
-            prefixes.append(word.upper())
-        else:
+        start = word.upper() if entry is None else entry.code
+        if not word or not any(rule.code.startswith(start) for rule in registry.entries()):
             advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
             raise ValueError(f"`{word}` is not the code or slug of a rule: {advice}")
+        prefixes.append(start)
     return tuple(prefixes)

@@ -1,0 +1,194 @@
+"""``worldsize.yml``: what a project says of its clusters, its taste in rules, and folders beside it.
+
+The file is described by ``schemas/worldsize.schema.json``; what is wrong with it is reported like any
+other fault, at its place, and the rest of it still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from worldsize.azureml import compute
+from worldsize.azureml.compute import Compute
+from worldsize.diagnostics.diagnostic import SEVERITIES
+from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.diagnostics.suggest import did_you_mean, surely
+from worldsize.records import dataclass, field
+from worldsize.rules import registry
+from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
+
+KEYS = ("allow", "compute", "ignore", "select", "severity")
+COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
+LEVELS = (*SEVERITIES, "off")
+TIERS = ("dedicated", "low_priority")
+
+
+@dataclass(slots=True)
+class Settings:
+    """One file's content. Codes are whole (``WS203``) or beginnings (``WS2``)."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: dict[str, str] = field(default_factory=dict)  # by code or its beginning
+    allow: tuple[Path, ...] = ()
+    computes: list[Compute] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read(document: Document) -> Settings:
+    """The settings of a file that is already parsed; its YAML problems are the document's."""
+    settings = Settings()
+    root = document.root
+    if root is None:
+        return settings
+    if not isinstance(root, Mapping):
+        settings.problems.append(_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`"))
+        return settings
+    settings.problems += _unknown_keys(root, KEYS, "worldsize.yml")
+    folder = Path(document.path).parent
+    settings.select = tuple(_codes(settings, root, "select"))
+    settings.ignore = tuple(_codes(settings, root, "ignore"))
+    settings.severity = dict(_severities(settings, root.get("severity")))
+    settings.allow = tuple(_folders(settings, root.get("allow"), folder))
+    settings.computes = list(_computes(settings, root, Path(document.path)))
+    return settings
+
+
+def prefix_of(word: str) -> str | None:
+    """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
+    entry = registry.find(word)
+    if entry is not None:
+        return entry.code
+    start = word.upper()
+    return start if start and any(rule.code.startswith(start) for rule in registry.entries()) else None
+
+
+def no_rule(word: str) -> tuple[str, str]:
+    """Message and help for a word that names no rule."""
+    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
+    return f"`{word}` is not the code or slug of a rule", advice
+
+
+def _unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
+    for key in (key for key, _ in node.items()):
+        if key.text not in known:
+            message = f"unknown key `{_short(key.text)}` in `{where}`"
+            sure = surely(key.text, [name for name in known if name not in node])
+            fix = Fix(key.span, sure) if sure else None
+            yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
+
+
+def _codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
+    for item in _items(settings, root.get(name), name, "[WS4, yaml-empty]"):
+        code = _code(settings, item)
+        if code is not None:
+            yield code
+
+
+def _code(settings: Settings, word: Scalar) -> str | None:
+    code = prefix_of(word.text)
+    if code is None:
+        message, help_ = no_rule(_short(word.text))
+        settings.problems.append(Problem("settings-unknown-rule", word.span, message, help_))
+    return code
+
+
+def _severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, str]]:
+    for key, value in _entries(settings, node, "severity", "{WS204: info}"):
+        code = _code(settings, key)
+        level = value.text if isinstance(value, Scalar) else None
+        if isinstance(value, Scalar) and value.value is False:
+            level = "off"  # YAML 1.1 reads a bare `off` as false
+        if level not in LEVELS:
+            settings.problems.append(_choice(value, f"severity.{key.text}", LEVELS))
+        elif code is not None:
+            yield code, level
+
+
+def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Path]:
+    for item in _items(settings, node, "allow", "[../shared-components]"):
+        path = folder / item.text
+        if path.exists():
+            yield path
+        else:
+            message = f"`{_short(item.text)}` does not exist, so nothing is allowed by it"
+            help_ = "the path is relative to the folder of `worldsize.yml`"
+            settings.problems.append(Problem("settings-path-missing", item.span, message, help_))
+
+
+def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute]:
+    block = root.get("compute")
+    for name, node in _entries(
+        settings, block, "compute", "{gpu-cluster: {instance_type: Standard_NC96ads_A100_v4}}"
+    ):
+        where = f"compute.{_short(name.text)}"
+        if not isinstance(node, Mapping):
+            settings.problems.append(_wrong(node, where, "a mapping", "write `instance_type:` below it"))
+            continue
+        settings.problems += _unknown_keys(node, COMPUTE_KEYS, where)
+        _judge(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
+        _judge(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
+        tier = node.get("tier")
+        if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
+            settings.problems.append(_choice(tier, f"{where}.tier", TIERS))
+    yield from compute.declared(root, path)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _judge(
+    settings: Settings, node: Mapping, where: str, key: str, *, fits: Callable[[object], bool], wanted: str
+) -> None:
+    value = node.get(key)
+    if value is not None and not (isinstance(value, Scalar) and fits(value.value)):
+        settings.problems.append(_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`"))
+
+
+def _items(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[Scalar]:
+    """The texts of a list."""
+    items = node.items if isinstance(node, Sequence) else [] if node is None else [node]
+    if node is not None and not isinstance(node, Sequence):
+        settings.problems.append(_wrong(node, name, "a list", f"write `{name}: {example}`"))
+        return
+    for item in items:
+        if isinstance(item, Scalar) and isinstance(item.value, str):
+            yield item
+        else:
+            settings.problems.append(
+                _wrong(item, f"an entry of `{name}`", "text", f"write `{name}: {example}`")
+            )
+
+
+def _entries(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[tuple[Scalar, Node]]:
+    if isinstance(node, Mapping):
+        yield from node.items()
+    elif node is not None:
+        settings.problems.append(_wrong(node, name, "a mapping", f"write `{name}: {example}`"))
+
+
+def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
+    shown = name if "`" in name or name == "the file" else f"`{name}`"
+    span = node.entries[0][0].span if isinstance(node, Mapping) and node.entries else node.span
+    found = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
+    given = found or (f"`{_short(node.text)}`" if isinstance(node, Scalar) and node.text else "nothing")
+    return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {given}", help_)
+
+
+def _choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
+    given = _short(node.text) if isinstance(node, Scalar) else "what stands here"
+    message = f"`{given}` is not a value of `{name}`"
+    sure = surely(given, words) if isinstance(node, Scalar) else None
+    fix = Fix(node.span, sure) if sure else None
+    return Problem("settings-wrong-value", node.span, message, did_you_mean(given, words), fix=fix)
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 60 else flat[:59] + "…"

@@ -1,0 +1,121 @@
+"""Check, fix, check again: until nothing is left that can be fixed safely."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from worldsize import yaml
+from worldsize.checking import Report, check
+from worldsize.diagnostics.diagnostic import Diagnostic, arrange
+from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.fixing import edits
+from worldsize.records import dataclass, field, replace
+from worldsize.rules import engine
+from worldsize.yaml.span import Span
+
+_ROUNDS = 10  # one fix can bring another fault to light; nothing known needs more than three
+_MARK = "\ufeff".encode()
+
+
+@dataclass(slots=True)
+class Change:
+    """A file before and after."""
+
+    path: str
+    before: bytes
+    after: bytes
+    seen: set[bytes] = field(default_factory=set)  # two fixes that undo each other must come to an end
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What became of the files: the report on what is left, and the changed files by path."""
+
+    report: Report
+    changes: tuple[Change, ...]
+
+
+def fix(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    write: bool = True,
+) -> Fixed:
+    """Apply the fixes of all diagnostics that are reported for the files.
+
+    Args:
+        paths: As for :func:`worldsize.check`.
+        select: Only these rules are reported, and fixed.
+        ignore: These are neither.
+        write: Whether the files are changed, each at once and with its mode; else only the result tells.
+
+    Returns:
+        The report after the fixes, and the changes. Files that cannot be read are left alone.
+
+    Raises:
+        ValueError: A word of ``select`` or ``ignore`` is no code or slug.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    changes: dict[str, Change] = {}
+    fixed = 0
+    for _ in range(_ROUNDS):
+        texts = {path: change.after for path, change in changes.items()}
+        report = check(listed, select=select, ignore=ignore, texts=texts)
+        made = _round(report, changes)
+        fixed += made
+        if not made:
+            break
+    changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
+    failures = [problem for change in changed for problem in _written(change)] if write else []
+    diagnostics = arrange([*report.diagnostics, *engine.diagnose(failures)])
+    return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed)
+
+
+def _round(report: Report, changes: dict[str, Change]) -> int:
+    """Make the fixes of one report; the number of edits."""
+    by_path: dict[str, list[Fix]] = {}
+    for diagnostic in report.diagnostics:
+        if diagnostic.fix is not None and _may_edit(diagnostic, report.files):
+            by_path.setdefault(diagnostic.fix.span.path, []).append(diagnostic.fix)
+    made = 0
+    for path, fixes in by_path.items():
+        change = changes.get(path) or _read(path)
+        if change is None:
+            continue
+        text, count = edits.apply(yaml.load(path, change.after), fixes)
+        after = (_MARK if change.before.startswith(_MARK) else b"") + text.encode()
+        if count and after not in change.seen:
+            change.after = after
+            change.seen.add(after)
+            changes[path] = change
+            made += count
+    return made
+
+
+def _may_edit(diagnostic: Diagnostic, files: Sequence[str]) -> bool:
+    """Only files that were named are touched, not what they refer to."""
+    assert diagnostic.fix is not None
+    return diagnostic.fix.span.path in files
+
+
+def _read(path: str) -> Change | None:
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return None
+    return Change(path, data, data, {data})
+
+
+def _written(change: Change) -> list[Problem]:
+    """Write one file; the problem where that fails."""
+    from worldsize.fixing.write import swap  # noqa: PLC0415 - a look at the differences writes nothing
+
+    reason = swap(Path(change.path), change.before, change.after)
+    if reason is None:
+        return []
+    span = Span(change.path, 1, 1, 1, 1)
+    message = f"the fixes of `{change.path}` cannot be written: {reason}"
+    return [Problem("output-not-written", span, message[:200], "check the rights of the file and its folder")]

@@ -10,4 +10,5 @@ RULES = (
     Entry("WS403", "sqrt-rule-out-of-range"),
     Entry("WS404", "warmup-longer-than-training"),
     Entry("WS405", "scale-disagrees-with-input"),
+    Entry("WS406", "learning-rate-in-two-places", on=("Job",)),
 )

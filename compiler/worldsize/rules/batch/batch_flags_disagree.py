@@ -1,0 +1,82 @@
+"""The global batch in the command is not micro-batch × accumulation × processes.
+
+Without a flag for accumulation it must be a multiple of micro-batch × processes. Jobs that split the
+model itself are not judged.
+
+Why: the script stops at its first line, or trains with another batch than the learning rate was chosen
+for.
+
+Bad::
+
+    command: python -m training.train --global-batch-size 500 --micro-batch-size 16
+
+Good::
+
+    command: python -m training.train --global-batch-size 512 --micro-batch-size 16
+
+Fix: write one of the two numbers of the help.
+
+Source: DeepSpeed's and Megatron-LM's batch identity: global = micro × accumulation × data-parallel
+processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import launch
+from worldsize.rules.batch import _deepspeed
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.rule import Rule
+
+RULE = Rule(
+    "WS309",
+    "batch-flags-disagree",
+    "error",
+    since="0.1.0",
+    summary="a global batch that its parts do not make",
+)
+
+
+_MICRO = (
+    "micro_batch_size", "per_device_train_batch_size", "batch_size_per_device",
+    "train_micro_batch_size_per_gpu", "per_gpu_train_batch_size", "batch_size_per_gpu",
+)  # fmt: skip
+
+
+@RULE.checks(Job)
+def check(context: Context, job: Job) -> Iterator[Problem]:
+    for found in launch.of(context, job):
+        world = _deepspeed.replicas(found)
+        flags = found.flags("global_batch_size")
+        whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
+        if world is None or whole is None or micro is None or flags[0].value is None:
+            continue
+        span = found.span(flags[0].value)
+        steps = _number(found, "gradient_accumulation_steps")
+        if span is None or (found.flags("gradient_accumulation_steps") and steps is None):
+            continue
+        if steps is not None:
+            if whole != micro * steps * world:
+                product = micro * steps * world
+                message = (
+                    f"the global batch is {whole}, but {micro} × {steps} × {world} processes is {product}"
+                )
+                yield RULE.problem(span, message, f"write {product}")
+        elif whole % (micro * world):
+            below = whole // (micro * world) * micro * world
+            near = " or ".join(str(number) for number in (below, below + micro * world) if number)
+            message = (
+                f"the global batch {whole} is no multiple of {micro} × {world} processes = {micro * world}"
+            )
+            yield RULE.problem(span, message, f"write {near}")
+
+
+def _number(found: Launch, *names: str) -> int | None:
+    """The whole number of a flag that is given once."""
+    flags = found.flags(*names)
+    value = found.number(flags[0]) if len(flags) == 1 else None
+    return int(value) if value is not None and value == int(value) and value >= 1 else None

@@ -49,7 +49,8 @@ def weights(run: Any, step: int) -> dict[str, Any]:
 def assert_same_weights(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert first.keys() == second.keys()
     for name, tensor in first.items():
-        difference = (tensor - second[name]).norm() / tensor.norm().clamp_min(1e-12)
+        first_, second_ = tensor.double(), second[name].double()
+        difference = (first_ - second_).norm() / first_.norm().clamp_min(1e-12)
         assert difference < 1e-4, f"{name}: {difference:.2e}"
 
 

@@ -6,6 +6,8 @@ nothing pickled. A short file of loading code travels with it (MLflow's "models 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import tempfile
@@ -54,7 +56,9 @@ def program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
         dynamic[1] = torch.export.Dim("tokens", min=1, max=task.input_shape[0])
     example = torch.from_numpy(_example(task))
     try:
-        return torch.export.export(_Answers(network, task).eval(), (example,), dynamic_shapes=(dynamic,))
+        # On failure PyTorch prints the graph it got so far, which says nothing to the owner of the model.
+        with contextlib.redirect_stderr(io.StringIO()):
+            return torch.export.export(_Answers(network, task).eval(), (example,), dynamic_shapes=(dynamic,))
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(

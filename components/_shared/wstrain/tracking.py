@@ -5,6 +5,7 @@ The tracking URI, experiment and run come from the environment that the platform
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -43,6 +44,7 @@ class Tracker:
     """
 
     def __init__(self, parameters: Mapping[str, Any], total_steps: int) -> None:
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # its migrations are no news to a training
         try:
             self._run = mlflow.start_run()
         except (MlflowException, OSError) as error:

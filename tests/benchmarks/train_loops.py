@@ -1,0 +1,158 @@
+"""One rank of the benchmark of training loops: `train_loops.py MODEL SHARDS` in the launcher's environment.
+
+The plain loop holds all rows in memory and picks micro-batches by index; it has no schedule, no metrics, no
+checkpoints, and exchanges gradients once a step. Ours reads the shards by memory map, averages each step's loss
+over ranks, logs it to MLflow and follows the schedule.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from wstrain import loop, models, optimizers, strategies
+from wstrain.batches import Batches
+from wstrain.data import ShardReader
+from wstrain.launch import read_launch
+from wstrain.precision import Precision
+from wstrain.process_group import Group
+from wstrain.progress import Progress
+from wstrain.recorder import StepRecorder
+from wstrain.sampler import GlobalBatchSampler
+from wstrain.schedule import Schedule
+from wstrain.strategies import Updates
+from wstrain.tasks import task_of
+from wstrain.tracking import Tracker
+
+STRETCH = 10  # steps of one loop before the other takes its turn
+TURNS = 15
+CASES = {"cnn": (32, 4, "sgd"), "gpt": (16, 1, "adamw")}  # micro-batch, accumulation, optimizer
+
+
+class Setting:
+    """What both loops share."""
+
+    def __init__(self, model: str, shards: str) -> None:
+        self.model = model
+        self.batch, self.accumulation, self.optimizer = CASES[model]
+        self.group = Group(read_launch(os.environ))
+        self.rank = self.group.launch.rank
+        self.size = 2 * self.batch * self.accumulation
+        self.reader = ShardReader(shards, "train")
+        manifest = self.reader.manifest
+        classes = len(manifest.label.classes) if manifest.label else 0
+        self.task = task_of(manifest.task, manifest.features.shape, manifest.features.dtype, classes)
+        self.rows = self.task.prepare(*self.reader.gather(np.arange(len(self.reader))))
+        self.sample = self.rows[0][:2048] if classes else None
+
+    def network(self) -> torch.nn.Module:
+        torch.manual_seed(0)
+        return models.build(self.model, self.task, models.ModelOptions(), sample=self.sample)
+
+
+def plain_loop(setting: Setting) -> Callable[[int], None]:
+    """Return the peer: train `STRETCH` steps from a given one."""
+    model = DistributedDataParallel(setting.network(), gradient_as_bucket_view=True)
+    if setting.optimizer == "sgd":
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, fused=True)
+    inputs, targets = setting.rows
+    per_epoch = len(inputs) // setting.size
+    share = setting.size // 2
+
+    def train(start: int) -> None:
+        for step in range(start, start + STRETCH):
+            epoch, number = divmod(step, per_epoch)
+            order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(epoch))
+            mine = order[number * setting.size + setting.rank * share :][:share]
+            for micro, rows in enumerate(mine.split(setting.batch)):
+                with nullcontext() if micro == setting.accumulation - 1 else model.no_sync():
+                    loss = setting.task.loss(model(inputs[rows]), targets[rows]) / setting.accumulation
+                    loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return train
+
+
+def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]:
+    """Return ours: train `STRETCH` steps from a given one."""
+    steps = STRETCH * (TURNS + 1)
+    group, precision = setting.group, Precision("fp32", setting.group.device)
+    updates = Updates(optimizers.OptimizerOptions(setting.optimizer), precision)
+    strategy = strategies.build("ddp", setting.network(), updates, group)
+    sampler = GlobalBatchSampler(len(setting.reader), setting.size, seed=0)
+    batches = Batches(
+        setting.reader,
+        sampler,
+        setting.task,
+        setting.rank,
+        2,
+        setting.accumulation,
+        group.device,
+        workers=WORKERS,
+    )
+    per_epoch = len(setting.reader) // setting.size
+    common: dict[str, Any] = {
+        "strategy": strategy,
+        "task": setting.task,
+        "batches": batches.stream(0, steps),
+        "schedule": Schedule(0.001, 0.002, 10, steps),
+        "precision": precision,
+        "recorder": StepRecorder(group, steps, per_epoch, setting.size, tracker, Progress(None)),
+        "saver": NoSaver(),
+    }
+
+    def train(start: int) -> None:
+        loop.train(loop.Run(start, start + STRETCH, setting.accumulation, setting.rank, seed=0), **common)
+
+    return train
+
+
+class NoSaver:
+    """Keeps nothing: the peer writes no checkpoints either."""
+
+    def step(self, done: int) -> None:
+        """Do nothing."""
+
+
+def main() -> None:
+    """Let both loops take turns; rank 0 prints our speed and its ratio to the peer's."""
+    setting = Setting(*sys.argv[1:])
+    with Tracker({}, STRETCH * TURNS) if setting.rank == 0 else nullcontext() as tracker:
+        plain, ours = plain_loop(setting), our_loop(setting, tracker)
+        seconds: list[tuple[float, float]] = []
+        for turn in range(TURNS + 1):
+            first, second = (plain, ours) if turn % 2 else (ours, plain)
+            times = {first: clocked(first, turn), second: clocked(second, turn)}
+            seconds.append((times[plain], times[ours]))
+    del seconds[0]  # it warmed up
+    if setting.rank == 0:
+        ratio = statistics.median(theirs / own for theirs, own in seconds)
+        speed = STRETCH * setting.size / statistics.median(own for _, own in seconds)
+        print(f"{setting.model}: {speed:,.0f} samples/s in our loop, over a plain DDP loop {ratio:.3f}")
+    setting.group.leave()
+
+
+def clocked(train: Callable[[int], None], turn: int) -> float:
+    """Seconds of one stretch, from the moment all ranks start to the moment all have ended."""
+    dist.barrier()
+    began = time.perf_counter()
+    train(turn * STRETCH)
+    dist.barrier()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -120,9 +121,14 @@ def _programs(context: Context, job: Job) -> list[Program]:
     return [
         program
         for found in launch.of(context, job)
-        for command in found.commands
+        for command in itertools.takewhile(_stays, found.commands)
         if (program := _program(context, found, command)) is not None
     ]
+
+
+def _stays(command: Command) -> bool:
+    """Whether what follows still runs in the code folder."""
+    return command.program is None or command.program.bare not in ("cd", "pushd")
 
 
 def _program(context: Context, found: Launch, command: Command) -> Program | None:

@@ -49,8 +49,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
                 and node.func.attr == "cuda"
             )
             if is_call or constant(node) in ("cuda", "cuda:0"):
-                count = program.per_instance
-                message = f"{count} processes of each instance use this GPU, and no `LOCAL_RANK` is read"
+                message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
                 help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
                 yield RULE.problem(module.span(node), message, help_, related=program.related)
                 return

@@ -40,7 +40,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
         for call in module.called("DataLoader"):
             if constant(keyword(call, "shuffle")) is True and keyword(call, "sampler") is None:
-                message = f"each of {program.processes} ranks reads all rows: nothing shares them out"
+                message = "every rank reads all rows: nothing shares them out"
                 help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
                 yield RULE.problem(module.span(call), message, help_, related=program.related)
                 return

@@ -44,7 +44,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
         for name, level, statement in module.imports:
             if level == 0 and name.partition(".")[0] == "torch":
-                message = f"{program.processes} processes train here, but nothing calls `init_process_group`"
+                message = "several processes train here, but nothing calls `init_process_group`"
                 help_ = "call `init_process_group()` and wrap the model in `DistributedDataParallel`"
                 yield RULE.problem(module.span(statement), message, help_, related=program.related)
                 return

@@ -55,7 +55,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
         if found:
             module, call = found[0]
             more = f" (and {len(found) - 1} more such calls)" if len(found) > 1 else ""
-            message = f"each of {program.processes} ranks {what}{more}"
+            message = f"every rank {what}{more}"
             yield RULE.problem(
                 module.span(call), message, "put it under `if rank == 0:`", related=program.related
             )

@@ -44,8 +44,6 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
         for call in module.called("os.chdir"):
             if not _ranks.guarded(program.modules, module, call):
-                message = (
-                    f"`os.chdir` in each of {program.processes} processes makes relative paths lead elsewhere"
-                )
+                message = "`os.chdir` in every process makes relative paths lead elsewhere"
                 help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
                 yield RULE.problem(module.span(call), message, help_, related=program.related)

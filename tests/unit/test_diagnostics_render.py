@@ -142,7 +142,7 @@ def test_json_has_the_keys_of_version_one() -> None:
                 "related": [{"path": "sub/a.yml", "line": 1, "column": 4, "message": "here"}],
             }
         ],
-        "summary": {"files": 3, "errors": 1, "warnings": 0, "infos": 0},
+        "summary": {"files": 3, "errors": 1, "warnings": 0, "infos": 0, "fixed": 0},
     }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from worldsize.azureml.files import Files
+from worldsize.azureml.files import Files, anything
 from worldsize.checking import conceal, discover
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
@@ -18,6 +18,9 @@ from worldsize.records import dataclass, field, replace
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 from worldsize.yaml.source import Source
+
+if TYPE_CHECKING:
+    from worldsize.checking.settings import Settings
 
 INTERNAL = "WS000"
 
@@ -108,27 +111,30 @@ def check(
 
 def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
-    context = Context(Path(project.tree), files=files)
+    files.readable = anything
+    chosen = _settings(project, files)
+    context = Context(Path(project.tree), chosen.allow if chosen else (), files=files)
     files.readable = context.readable
     run = Run(context)
-    severity: dict[str, str] = {}
-    if project.settings is not None:
-        from worldsize.checking import settings as reader  # noqa: PLC0415 - few projects have any
-
-        document = context.document(os.path.relpath(project.settings))
-        chosen = reader.read(document)
-        run.problems += [*document.problems, *chosen.problems]
-        context.allowed = chosen.allow
+    if chosen is not None:
+        run.problems += chosen.problems
         for cluster in chosen.computes:
             context.describe(cluster)
-        severity = chosen.severity
-        silent = tuple(code for code, level in severity.items() if level == "off")
         own = (*chosen.select, "WS03") if chosen.select else ()  # a fault of the file is none of its choice
+        silent = [code for code, level in chosen.severity.items() if level == "off"]
         asked = Wanted(asked.selected or own, (*asked.ignored, *chosen.ignore, *silent))
     for found in project.files:
         run.guarded(found)
     run.follow()
-    return run, asked, severity
+    return run, asked, chosen.severity if chosen else {}
+
+
+def _settings(project: discover.Project, files: Files) -> Settings | None:
+    if project.settings is None:
+        return None
+    from worldsize.checking import settings  # noqa: PLC0415 - few projects have any
+
+    return settings.read(files.document(Path(os.path.relpath(project.settings))))
 
 
 def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:

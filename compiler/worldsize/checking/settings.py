@@ -37,8 +37,8 @@ class Settings:
 
 
 def read(document: Document) -> Settings:
-    """The settings of a file that is already parsed; its YAML problems are the document's."""
-    settings = Settings()
+    """The settings of a file that is already parsed, with its problems."""
+    settings = Settings(problems=list(document.problems))
     root = document.root
     if root is None:
         return settings

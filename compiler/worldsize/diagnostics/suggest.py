@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -12,10 +13,15 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     changed, or swapped with its neighbour, and a third of the word may be wrong. Equally close
     words are decided by the alphabet, so that the answer never depends on the order given.
     """
+    return _closest(word, tuple(sorted(known)))
+
+
+@lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times
+def _closest(word: str, known: tuple[str, ...]) -> str | None:
     target = _fold(word)
     best: tuple[int, str] | None = None
     limit = max(len(target) // 3, len(target) > 2)
-    for candidate in sorted(known):
+    for candidate in known:
         folded = _fold(candidate)
         if abs(len(folded) - len(target)) > limit:
             continue
@@ -41,6 +47,11 @@ def surely(word: str, known: Iterable[str]) -> str | None:
 
     At most a quarter of the word is wrong, and no other known word is as close.
     """
+    return _surely(word, tuple(sorted(known)))
+
+
+@lru_cache(maxsize=4096)
+def _surely(word: str, known: tuple[str, ...]) -> str | None:
     target = _fold(word)
     limit = max(len(target) // 4, len(target) > 2)
     distances: list[tuple[int, str]] = []
@@ -54,6 +65,7 @@ def surely(word: str, known: Iterable[str]) -> str | None:
     return distances[0][1]
 
 
+@lru_cache(maxsize=65536)
 def edits(left: str, right: str, limit: int) -> int:
     """The optimal-string-alignment distance, cut off above ``limit`` (any larger number then).
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize import yaml
 from worldsize.checking import Report, check
-from worldsize.diagnostics.diagnostic import Diagnostic, arrange
+from worldsize.diagnostics.diagnostic import arrange
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.fixing import edits
 from worldsize.records import dataclass, field, replace
@@ -76,9 +76,10 @@ def fix(
 
 def _round(report: Report, changes: dict[str, Change]) -> int:
     """Make the fixes of one report; the number of edits."""
+    named = {os.path.realpath(path) for path in report.files}  # what they refer to is not touched
     by_path: dict[str, list[Fix]] = {}
     for diagnostic in report.diagnostics:
-        if diagnostic.fix is not None and _may_edit(diagnostic, report.files):
+        if diagnostic.fix is not None and os.path.realpath(diagnostic.fix.span.path) in named:
             by_path.setdefault(diagnostic.fix.span.path, []).append(diagnostic.fix)
     made = 0
     for path, fixes in by_path.items():
@@ -93,12 +94,6 @@ def _round(report: Report, changes: dict[str, Change]) -> int:
             changes[path] = change
             made += count
     return made
-
-
-def _may_edit(diagnostic: Diagnostic, files: Sequence[str]) -> bool:
-    """Only files that were named are touched, not what they refer to."""
-    assert diagnostic.fix is not None
-    return diagnostic.fix.span.path in files
 
 
 def _read(path: str) -> Change | None:

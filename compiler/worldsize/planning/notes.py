@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.diagnostics.problem import Fix, Problem, Related
 from worldsize.planning.model import Derivation, PlanValue
 from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
@@ -22,10 +22,16 @@ class Notes:
         self.derivations.append(Derivation(quantity, value, formula, source))
 
     def report(
-        self, slug: str, span: Span, message: str, help_: str | None = None, *related: Related
+        self,
+        slug: str,
+        span: Span,
+        message: str,
+        help_: str | None = None,
+        *related: Related,
+        fix: Fix | None = None,
     ) -> None:
         """Add a problem."""
-        self.problems.append(Problem(slug, span, message, help_, related))
+        self.problems.append(Problem(slug, span, message, help_, related, fix))
 
     def given(self, place: str) -> str:
         """The source of a value that the user wrote."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from worldsize.diagnostics.problem import Related
+from worldsize.diagnostics.problem import Fix, Related
 from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning import topology
@@ -196,7 +196,8 @@ def _against_gpus(pinned: Located[int], size: VmSize, notes: Notes, profile: Com
     message = f"`process_count_per_instance` is {wanted} but `{size.name}` has {plural(devices, 'GPU')}"
     if wanted > devices:
         help_ = f"write {devices}, or remove it: one process a GPU is derived"
-        notes.report("processes-exceed-gpus", pinned.span, message, help_, *related)
+        fix = Fix(pinned.span, str(devices))
+        notes.report("processes-exceed-gpus", pinned.span, message, help_, *related, fix=fix)
     elif wanted < devices:
         help_ = f"write {devices}, or remove it; {plural(devices - wanted, 'GPU')} an instance would idle"
         notes.report("processes-below-gpus", pinned.span, message, help_, *related)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from worldsize.diagnostics.problem import Fix, Problem, Related
+from worldsize.diagnostics.suggest import surely
 from worldsize.spec import schema
 from worldsize.spec.locate import Path, Place, label
 from worldsize.spec.schema import Violation
@@ -69,7 +70,8 @@ def _unknown_key(where: Place, error: Violation, key: str, near: str | None) -> 
     span = _key_span(where, key)
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that can stand here: {quoted_list(keys, 24)}"
-    fix = Fix(span, near) if near else None
+    sure = surely(key, _free(error))
+    fix = Fix(span, sure) if sure is not None and sure == near else None
     return Problem("spec-unknown-key", span, f"unknown key `{clip(key)}` {_inside(where)}", help_, fix=fix)
 
 

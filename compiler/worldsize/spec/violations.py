@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.diagnostics.suggest import surely
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import Place, place
 from worldsize.spec.schema import Violation
@@ -78,7 +79,18 @@ def _wrong_type(where: Place, error: Violation) -> Problem:
         message = f"{where.title} has no value; it must be {expected}"
     else:
         message = f"{where.title} must be {expected}, but `{shown(where.node)}` is {_found(error.instance)}"
-    return Problem("spec-wrong-type", where.value_span, message, _type_help(where, error))
+    node = where.node
+    fix = None
+    if isinstance(node, Scalar) and _was_text(node, error):
+        fix = Fix(where.value_span, f'"{node.text}"')
+    return Problem("spec-wrong-type", where.value_span, message, _type_help(where, error), fix=fix)
+
+
+def _was_text(node: Scalar, error: Violation) -> bool:
+    """Whether a plain word was read as something else than the text that it should be."""
+    if node.style or error.instance is None or isinstance(error.instance, str) or error.argument != "string":
+        return False
+    return schema.matches(node.text, error.subschema)
 
 
 def _alternatives(words: list[str]) -> str:
@@ -126,12 +138,14 @@ def _not_allowed(where: Place, error: Violation) -> Problem:
         return unknown_zone(str(error.instance), where.value_span)
     allowed = [str(value) for value in error.argument]
     near = closest(str(error.instance), allowed)
+    sure = surely(str(error.instance), allowed)
     choices = f"allowed: {quoted_list(allowed)}"
     return Problem(
         "spec-value-not-allowed",
         where.value_span,
         f"{where.title} cannot be `{shown(where.node)}`",
         f"did you mean `{near}`? {choices}" if near else choices,
+        fix=Fix(where.value_span, sure) if sure is not None and isinstance(where.node, Scalar) else None,
     )
 
 

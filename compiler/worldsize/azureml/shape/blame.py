@@ -9,7 +9,7 @@ import re
 from worldsize.azureml.shape.catalog import Shape
 from worldsize.azureml.shape.values import fits, fold, takes_text
 from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest
+from worldsize.diagnostics.suggest import closest, surely
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
 
@@ -147,7 +147,7 @@ def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None 
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     found = closest(node.text, words)
     if found is not None:
-        fix = Fix(node.span, found)
+        fix = Fix(node.span, found) if surely(node.text, words) == found else None
         return Problem("aml-not-allowed", node.span, message, f"did you mean `{found}`?", fix=fix)
     listed = ", ".join(f"`{word}`" for word in words if word != "null")
     return Problem(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from worldsize.azureml.shape.catalog import Catalog, Shape
 from worldsize.azureml.shape.place import Place
 from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest, edits
+from worldsize.diagnostics.suggest import closest, edits, surely
 from worldsize.yaml.nodes import Scalar
 
 # Words of other tools, of the documentation's errors and of Azure ML's first version.
@@ -209,9 +209,10 @@ def _slip(key: Scalar, place: Place) -> Problem | None:
     """One letter off a key of this very mapping: no better explanation is needed."""
     if len(key.text) < 5:
         return None
-    for name in known_keys(place.shape):
-        if name not in place.node and abs(len(name) - len(key.text)) <= 1 and edits(key.text, name, 1) <= 1:
-            return _unknown(key, place, f"did you mean `{name}`?", Fix(key.span, name))
+    free = [name for name in known_keys(place.shape) if name not in place.node]
+    for name in free:
+        if abs(len(name) - len(key.text)) <= 1 and edits(key.text, name, 1) <= 1:
+            return _unknown(key, place, f"did you mean `{name}`?", _sure(key, name, free))
     return None
 
 
@@ -224,7 +225,12 @@ def _typo(key: Scalar, place: Place) -> Problem | None:
         return None
     case_only = found.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
     advice = f"write `{found}`; keys are in snake_case" if case_only else f"did you mean `{found}`?"
-    return _unknown(key, place, advice, Fix(key.span, found))
+    return _unknown(key, place, advice, _sure(key, found, candidates))
+
+
+def _sure(key: Scalar, found: str, candidates: list[str]) -> Fix | None:
+    """The fix that writes ``found``, where no other key of the mapping is as near."""
+    return Fix(key.span, found) if surely(key.text, candidates) == found else None
 
 
 def _listing(words: Iterable[str], last: str = "or") -> str | None:

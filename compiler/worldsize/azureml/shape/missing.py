@@ -8,7 +8,7 @@ from worldsize.azureml.shape.catalog import Shape
 from worldsize.azureml.shape.place import Place
 from worldsize.azureml.shape.values import fits
 from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest
+from worldsize.diagnostics.suggest import closest, surely
 from worldsize.yaml.nodes import Scalar
 
 
@@ -19,7 +19,7 @@ def selector(place: Place, discriminator: Shape) -> Problem:
     typo = next((word for word in place.node if closest(word, [wanted]) is not None), None)
     key = place.node.key(typo) if typo is not None else None
     if key is not None:
-        fix = Fix(key.span, wanted)
+        fix = Fix(key.span, wanted) if surely(key.text, [wanted]) else None
         message = f"{place.title} has no key `{key.text}`"
         return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
     advice = f"write `{wanted}:` with one of {words}"

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.diagnostics.problem import Fix, Problem, Related
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
@@ -50,7 +50,9 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
         message = f"`process_count_per_instance` is {given.value} but `{size.name}` has {gpus}"
         related = (Related(found.size_span, f"{gpus} an instance"),) if found.size_span else ()
-        yield RULE.problem(given.span, message + _world(found), _help(found), related=related)
+        world = _world(found)
+        fix = Fix(given.span, str(size.devices)) if world else None
+        yield RULE.problem(given.span, message + world, _help(found), related=related, fix=fix)
 
 
 def _world(found: Launch) -> str:

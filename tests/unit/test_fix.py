@@ -1,0 +1,287 @@
+"""`worldsize check --fix`: what is mended, what is left alone, and that nothing else changes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import worldsize
+from worldsize import fixing, yaml
+from worldsize.cli import main
+from worldsize.diagnostics.problem import Fix
+from worldsize.fixing import edits
+from worldsize.fixing.write import swap
+
+EXAMPLES = int(os.environ.get("WORLDSIZE_FUZZ_EXAMPLES", "60"))
+MESSY = """\
+# head
+type: Command   # the type
+command: >-
+  echo  ${inputs.data}
+"enviroment": 'azureml:my-env:4'
+compute: gpu-cluster
+inputs:
+    data:    {type: uri_foldr, path: "azureml:d:1"}   # four blanks
+
+resources: {instance_cout: 2}
+limits: {timeout: 3600}
+distribution: {type: pytorch, process_count_per_instance: 4}
+"""
+MENDED = """\
+# head
+type: command   # the type
+command: >-
+  echo  ${{inputs.data}}
+"environment": 'azureml:my-env:4'
+compute: azureml:gpu-cluster
+inputs:
+    data:    {type: uri_folder, path: "azureml:d:1"}   # four blanks
+
+resources: {instance_count: 2}
+limits: {timeout: 3600}
+distribution: {type: pytorch, process_count_per_instance: 4}
+"""
+COMPONENT = """\
+type: command
+name: c
+version: 1.10
+command: echo
+environment: azureml:e:1
+inputs: {since: {type: string, default: 2024-01-31}}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fix_bytes(tree: Path, content: bytes) -> bytes:
+    (tree / "job.yml").write_bytes(content)
+    fixing.fix("job.yml")
+    return (tree / "job.yml").read_bytes()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_only_what_is_wrong_changes(tree: Path, end: str, mark: bytes) -> None:
+    before, after = (mark + text.replace("\n", end).encode() for text in (MESSY, MENDED))
+    assert fix_bytes(tree, before) == after
+    assert fix_bytes(tree, after) == after
+
+
+def test_versions_and_dates_are_quoted(tree: Path) -> None:
+    fixed = fix_bytes(tree, COMPONENT.encode()).decode()
+    assert 'version: "1.10"' in fixed
+    assert 'default: "2024-01-31"' in fixed
+    assert len(list(difflib.ndiff(COMPONENT.splitlines(), fixed.splitlines()))) > 0
+
+
+def test_the_world_size_becomes_the_processes_of_an_instance(tree: Path) -> None:
+    (tree / "worldsize.yml").write_text("compute: {gpu: {instance_type: Standard_NC96ads_A100_v4}}\n")
+    job = MENDED.replace("gpu-cluster", "gpu").replace("instance: 4", "instance: 8")
+    assert b"instance: 4" in fix_bytes(tree, job.encode())
+    assert b"instance: 6" in fix_bytes(tree, job.replace("instance: 8", "instance: 6").encode())
+
+
+def test_specs_are_fixed(tree: Path) -> None:
+    spec = (
+        "name: d\ncompute:\n  gpu: {target: azureml:g, instance_type: Standard_D4s_v5, teir: dedicated}\n"
+        "steps:\n  train: {comand: echo, environment: 'azureml:e:1', compute: gpu}\n"
+    )
+    fixed = fix_bytes(tree, spec.encode()).decode()
+    assert fixed == spec.replace("teir", "tier").replace("comand", "command")
+
+
+def test_two_possible_words_are_left_to_the_user(tree: Path) -> None:
+    job = MENDED.replace("pytorch", "xytorch")
+    assert b"pytorch" in fix_bytes(tree, job.encode())
+    settings_text = "sevrity: {}\n"
+    assert fixing.fix(_written(tree / "worldsize.yml", settings_text)).report.fixed == 1
+    near_two = "ignoselect: []\n"
+    assert fixing.fix(_written(tree / "worldsize.yml", near_two)).report.fixed == 0
+
+
+def _written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        MESSY + "broken: [\n",
+        MESSY + "\x00",
+        MESSY.replace("type: Command", "type: &kind Command\ndisplay_name: *kind"),
+    ],
+    ids=["syntax", "not text", "alias"],
+)
+def test_files_that_cannot_be_mended_safely_are_left_alone(tree: Path, content: str) -> None:
+    fixed = fix_bytes(tree, content.encode())
+    assert b"type: " in fixed
+    if "*kind" in content:
+        assert b"type: &kind Command" in fixed
+    else:
+        assert fixed == content.encode()
+
+
+def test_suppressed_and_ignored_problems_are_not_fixed(tree: Path) -> None:
+    job = MENDED.replace("type: command ", "type: Command ")
+    marked = job.replace("# the type", "# worldsize: ignore[WS143] kept")
+    assert fix_bytes(tree, marked.encode()) == marked.encode()
+    (tree / "job.yml").write_text(job)
+    assert fixing.fix("job.yml", ignore=["WS143"]).changes == ()
+
+
+def test_files_that_others_refer_to_are_not_touched(tree: Path) -> None:
+    (tree / "component.yml").write_text(COMPONENT)
+    (tree / "pipeline.yml").write_text(
+        "type: pipeline\njobs:\n  a: {type: command, component: ./component.yml, compute: azureml:c}\n"
+    )
+    fixing.fix("pipeline.yml")
+    assert (tree / "component.yml").read_text() == COMPONENT
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["check", *arguments])
+    return result.exit_code, result.output
+
+
+def test_the_command_counts_what_it_fixed(tree: Path) -> None:
+    (tree / "job.yml").write_text(MESSY)
+    status, output = invoke("job.yml", "--fix")
+    assert (status, output) == (0, "nothing found in 1 file, fixed 6\n")
+    status, output = invoke("job.yml", "--fix", "--format", "json")
+    assert '"fixed": 0' in output
+
+
+def test_the_diff_is_one_that_git_applies(tree: Path) -> None:
+    content = MESSY.rstrip("\n").replace("# four", "\r\n# four")
+    (tree / "job.yml").write_bytes(content.encode())
+    result = CliRunner().invoke(main, ["check", "job.yml", "--fix", "--diff"])
+    assert result.exit_code == 1
+    assert "would fix 6 in 1 file" in result.stderr
+    assert (tree / "job.yml").read_bytes() == content.encode()
+    subprocess.run(["git", "init", "-q"], cwd=tree, check=True, timeout=60)
+    subprocess.run(["git", "apply", "-"], cwd=tree, input=result.stdout_bytes, check=True, timeout=60)
+    applied = (tree / "job.yml").read_bytes()
+    assert applied == fix_bytes(tree, content.encode())
+    assert invoke("job.yml", "--diff") == (0, "would fix 0 in 0 files\n")
+
+
+def test_modes_and_links_are_kept(tree: Path) -> None:
+    real = tree / "real.yml"
+    real.write_text(MESSY)
+    real.chmod(0o640)
+    (tree / "job.yml").symlink_to("real.yml")
+    fixing.fix("job.yml")
+    assert (tree / "job.yml").is_symlink()
+    assert real.read_text() == MENDED
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tree.iterdir()) == ["job.yml", "real.yml"]
+
+
+def test_a_file_that_changed_in_the_meantime_is_left_alone(tree: Path) -> None:
+    path = tree / "job.yml"
+    path.write_text("new")
+    assert swap(path, b"old", b"mended") == "it was changed in the meantime"
+    assert path.read_text() == "new"
+    assert swap(tree / "gone.yml", b"old", b"mended") == "no such file or directory"
+
+
+def test_a_file_that_cannot_be_written_is_reported(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "job.yml").write_text(MESSY)
+    monkeypatch.setattr("worldsize.fixing.write.swap", lambda *_: "permission denied")
+    fixed = fixing.fix("job.yml")
+    assert [each.slug for each in fixed.report.diagnostics] == ["output-not-written"]
+    assert "permission denied" in fixed.report.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ('{"typ":x}', '"typ"', "type", '{"type":x}'),
+        ("a: 'one'", "'one'", "two", "a: 'two'"),
+        ("a: 'one'", "'one'", '"two"', 'a: "two"'),
+        ("a: one", "one", "two: three", "a: one"),
+        ("{a: one}", "one", "x, b: c", "{a: one}"),
+        ("a: one", "one", "&x", "a: one"),
+        ("a: one # one", "one", "# no", "a: one # one"),
+    ],
+)
+def test_an_edit_that_would_change_more_is_not_made(text: str, old: str, new: str, expected: str) -> None:
+    document = yaml.load("f.yml", text)
+    start = text.index(old)
+    fix = Fix(document.source.span(start, start + len(old)), new)
+    assert edits.apply(document, [fix])[0] == expected
+
+
+def test_of_overlapping_fixes_the_first_is_made() -> None:
+    document = yaml.load("f.yml", "a: one two\nb: three\n")
+    span = document.source.span
+    fixes = [Fix(span(5, 9), "x"), Fix(span(3, 6), "uno"), Fix(span(14, 19), "tre"), Fix(span(3, 6), "uno")]
+    expected = ("a: uno two\nb: tre\n", 2)
+    assert edits.apply(document, fixes) == edits.apply(document, fixes[::-1]) == expected
+
+
+WORDS = [
+    "Command", "comand", "command", "pytorch", "PyTorch", "pytroch", "uri_foldr", "uri_folder", "1.10",
+    "2024-01-31",
+    "yes", "gpu", "azureml:gpu", "${inputs.data}", "{inputs.data}", "${{inputs.data}}", "4", "'x'", "~",
+]  # fmt: skip
+KEYS = [
+    "type",
+    "tpye",
+    "Type",
+    "comand",
+    "command",
+    "enviroment",
+    "environment",
+    "compute",
+    "instance_cout",
+    "version",
+]
+
+
+@st.composite
+def faulty(draw: st.DrawFn) -> str:
+    lines = draw(st.sampled_from([MESSY, MENDED, COMPONENT])).splitlines()
+    for _ in range(draw(st.integers(0, 5))):
+        at = draw(st.integers(0, len(lines) - 1))
+        key, colon, value = lines[at].partition(":")
+        if colon and draw(st.booleans()):
+            lines[at] = f"{key}: {draw(st.sampled_from(WORDS))}{'   # note' * draw(st.booleans())}"
+        elif colon and key.strip() == key:
+            lines[at] = f"{draw(st.sampled_from(KEYS))}:{value}"
+    return draw(st.sampled_from(["\n", "\r\n"])).join(lines)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=faulty())
+def test_a_second_fix_finds_nothing_and_other_values_stay(tree: Path, content: str) -> None:
+    path = tree / "job.yml"
+    path.write_bytes(content.encode())
+    before = yaml.load("job.yml", content)
+    first = fixing.fix("job.yml")
+    mended = path.read_bytes()
+    again = fixing.fix("job.yml")
+    assert path.read_bytes() == mended
+    assert again.report.fixed == 0
+    assert again.report.diagnostics == first.report.diagnostics
+    after = yaml.load("job.yml", mended)
+    assert len(after.scalars) == len(before.scalars)
+    changed = sum(
+        before.text[start:end] != after.text[new_start:new_end]
+        for (start, end, _), (new_start, new_end, _) in zip(before.scalars, after.scalars, strict=True)
+    )
+    assert changed <= first.report.fixed
+    assert [comment.text for comment in after.comments] == [comment.text for comment in before.comments]
+    assert worldsize.check("job.yml").exit_code in (0, 1)

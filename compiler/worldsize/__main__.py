@@ -7,7 +7,18 @@ import sys
 
 
 def main() -> None:
-    """Run the command line.
+    """Run the command line; whatever goes wrong ends in one line and an exit status, never a traceback."""
+    _open_standard_streams()
+    try:
+        _dispatch()
+    except (Exception, KeyboardInterrupt) as error:
+        from worldsize.cli import fault  # noqa: PLC0415 - hardly ever needed
+
+        raise SystemExit(fault.report(error)) from None
+
+
+def _dispatch() -> None:
+    """The command that was asked for.
 
     ``worldsize check PATH...`` is what editors and hooks run at every save. Without options there is
     nothing to parse, and the parser's import would be a fifth of its time.
@@ -20,6 +31,21 @@ def main() -> None:
     from worldsize.cli import main as parse  # noqa: PLC0415
 
     parse(prog_name="worldsize")
+
+
+def _open_standard_streams() -> None:
+    """Point standard streams that the caller closed at nothing.
+
+    Otherwise the next file opened takes such a stream's number, and what is meant for the terminal is
+    written into it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _is_path(word: str) -> bool:

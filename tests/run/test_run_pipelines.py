@@ -239,6 +239,41 @@ def test_what_follows_a_failure_is_not_started(project: Project) -> None:
     assert not (project.newest / "steps" / "next").exists()
 
 
+def test_a_step_is_stopped_at_its_timeout(project: Project) -> None:
+    command = "trap 'echo asked; exit 0' TERM; echo begun; sleep 600 & wait"
+    project.write("job.yml", f"type: command\ncommand: {command!r}\nlimits: {{timeout: 1}}\n{TAIL}\n")
+    begin = time.monotonic()
+    status, text = project.run("job.yml")
+    assert (status, time.monotonic() - begin < 15) == (1, True)
+    assert "error: step `command` failed: it was stopped at its timeout of 1 s\n" in text
+    assert "rank-0.log, its last lines:\n  | begun\n  | asked\n" in text
+    assert nothing_left(project.folder, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("go_on", "other", "last"), [("true", "succeeded", True), ("false", "stopped", False)]
+)
+def test_what_a_failed_step_stops(project: Project, go_on: str, other: str, last: bool) -> None:
+    reads = "inputs: {i: '${{parent.jobs.%s.outputs.o}}'}"
+    project.write(
+        "pipeline.yml",
+        HEAD
+        + f"""
+    settings: {{continue_on_step_failure: {go_on}}}
+    jobs:
+      bad: {{command: exit 2, outputs: {{o: {{type: uri_folder}}}}, {TAIL}}}
+      needs_it: {{command: "true", {reads % "bad"}, {TAIL}}}
+      other: {{command: sleep 2, outputs: {{o: {{type: uri_folder}}}}, {TAIL}}}
+      last: {{command: "true", {reads % "other"}, {TAIL}}}
+    """,
+    )
+    status, text = project.run("pipeline.yml")
+    assert status == 1
+    assert f"\n  other     {other} " in text
+    assert "\n  needs_it  not started" in text
+    assert ("\n  last      succeeded" in text) is last
+
+
 SLEEPING = f"""
     type: command
     compute: azureml:gpu

@@ -161,6 +161,7 @@ REFUSALS = {
         "{command: a, distribution: {type: pytorch, process_count_per_instance: 0}}",
         "`process_count_per_instance` of step `s` is `0`",
     ),
+    "timeout": ("{command: a, limits: {timeout: 0}}", "`timeout` of step `s` is `0`"),
     "no command": ("{type: command, code: .}", "step `s` has no `command`"),
 }
 
@@ -170,6 +171,13 @@ def test_what_is_not_run_here_is_one_sentence(name: str, read: Read) -> None:
     step, message = REFUSALS[name]
     _, problems = read(f"type: pipeline\njobs:\n  s: {step}\n")
     assert problems == [message]
+
+
+def test_a_timeout_may_be_an_input_of_the_pipeline(read: Read) -> None:
+    step = "{command: a, limits: {timeout: '${{parent.inputs.t}}'}}"
+    tasks, problems = read(f"type: pipeline\ninputs: {{t: 60}}\njobs:\n  s: {step}\n  u: {{command: b}}\n")
+    assert problems == []
+    assert (tasks["s"].timeout, tasks["u"].timeout) == (60, None)
 
 
 def test_steps_that_wait_for_each_other(read: Read) -> None:

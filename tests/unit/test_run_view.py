@@ -98,6 +98,12 @@ def test_the_summary_of_a_good_run() -> None:
     assert " ui --host 127.0.0.1 --backend-store-uri sqlite:///home/mlflow.db\n" in text
 
 
+def test_a_version_of_an_untracked_run_is_not_claimed_for_the_registry() -> None:
+    done = StepResult("register", "succeeded", 1.0, Path("x"), {})
+    text = summary.render(result(done, registrations=(Registration("digits", "3"),)))
+    assert "  model    digits version 3, in this run's folder only\n" in text
+
+
 def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() -> None:
     log = Path("home/runs/20260102-1/steps/train/logs/rank-1.log")
     failure = Failure("rank-1", 1, 3, log, ("before", "bad \x1b[2J end"), "rank 1 ended with exit status 3")

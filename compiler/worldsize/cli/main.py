@@ -39,6 +39,23 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"worldsize.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name where there is no such command."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from worldsize.diagnostics.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
+
+            ctx.fail(f"there is no command `{args[0]}`: {did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """As click does, but Ctrl-C ends with the status that a shell gives it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the table of commands without importing any of them."""
         with formatter.section("Commands"):
@@ -58,6 +75,8 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 def main() -> None:
     """Distributed-training pipelines for Azure Machine Learning, right before they cost a GPU-hour."""

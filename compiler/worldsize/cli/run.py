@@ -68,6 +68,8 @@ def command(
         click.echo(str(error), err=True)
         raise SystemExit(1) from None
     except OSError as error:
+        if error.filename is None:  # no file of the run: standard output, for example
+            raise
         click.echo(f"error: `{error.filename}`: {error.strerror}", err=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,11 +41,16 @@ def _guarded(
 
 
 def crash(what: str, span: Span, error: BaseException) -> Problem:
-    """The problem for a fault of our own."""
+    """The problem for a fault of our own; with ``WORLDSIZE_TRACEBACK`` set, its traceback is printed too."""
+    if os.environ.get("WORLDSIZE_TRACEBACK"):
+        import traceback  # noqa: PLC0415 - only who asks for it pays for it
+
+        traceback.print_exception(error)
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     message = f"{what} failed, which is a fault of worldsize: {reason}"
     shown = message if len(message) <= 200 else message[:199] + "…"
-    return Problem("internal-error", span, shown, "report it with the file; the other rules were run")
+    help_ = "report it with the file and what WORLDSIZE_TRACEBACK=1 shows; the other rules were run"
+    return Problem("internal-error", span, shown, help_)
 
 
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from worldsize.azureml import distribution
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
@@ -196,6 +197,7 @@ def _execute(
                 warden=warden,
                 interrupts=caught,
                 experiment=prepared.experiment,
+                keep_going=_keeps_going(prepared.job),
             )
             steps = schedule.execute()
         result = _result(prepared, place, steps, caught.received)
@@ -244,6 +246,12 @@ def _link_outputs(job: Job, place: folder.RunFolder, steps: Mapping[str, StepRes
             place.outputs.mkdir(exist_ok=True)
             with contextlib.suppress(OSError):
                 (place.outputs / bound.value.port).symlink_to(made)
+
+
+def _keeps_going(job: Job) -> bool:
+    """Whether steps that do not need a failed one still run."""
+    given = distribution.member(job.settings, "continue_on_step_failure")
+    return given is not None and str(given.value).lower() == "true"
 
 
 def _overridden(found: Mapping[str, Task]) -> Iterator[str]:

@@ -37,11 +37,15 @@ class Active:
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     group: Group | None = None
     told_to_stop: bool = False
+    overdue: bool = False  # told to stop because its time was up
 
 
 @dataclass(slots=True)
 class Schedule:
-    """Everything one run needs while it goes on. ``tasks`` form no circle."""
+    """Everything one run needs while it goes on. ``tasks`` form no circle.
+
+    With ``keep_going`` a failed step stops nobody; only the steps that need its outputs do not start.
+    """
 
     tasks: Mapping[str, Task]
     code: Mapping[str, Snapshot]
@@ -54,6 +58,7 @@ class Schedule:
     interrupts: Interrupts
     experiment: str
     grace: float = GRACE_SECONDS
+    keep_going: bool = False
     statuses: dict[str, Status] = field(default_factory=dict)
     results: dict[str, StepResult] = field(default_factory=dict)
     _active: dict[str, Active] = field(default_factory=dict)
@@ -107,6 +112,7 @@ class Schedule:
                     selector.unregister(key.fileobj)
                     self.view.notice(f"not tracked by MLflow: {self.tracking.unavailable}")
         for active in self._active.values():
+            self._watch_time(active)
             if active.progress.update():
                 self.statuses[active.task.name].progress = active.progress.newest
         self.view.tick(self.statuses)
@@ -173,6 +179,15 @@ class Schedule:
         self.statuses[task.name].started = time.monotonic()
         self._change(self.statuses[task.name], "running")
 
+    def _watch_time(self, active: Active) -> None:
+        """Stop a step whose time is up; its processes get the same grace as everybody's."""
+        limit, started = active.task.timeout, self.statuses[active.task.name].started
+        if limit is None or started is None or active.group is None or active.told_to_stop or active.overdue:
+            return
+        if time.monotonic() - started >= limit:
+            active.overdue = True
+            active.group.stop()
+
     def _lent(self, active: Active) -> tuple[str, ...]:
         """GPUs that a distributed step is restricted to; one that has them all needs no restriction."""
         everything = len(active.slots) == len(self.machine.gpus) and active.task.instance_count == 1
@@ -192,10 +207,17 @@ class Schedule:
             self.view.notice(f"{active.task.name}: processes {active.group.left} could not be killed")
         if active.told_to_stop:
             self._finish(active, "stopped", None)
+        elif active.overdue:
+            self._finish(active, "failed", self._overdue(active))
         elif active.group.failure or active.group.lost:
             self._finish(active, "failed", self._failure(active, active.group.failure))
         else:
             self._finish(active, "succeeded", None)
+
+    def _overdue(self, active: Active) -> Failure:
+        log = self.run.step(active.task.name).logs / "rank-0.log"
+        message = f"it was stopped at its timeout of {active.task.timeout} s"
+        return Failure(None, None, None, log, tuple(last_lines(log, LAST_LINES)), message)
 
     def _failure(self, active: Active, ended: Ended | None) -> Failure:
         if ended is None:
@@ -216,7 +238,7 @@ class Schedule:
             self.statuses[name].progress = active.progress.newest
         self._conclude(self.statuses[name], state, failure)
         self.tracking.end(name, state)
-        if state == "failed":
+        if state == "failed" and not self.keep_going:
             self._stop_all()
         elif state == "succeeded":
             for reader in self._readers.get(name, ()):

@@ -56,7 +56,9 @@ def _metrics(result: RunResult) -> Iterator[str]:
 def _models(result: RunResult) -> Iterator[str]:
     for model in result.registrations:
         if model.version is not None:
-            yield f"{model.name} version {model.version}"
+            # Untracked, the step had no registry but the one that MLflow makes in its working folder.
+            where = "" if result.tracking_uri is not None else ", in this run's folder only"
+            yield f"{model.name} version {model.version}{where}"
         else:
             yield f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
 

@@ -25,7 +25,7 @@ class Task:
     """One step that can be run here.
 
     ``inputs`` holds every declared input; None is an optional one without a value. ``outputs`` gives
-    the type of each output.
+    the type of each output. ``timeout`` is in seconds.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Task:
     outputs: Mapping[str, str] = field(default_factory=dict)
     environment_variables: Mapping[str, str] = field(default_factory=dict)
     display_name: str | None = None
+    timeout: int | None = None
 
     @property
     def command(self) -> str:
@@ -117,6 +118,7 @@ class _Reader:
             outputs={name: self._output_type(port) for name, port in component.outputs.items()},
             environment_variables=self._environment(),
             display_name=step.display_name.value if step.display_name else None,
+            timeout=self._count("timeout", step.limits, 0) or None,
         )
 
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:

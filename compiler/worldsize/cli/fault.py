@@ -1,0 +1,90 @@
+"""What the command line says when something went wrong that no command foresaw."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+VARIABLE = "WORLDSIZE_TRACEBACK"
+LONGEST = 200
+
+# Reasons that lie with the machine, not with us: no space, no rights, too many open files, a broken disk.
+_MACHINE = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EIO,
+    }
+)
+
+
+def report(error: BaseException) -> int:
+    """Say in one line what happened, and give the exit status.
+
+    Args:
+        error: What reached the top. With ``WORLDSIZE_TRACEBACK`` set, its traceback is printed first.
+
+    Returns:
+        130 after Ctrl-C, 1 for a reason of this machine or a reader that went away, 3 for a fault of ours.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if isinstance(error, BrokenPipeError):
+        _abandon_output()
+        return 1
+    if os.environ.get(VARIABLE):
+        import traceback  # noqa: PLC0415 - only who asks for it pays for it
+
+        _say("".join(traceback.format_exception(error)))
+    if isinstance(error, OSError) and error.errno in _MACHINE:
+        about = f"`{error.filename}`" if error.filename is not None else "standard output"
+        _say(f"error: {about}: {(error.strerror or str(error)).lower()}\n")
+        if error.filename is None:
+            _abandon_output()
+        return 1
+    _say(f"internal error: {_summary(error)}\n")
+    if not os.environ.get(VARIABLE):
+        _say(f"  = help: this is a fault of worldsize; please report it with what {VARIABLE}=1 shows\n")
+    return 3
+
+
+def _summary(error: BaseException) -> str:
+    """The error and the line it came from, as one line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None:
+        return text
+    file = "/".join(Path(step.tb_frame.f_code.co_filename).parts[-2:])
+    return f"{text} ({file}:{step.tb_lineno})"
+
+
+def _say(text: str) -> None:
+    """Write to standard error whatever its encoding; where that is gone too there is nobody to tell."""
+    try:
+        encoding = sys.stderr.encoding or "utf-8"
+        sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+
+
+def _abandon_output() -> None:
+    """Let what is still buffered go nowhere: the interpreter would fail again when it flushes at its end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass

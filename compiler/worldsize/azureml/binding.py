@@ -7,6 +7,7 @@ allowed. Every part keeps its offsets in the text, so that a caret can stand und
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import Literal
 
 from worldsize.records import dataclass
@@ -112,7 +113,8 @@ def parse(text: str) -> Template:
     ``[[`` without a dollar sign. A section that opens inside another leaves the outer one unclosed.
     """
     expressions = find(text)
-    opened = {expression.start for expression in expressions}
+    starts = [expression.start for expression in expressions]
+    opened = set(starts)
     unclosed = [match.start() for match in _OPENING.finditer(text) if match.start() not in opened]
     sections: list[Section] = []
     begin: int | None = None
@@ -122,7 +124,8 @@ def parse(text: str) -> Template:
                 unclosed.append(begin)
             begin = match.start()
         elif begin is not None:
-            inner = tuple(e for e in expressions if begin < e.start and e.end <= match.start())
+            first, last = bisect_left(starts, begin), bisect_left(starts, match.start())
+            inner = tuple(found for found in expressions[first:last] if found.end <= match.start())
             sections.append(Section(begin, match.end(), inner))
             begin = None
     if begin is not None:

@@ -7,6 +7,7 @@ Rules stay silent on what is None.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ class Launch:
     size_span: Span | None
     size: VmSize | None
     commands: tuple[Command, ...]
+    given: Mapping[str, list[Flag]]  # the flags that have a value, by name
 
     @property
     def native(self) -> bool:
@@ -100,12 +102,7 @@ class Launch:
 
     def flags(self, *names: str) -> list[Flag]:
         """The flags of these names (``batch_size``) that have a value."""
-        return [
-            flag
-            for command in self.commands
-            for flag in command.flags()
-            if flag.name in names and flag.value is not None
-        ]
+        return [flag for name in names for flag in self.given.get(name, ())]
 
     def scripts(self, context: Context) -> list[Source]:
         """The Python and shell files of the code folder that the command names and that can be read."""
@@ -185,6 +182,7 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
         return own or distribution.member(component.resources if component else None, name)
 
     command = component.command.value if component and component.command else None
+    commands = tuple(command_line.parse(command)) if isinstance(command, str) else ()
     instances = count(resource("instance_count"), job, 1)
     cluster = _cluster(context, job, step)
     typed = resource("instance_type")
@@ -202,7 +200,8 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
         size_name=None,
         size_span=None,
         size=None,
-        commands=tuple(command_line.parse(command)) if isinstance(command, str) else (),
+        commands=commands,
+        given=_flags(commands),
     )
     if cluster is not None and cluster.instance_type is not None:
         name, span = cluster.instance_type, cluster.size_span
@@ -211,6 +210,15 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
     else:
         return launch
     return replace(launch, size_name=name, size_span=span, size=context.vm_size(name))
+
+
+def _flags(commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
+    found: dict[str, list[Flag]] = {}
+    for command in commands:
+        for flag in command.flags():
+            if flag.value is not None:
+                found.setdefault(flag.name, []).append(flag)
+    return found
 
 
 def _cluster(context: Context, job: Job, step: Step) -> Cluster | None:

@@ -21,15 +21,19 @@ LOOP = (
     "for epoch in range(3):\n    for batch in loader:\n        loss = model(batch)\n        loss.backward()\n"
 )
 SCRIPTS = {
-    "accelerate": "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
-    "model, loader = accelerator.prepare(torch.nn.Linear(1, 1), torch.utils.data.DataLoader([], shuffle=True))\n"
+    "accelerate": "import torch\n"
+    "from accelerate import Accelerator\naccelerator = Accelerator()\n"
+    "loader = torch.utils.data.DataLoader([], shuffle=True)\n"
+    "model, loader = accelerator.prepare(torch.nn.Linear(1, 1), loader)\n"
     + LOOP
     + "torch.save(model, 'a')\n",
     "lightning": "import torch\nimport lightning as L\ntrainer = L.Trainer(devices=4, num_nodes=2)\n"
     "trainer.fit(torch.nn.Linear(1, 1))\ntorch.save({}, 'a')\n",
-    "transformers": "import torch\nfrom transformers import Trainer\nTrainer(model=torch.nn.Linear(1, 1)).train()\n"
+    "transformers": "import torch\nfrom transformers import Trainer\n"
+    "Trainer(model=torch.nn.Linear(1, 1)).train()\n"
     "model.save_pretrained('out')\n",
-    "deepspeed": "import deepspeed\nimport torch\nengine, *_ = deepspeed.initialize(model=torch.nn.Linear(1, 1))\n"
+    "deepspeed": "import deepspeed\nimport torch\n"
+    "engine, *_ = deepspeed.initialize(model=torch.nn.Linear(1, 1))\n"
     "loss = engine(1)\nloss.backward()\ntorch.save({}, 'a')\n",
     "guards": "import os\nimport sys\nimport mlflow\nimport torch\ntorch.distributed.init_process_group()\n"
     "RANK = int(os.environ['RANK'])\nmain = RANK == 0\n"
@@ -91,8 +95,8 @@ def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(_program._module, "parse", lambda source: parsed.append(source.path) or real(source))
     jobs = "".join(f"  s{n}:\n    component: ./c.yml\n    compute: azureml:c\n" for n in range(50))
     (tmp_path / "pipeline.yml").write_text(
-        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\njobs:\n"
-        + jobs
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
+        "type: pipeline\njobs:\n" + jobs
     )
     component = JOB.format(command="python train.py").replace("commandJob", "commandComponent")
     (tmp_path / "c.yml").write_text("name: c\nversion: 1\ntype: command\n" + component.split("compute:")[0])

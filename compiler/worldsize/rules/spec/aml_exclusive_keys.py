@@ -10,7 +10,7 @@ Bad::
 
 Good::
 
-    environment: {image: ubuntu}
+    environment: {image: ubuntu:22.04}
 
 Fix: keep one of the two.
 

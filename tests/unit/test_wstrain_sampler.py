@@ -70,6 +70,13 @@ def test_the_order_is_frozen() -> None:
     assert GlobalBatchSampler(1000, 8, seed=0).global_batch_indices(0, 0).tolist() == FROZEN
 
 
+def test_an_epoch_kept_and_one_computed_piece_by_piece_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = GlobalBatchSampler(5000, 300, seed=11)
+    kept = [sampler.global_batch_indices(2, k).copy() for k in range(16)]
+    monkeypatch.setattr("wstrain.sampler.KEPT_ROWS", 0)
+    assert np.array_equal(kept, [sampler.global_batch_indices(2, k) for k in range(16)])
+
+
 def test_neighbours_in_the_data_do_not_stay_neighbours() -> None:
     order = permute(np.arange(10_000, dtype=np.uint64), 10_000, 5)
     assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.03

@@ -14,6 +14,7 @@ a library can change it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ import numpy.typing as npt
 Indices = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
+KEPT_ROWS = 1 << 20  # an epoch of so many rows is computed at once, in 8 MiB; small calls would cost more
 _ROUNDS = 6  # four make a strong permutation in theory (Luby and Rackoff 1988); two more cost microseconds
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -45,8 +47,10 @@ class GlobalBatchSampler:
         start = batch * self.global_batch
         if start + self.global_batch > self.rows:
             raise IndexError(f"epoch has {self.rows // self.global_batch} global batches, asked for {batch}")
-        positions = np.arange(start, start + self.global_batch, dtype=np.uint64)
-        return permute(positions, self.rows, _mix(_mix(self.seed & _MASK) ^ (epoch & _MASK)))
+        key = _mix(_mix(self.seed & _MASK) ^ (epoch & _MASK))
+        if self.rows <= KEPT_ROWS:
+            return _whole_epoch(self.rows, key)[start : start + self.global_batch]
+        return permute(np.arange(start, start + self.global_batch, dtype=np.uint64), self.rows, key)
 
     def micro_batches(
         self, epoch: int, batch: int, *, rank: int, world_size: int, accumulation: int
@@ -78,6 +82,13 @@ def permute(positions: Words, size: int, key: int) -> Indices:
         values[outside] = _feistel(values[outside], half, keys)
         outside = outside[values[outside] >= size]
     return values.astype(np.int64)
+
+
+@lru_cache(maxsize=2)
+def _whole_epoch(rows: int, key: int) -> Indices:
+    order = permute(np.arange(rows, dtype=np.uint64), rows, key)
+    order.flags.writeable = False  # it is handed out in slices
+    return order
 
 
 def _feistel(values: Words, half: int, keys: list[np.uint64]) -> Words:

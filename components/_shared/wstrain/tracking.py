@@ -20,7 +20,7 @@ from mlflow.exceptions import MlflowException
 from wstrain.errors import UserError
 
 MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
-BATCH_SECONDS = 1.0  # between two requests
+BATCH_SECONDS = 2.0  # between two requests
 MOST_METRICS = 1_000  # a request may carry (MLflow REST API, runs/log-batch)
 
 

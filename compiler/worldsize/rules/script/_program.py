@@ -107,9 +107,12 @@ def checks(rule: Rule) -> Callable[[Check], Check]:
     return register
 
 
+_ALONE = ""  # the name of the step, which no step of a file can have
+
+
 def _alone(context: Context, component: Component) -> Job:
     """A job of one step, for a component that no job need use."""
-    return Job(None, "command", steps={"step": Step("step", "command", None, component, None)})
+    return Job(None, "command", steps={_ALONE: Step(_ALONE, "command", None, component, None)})
 
 
 def programs(context: Context, job: Job) -> list[Program]:
@@ -118,12 +121,21 @@ def programs(context: Context, job: Job) -> list[Program]:
 
 
 def _programs(context: Context, job: Job) -> list[Program]:
-    return [
-        program
-        for found in launch.of(context, job)
-        for command in itertools.takewhile(_stays, found.commands)
-        if (program := _program(context, found, command)) is not None
-    ]
+    """One program for all steps that start the same script of the same component in the same way."""
+    found: dict[object, Program | None] = {}
+    for started in launch.of(context, job):
+        key = _way(started)
+        for position, command in enumerate(itertools.takewhile(_stays, started.commands)):
+            if (key, position) not in found:
+                found[key, position] = _program(context, started, command)
+    return [program for program in found.values() if program is not None]
+
+
+def _way(started: Launch) -> object:
+    """What a rule can tell two steps of one component apart by."""
+    step, counts = started.step, (started.processes, started.instances, started.workers)
+    varies = id(step) if started.job.raw is None or step.environment_variables is not None else None
+    return id(step.component), started.kind, tuple(count.value for count in counts), varies
 
 
 def _stays(command: Command) -> bool:

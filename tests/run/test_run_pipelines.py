@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from worldsize.running import machine
 
 CORES = machine.detect().slots
+psutil = pytest.importorskip("psutil")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
 
 
@@ -58,7 +58,7 @@ class Project:
         return [json.loads(line) for line in (self.newest / "events.jsonl").read_text().splitlines()]
 
 
-def below(folder: Path) -> list[psutil.Process]:
+def below(folder: Path) -> list[Any]:
     """Processes that work in a folder."""
     listed = psutil.process_iter(["cwd", "status"])  # what may not be read is None
     return [each for each in listed if (each.info["cwd"] or "").startswith(str(folder)) and each.is_running()]

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 import pytest
 
 from worldsize.running.processes import Process
 from worldsize.running.supervise import Group, Warden
 
+psutil = pytest.importorskip("psutil")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(60)]
 
 

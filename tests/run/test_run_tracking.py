@@ -9,13 +9,13 @@ import textwrap
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 import worldsize
 from worldsize.running import summary
 from worldsize.running.view import Plain
 
+psutil = pytest.importorskip("psutil")
 pytestmark = [
     pytest.mark.run,
     pytest.mark.timeout(180),

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+psutil = pytest.importorskip("psutil")
 pytestmark = [
     pytest.mark.run,
     pytest.mark.timeout(600),

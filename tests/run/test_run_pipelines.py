@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,71 +13,8 @@ import pytest
 from worldsize.running import machine
 
 CORES = machine.detect().slots
-psutil = pytest.importorskip("psutil")
+pytest.importorskip("psutil")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
-
-
-@dataclass
-class Project:
-    """A folder with files, in which `worldsize run` is called."""
-
-    folder: Path
-
-    def write(self, name: str, text: str) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text), encoding="utf-8")
-        return path
-
-    def start(self, *words: str, **more: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "worldsize", "run", *words]
-        if "--dry-run" not in words:
-            command.append("--no-track")
-        more = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **more}
-        return subprocess.Popen(command, cwd=self.folder, **more)
-
-    def run(self, *words: str) -> tuple[int, str]:
-        with self.start(*words) as process:
-            text, _ = process.communicate(timeout=80)
-        return process.returncode, text
-
-    @property
-    def newest(self) -> Path:
-        return max((self.folder / ".worldsize" / "runs").iterdir())
-
-    def log(self, step: str, rank: int = 0) -> str:
-        return (self.newest / "steps" / step / "logs" / f"rank-{rank}.log").read_text()
-
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.newest / "events.jsonl").read_text().splitlines()]
-
-
-def below(folder: Path) -> list[Any]:
-    """Processes that work in a folder."""
-    listed = psutil.process_iter(["cwd", "status"])  # what may not be read is None
-    return [each for each in listed if (each.info["cwd"] or "").startswith(str(folder)) and each.is_running()]
-
-
-def nothing_left(folder: Path, seconds: float = 8) -> bool:
-    deadline = time.monotonic() + seconds
-    while below(folder):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    yield Project(tmp_path)
-    assert nothing_left(tmp_path), below(tmp_path)
-
-
-def wait_for(path: Callable[[], list[Path]], count: int = 1, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while len(path()) < count:
-        assert time.monotonic() < deadline, "the step did not get that far"
-        time.sleep(0.02)
 
 
 HEAD = """
@@ -94,7 +25,7 @@ HEAD = """
 TAIL = "environment: azureml:any@latest"
 
 
-def test_data_flows_through_folders_and_files(project: Project) -> None:
+def test_data_flows_through_folders_and_files(project: Any) -> None:
     project.write("data/numbers.txt", "1\n2\n3\n")
     project.write("src/add.py", "import sys; print(sum(int(line) for line in sys.stdin))")
     project.write("src/ignored.txt", "x")
@@ -142,7 +73,7 @@ def test_data_flows_through_folders_and_files(project: Project) -> None:
     assert "add: succeeded after" in text
 
 
-def test_python_is_this_interpreter(project: Project) -> None:
+def test_python_is_this_interpreter(project: Any) -> None:
     project.write(
         "job.yml",
         f"""
@@ -156,7 +87,7 @@ def test_python_is_this_interpreter(project: Project) -> None:
     assert project.log("command").strip() == sys.prefix
 
 
-def test_events_are_complete_and_hold_no_foreign_variable(project: Project) -> None:
+def test_events_are_complete_and_hold_no_foreign_variable(project: Any) -> None:
     project.write(
         "job.yml",
         f"""
@@ -194,7 +125,7 @@ PARALLEL = (
 
 
 @pytest.mark.skipif(CORES < 2, reason="one core runs one step at a time")
-def test_ready_steps_run_side_by_side(project: Project) -> None:
+def test_ready_steps_run_side_by_side(project: Any) -> None:
     meet = "cd ../../..; touch {0}; for i in $(seq 1000); do test -e {1} && exit 0; sleep 0.01; done; exit 1"
     text = PARALLEL.format(left=json.dumps(meet.format("a", "b")), right=json.dumps(meet.format("b", "a")))
     project.write("pipeline.yml", text)
@@ -212,7 +143,7 @@ DISTRIBUTED = f"""
 """
 
 
-def test_a_failing_rank_ends_the_run_with_its_last_lines(project: Project) -> None:
+def test_a_failing_rank_ends_the_run_with_its_last_lines(project: Any) -> None:
     project.write("job.yml", DISTRIBUTED)
     begin = time.monotonic()
     status, text = project.run("job.yml")
@@ -220,10 +151,10 @@ def test_a_failing_rank_ends_the_run_with_its_last_lines(project: Project) -> No
     assert time.monotonic() - begin < 15
     assert "error: step `command` failed: rank 1 ended with exit status 3" in text
     assert "steps/command/logs/rank-1.log, its last lines:\n  | über 1\n" in text
-    assert nothing_left(project.folder, 0.5)
+    assert project.nothing_left(0.5)
 
 
-def test_what_follows_a_failure_is_not_started(project: Project) -> None:
+def test_what_follows_a_failure_is_not_started(project: Any) -> None:
     project.write(
         "pipeline.yml",
         HEAD
@@ -239,7 +170,7 @@ def test_what_follows_a_failure_is_not_started(project: Project) -> None:
     assert not (project.newest / "steps" / "next").exists()
 
 
-def test_a_step_is_stopped_at_its_timeout(project: Project) -> None:
+def test_a_step_is_stopped_at_its_timeout(project: Any) -> None:
     command = "trap 'echo asked; exit 0' TERM; echo begun; sleep 600 & wait"
     project.write("job.yml", f"type: command\ncommand: {command!r}\nlimits: {{timeout: 1}}\n{TAIL}\n")
     begin = time.monotonic()
@@ -247,13 +178,13 @@ def test_a_step_is_stopped_at_its_timeout(project: Project) -> None:
     assert (status, time.monotonic() - begin < 15) == (1, True)
     assert "error: step `command` failed: it was stopped at its timeout of 1 s\n" in text
     assert "rank-0.log, its last lines:\n  | begun\n  | asked\n" in text
-    assert nothing_left(project.folder, 0.5)
+    assert project.nothing_left(0.5)
 
 
 @pytest.mark.parametrize(
     ("go_on", "other", "last"), [("true", "succeeded", True), ("false", "stopped", False)]
 )
-def test_what_a_failed_step_stops(project: Project, go_on: str, other: str, last: bool) -> None:
+def test_what_a_failed_step_stops(project: Any, go_on: str, other: str, last: bool) -> None:
     reads = "inputs: {i: '${{parent.jobs.%s.outputs.o}}'}"
     project.write(
         "pipeline.yml",
@@ -274,68 +205,8 @@ def test_what_a_failed_step_stops(project: Project, go_on: str, other: str, last
     assert ("\n  last      succeeded" in text) is last
 
 
-SLEEPING = f"""
-    type: command
-    compute: azureml:gpu
-    {TAIL}
-    distribution: {{type: pytorch, process_count_per_instance: 2}}
-    command: trap '' TERM; touch outputs/up-$RANK; setsid sleep 600 & sleep 600
-"""
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_every_process(project: Project, number: int, status: int) -> None:
-    project.write("job.yml", SLEEPING)
-    process = project.start("job.yml")
-    wait_for(lambda: list(project.folder.rglob("up-*")), 2)
-    assert len(below(project.folder)) >= 5
-    begin = time.monotonic()
-    process.send_signal(number)
-    text, _ = process.communicate(timeout=30)
-    assert process.returncode == status
-    assert time.monotonic() - begin < 10
-    assert "stopping; once more to kill at once" in text
-    assert nothing_left(project.folder, 0.5)
-    assert project.events()[-1]["state"] == "interrupted"
-
-
-def test_a_second_interrupt_does_not_wait(project: Project) -> None:
-    project.write("job.yml", SLEEPING)
-    process = project.start("job.yml")
-    wait_for(lambda: list(project.folder.rglob("up-*")), 2)
-    begin = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert time.monotonic() - begin < 4
-    assert nothing_left(project.folder, 0.5)
-
-
-def test_kill_nine_of_the_runner_leaves_nothing(project: Project) -> None:
-    project.write("job.yml", SLEEPING)
-    process = project.start("job.yml", stdout=subprocess.DEVNULL)
-    wait_for(lambda: list(project.folder.rglob("up-*")), 2)
-    process.kill()
-    process.wait()
-    assert nothing_left(project.folder, 12)
-
-
-def test_a_terminals_ctrl_c_reaches_only_the_runner(project: Project) -> None:
-    """The steps live in sessions of their own: what Ctrl-C sends to the runner's group is not for them."""
-    job = SLEEPING.replace("trap '' TERM;", "trap 'echo ctrl-c > outputs/bad' INT; trap 'exit 0' TERM;")
-    project.write("job.yml", job)
-    process = project.start("job.yml", start_new_session=True)
-    wait_for(lambda: list(project.folder.rglob("up-*")), 2)
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert not list(project.folder.rglob("bad"))
-
-
-def test_a_dry_run_is_the_same_twice_and_makes_nothing(project: Project) -> None:
-    project.write("job.yml", SLEEPING)
+def test_a_dry_run_is_the_same_twice_and_makes_nothing(project: Any) -> None:
+    project.write("job.yml", DISTRIBUTED)
     first, second = project.run("job.yml", "--dry-run"), project.run("job.yml", "--dry-run")
     assert first == second
     assert first[0] == 0
@@ -344,13 +215,13 @@ def test_a_dry_run_is_the_same_twice_and_makes_nothing(project: Project) -> None
     assert sorted(path.name for path in project.folder.iterdir()) == ["job.yml"]
 
 
-def test_processes_can_be_chosen_for_a_native_job(project: Project) -> None:
+def test_processes_can_be_chosen_for_a_native_job(project: Any) -> None:
     project.write("job.yml", DISTRIBUTED.replace("touch up-$RANK; if", "echo $WORLD_SIZE; exit 0; if"))
     assert project.run("job.yml", "--processes", "3")[0] == 0
     assert [project.log("command", rank) for rank in range(3)] == ["3\n"] * 3
 
 
-def test_a_fault_in_the_file_is_a_diagnostic_and_leaves_no_run(project: Project) -> None:
+def test_a_fault_in_the_file_is_a_diagnostic_and_leaves_no_run(project: Any) -> None:
     project.write(
         "pipeline.yml",
         HEAD + "    jobs: {a: {command: 'true', inputs: {x: '${{parent.jobs.b.outputs.o}}'}}}\n",
@@ -385,7 +256,7 @@ SPEC = """
     ("words", "world"), [(("--processes", "1"), 1), (("--processes", "4"), 4), ((), None)]
 )
 def test_a_spec_runs_with_fewer_processes_and_the_same_global_batch(
-    project: Project, words: tuple[str, ...], world: int | None
+    project: Any, words: tuple[str, ...], world: int | None
 ) -> None:
     world = world or min(8, CORES)
     project.write("src/empty.txt", "")
@@ -406,7 +277,7 @@ def test_a_spec_runs_with_fewer_processes_and_the_same_global_batch(
     assert project.log("train") == f"{world} 32 {accumulation} 0.4 {world}\n"
 
 
-def test_a_run_does_not_copy_earlier_runs(project: Project) -> None:
+def test_a_run_does_not_copy_earlier_runs(project: Any) -> None:
     project.write(
         "job.yml",
         f"""

@@ -12,6 +12,7 @@ import worldsize
 from worldsize.cli import main
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import registry
+from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Entry, Rule
 from worldsize.yaml import Document
@@ -229,3 +230,38 @@ def test_explain_writes_the_pages(tree: Path) -> None:
     assert invoke("explain", "--write", "pages")[0] == 0
     names = {path.name for path in (tree / "pages").iterdir()}
     assert names == {f"{entry.code}.md" for entry in registry.entries()} | {"README.md"}
+
+
+ROOT = Path(__file__).parents[2]
+SPECS = sorted(
+    path
+    for folder in ("pipelines", "tests/rules")
+    for path in (ROOT / folder).rglob("*.yml")
+    if path.is_file() and "\nsteps:" in path.read_text(encoding="utf-8", errors="replace")
+)
+
+
+def test_rules_that_are_not_loaded_would_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {path: worldsize.check(path).diagnostics for path in SPECS}
+    for name in CONDITIONS:
+        monkeypatch.setitem(CONDITIONS, name, lambda *_: True)
+    assert {path: worldsize.check(path).diagnostics for path in SPECS} == quick
+
+
+def test_a_right_spec_loads_no_rules_for_scripts_and_native_jobs() -> None:
+    code = "import sys, worldsize; worldsize.check('pipelines/digits_ddp.yml'); print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = result.stdout.split()
+    late = {
+        "ast",
+        "click",
+        "dataclasses",
+        "jsonschema",
+        "pathspec",
+        "rich",
+        "worldsize.rules.graph.graph_cycle",
+    }
+    assert not late & set(loaded)
+    assert not [name for name in loaded if name.startswith("worldsize.rules.script.") and "._" not in name]

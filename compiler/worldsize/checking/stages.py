@@ -60,7 +60,7 @@ def _graph(run: Run, spec: Spec) -> None:
     for step in job.steps.values():
         run.feed(step, step.span or spec.span)
         path = step.component.path if step.component else None
-        if path is None or run.context.inside(path):  # built-in components are checked where they are made
+        if path is None or (run.context.inside(path) and not run.context.built_in(path)):
             _feed_component(run, step.component)
 
 

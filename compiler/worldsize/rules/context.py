@@ -69,7 +69,11 @@ class Context:
 
     def readable(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file may be read: one of the tree, or of a built-in component."""
-        return self.inside(path) or _within(os.path.realpath(path), os.path.realpath(resources.components()))
+        return self.inside(path) or self.built_in(path)
+
+    def built_in(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a file is part of a built-in component. Those are checked where they are made."""
+        return _within(os.path.realpath(path), os.path.realpath(resources.components()))
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""

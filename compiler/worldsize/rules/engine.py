@@ -9,6 +9,7 @@ from typing import Any
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import registry
+from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Check, Entry
 from worldsize.yaml.span import Span
@@ -19,9 +20,13 @@ Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
+    met: dict[str, bool] = {}
     for entry in registry.entries():
-        kinds = [kind for kind in entry.on if subjects.get(kind)]
-        if not kinds:
+        if not any(subjects.get(kind) for kind in entry.on):
+            continue
+        if entry.when is not None and entry.when not in met:
+            met[entry.when] = CONDITIONS[entry.when](context, subjects)
+        if not met.get(entry.when or "", True):
             continue
         rule = registry.load(entry)
         for kind, check in rule.registered:

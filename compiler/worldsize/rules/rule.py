@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from worldsize.diagnostics.diagnostic import Severity
 from worldsize.diagnostics.problem import Fix, Problem, Related
 from worldsize.records import dataclass, field
+from worldsize.rules.conditions import Condition
 from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
@@ -21,12 +22,14 @@ class Entry(NamedTuple):
     """A rule's line in its family's list: enough to decide whether its file must be imported.
 
     ``on`` names the types its checks look at (``"Step"``); it is empty where a lower layer
-    reports the slug and the file only gives it code, severity and page.
+    reports the slug and the file only gives it code, severity and page. ``when`` names what else
+    must be there for it to find anything, see :mod:`worldsize.rules.conditions`.
     """
 
     code: str
     slug: str
     on: tuple[str, ...] = ()
+    when: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,41 @@
+"""What must be among the checked things for some rules to have work; else their files are not imported.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from worldsize.azureml.model import Component
+    from worldsize.rules.context import Context
+
+Subjects = Mapping[str, Sequence[tuple[Any, Any]]]
+Condition = Literal["native", "script"]
+
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec")
+
+
+def native(_context: Context, subjects: Subjects) -> bool:
+    """A job that was written as Azure ML's YAML, not made from a spec."""
+    return any(job.raw is not None for job, _ in subjects.get("Job", ()))
+
+
+def script(context: Context, subjects: Subjects) -> bool:
+    """A command, not of a built-in component, that may start a Python script."""
+    used = (step.component for job, _ in subjects.get("Job", ()) for step in job.steps.values())
+    if any(_starts_python(component) and not _is_built_in(context, component) for component in used):
+        return True
+    return any(_starts_python(component) for component, _ in subjects.get("Component", ()))
+
+
+def _starts_python(component: Component | None) -> bool:
+    command = component.command.value if component is not None and component.command is not None else None
+    return isinstance(command, str) and _STARTS_PYTHON.search(command) is not None
+
+
+def _is_built_in(context: Context, component: Component | None) -> bool:
+    return component is not None and component.path is not None and context.built_in(component.path)
+
+
+CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {"native": native, "script": script}

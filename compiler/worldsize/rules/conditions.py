@@ -1,4 +1,4 @@
-"""What must be among the checked things for some rules to have work; else their files are not imported.
+"""What must be checked for some rules to have any work; without it their files are not imported."""
 
 from __future__ import annotations
 

@@ -90,3 +90,8 @@ def test_every_path_a_document_names_exists(document: str) -> None:
     code = re.findall(r"`((?:components|compiler|pipelines|schemas|tests|\.ci|\.github)/[\w./-]+)`", text)
     missing = [name for name in links + code if not (ROOT / name).exists()]
     assert not missing
+
+
+def test_the_readme_shows_what_the_checker_says_today() -> None:
+    said = (ROOT / "tests/golden/messy_project.txt").read_text(encoding="utf-8").rstrip()
+    assert f"```\n{said}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -46,7 +46,8 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             continue
         idle = instances.value - workers.value - servers.value
         if idle > 0:
-            message = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}: {idle} run nothing"
+            counts = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}"
+            message = f"{counts}: {idle} run nothing"
             related = (Related(instances.span, "paid for"),) if instances.span else ()
             yield RULE.problem(
                 workers.span, message, f"write {instances.value - servers.value}", related=related

@@ -277,6 +277,16 @@ def test_a_spec_runs_with_fewer_processes_and_the_same_global_batch(
     assert project.log("train") == f"{world} 32 {accumulation} 0.4 {world}\n"
 
 
+def test_processes_that_do_not_divide_the_global_batch_are_said(project: Any) -> None:
+    project.write("src/x.py", "")
+    status, text = project.run(str(project.write("spec.yml", SPEC)), "--processes", "3")
+    assert status == 0
+    assert (
+        "train: planned for 8 processes (2 × 4), running 2 here with accumulation ×4, global batch 256"
+        " unchanged; 3 do not share its 8 micro-batches equally\n" in text
+    )
+
+
 def test_a_run_does_not_copy_earlier_runs(project: Any) -> None:
     project.write(
         "job.yml",

@@ -98,7 +98,7 @@ def test_a_full_standard_output_is_said_in_one_line(spec: str, arguments: str) -
     lines = [
         line for line in result.stderr.splitlines() if line.startswith(("error", "internal", "Trace", "Exc"))
     ]
-    assert lines == ["error: standard output: no space left on device"]
+    assert lines == ["error: output could not be written: no space left on device"]
     assert result.returncode == 1
 
 
@@ -137,3 +137,25 @@ def test_ctrl_c_has_the_status_of_a_signal(spec: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(deriving, "derive", interrupted)
     assert CliRunner().invoke(main, ["plan", spec]).exit_code == 130
+
+
+@pytest.mark.parametrize("arguments", ["plan", "check", "run --dry-run"])
+def test_a_working_folder_that_is_gone_is_said(tmp_path: Path, spec: str, arguments: str) -> None:
+    result = shell(f"mkdir gone; cd gone; rmdir ../gone; worldsize {arguments} {tmp_path / spec}")
+    assert result.returncode in (0, 1)
+    assert "internal error" not in result.stderr
+    assert result.returncode == 0 or result.stderr.startswith("error: the working folder was removed\n")
+
+
+def test_a_full_disk_while_a_run_compiles_is_one_error(
+    spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "pipeline.yml")
+
+    monkeypatch.setattr("worldsize.emit.place._write", full)
+    assert call(monkeypatch, "run", spec, "--no-track", "--runs-dir", "home") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "error" in line] == lines[:1]
+    assert "could not be written: no space left on device (`pipeline.yml`)" in lines[0]
+    assert not list(Path("home/runs").iterdir())

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,23 @@ def test_the_command_says_what_it_wrote_and_how_to_submit_it(tree: Path) -> None
         "  az ml compute create -f out/compute/cpu-cluster.yml",
         "  az ml job create -f out/pipeline.yml",
     ]
+
+
+def test_a_foreign_folder_is_refused_without_reading_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    seen: list[Path] = []
+    walk = Path.rglob
+
+    def counted(self: Path, pattern: str) -> Iterator[Path]:
+        for path in walk(self, pattern):
+            seen.append(path)
+            yield path
+
+    monkeypatch.setattr(Path, "rglob", counted)
+    with pytest.raises(OutputError, match="is not empty and was not written"):
+        place.check_target(tmp_path)
+    assert sum(path.name == "file" for path in seen) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -113,3 +114,13 @@ def test_slots_are_gpus_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_how_a_process_ended(status: int, words: str) -> None:
     assert ending("rank 1", status).startswith(words)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_ends_the_event_log_and_not_the_run() -> None:
+    with events.EventLog(Path("/dev/full")) as log:
+        assert log.fault is None
+        log.write("run_started")
+        log.write("run_ended")
+    assert log.fault is not None
+    assert log.fault.errno == errno.ENOSPC

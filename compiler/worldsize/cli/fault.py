@@ -46,15 +46,26 @@ def report(error: BaseException) -> int:
 
         _say("".join(traceback.format_exception(error)))
     if isinstance(error, OSError) and error.errno in _MACHINE:
-        about = f"`{error.filename}`" if error.filename is not None else "standard output"
+        about = f"`{error.filename}`" if error.filename is not None else "output could not be written"
         _say(f"error: {about}: {(error.strerror or str(error)).lower()}\n")
         if error.filename is None:
             _abandon_output()
+        return 1
+    if isinstance(error, FileNotFoundError) and not _working_folder_exists():
+        _say("error: the working folder was removed\n  = help: change to a folder that exists\n")
         return 1
     _say(f"internal error: {_summary(error)}\n")
     if not os.environ.get(VARIABLE):
         _say(f"  = help: this is a fault of worldsize; please report it with what {VARIABLE}=1 shows\n")
     return 3
+
+
+def _working_folder_exists() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _summary(error: BaseException) -> str:

@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.errors import SpecError  # noqa: PLC0415
+    from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
     from worldsize.running import preview, summary  # noqa: PLC0415
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -66,6 +66,9 @@ def command(
         raise SystemExit(3 if internal else 1) from None
     except running.RunError as error:
         click.echo(str(error), err=True)
+        raise SystemExit(1) from None
+    except OutputError as error:
+        click.echo(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
         if error.filename is None:  # no file of the run: standard output, for example

@@ -5,10 +5,11 @@ Whatever goes wrong on the way (a full disk, a file that vanished), the folder t
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from worldsize.emit import plan_file
@@ -26,13 +27,14 @@ def check_target(out: Path) -> None:
     help_ = "name a new or empty folder, or move what is there away"
     if out.exists() and not out.is_dir():
         raise OutputError(f"`{out}` is a file, not a folder", help_)
+    document = plan_file.read(out)
     try:
-        there = _files_below(out)
+        # A folder that is not ours may hold a whole disk: one file in it is enough to know.
+        there = set(_files_below(out) if document is not None else itertools.islice(_files_below(out), 1))
     except OSError as error:
         raise _not_written(out, error) from None
     if not there:
         return
-    document = plan_file.read(out)
     if document is None:
         raise OutputError(f"`{out}` is not empty and was not written by `worldsize compile`", help_)
     foreign = sorted(there - {plan_file.NAME, *document.get("files", [])})
@@ -94,14 +96,12 @@ def _swap(new: Path, target: Path, old: Path) -> None:
         raise
 
 
-def _files_below(folder: Path) -> set[str]:
+def _files_below(folder: Path) -> Iterator[str]:
     if not folder.is_dir():
-        return set()
-    return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if not path.is_dir() and "__pycache__" not in path.parts
-    }
+        return
+    for path in folder.rglob("*"):
+        if not path.is_dir() and "__pycache__" not in path.parts:
+            yield path.relative_to(folder).as_posix()
 
 
 def _not_written(out: Path, error: OSError) -> OutputError:

@@ -22,7 +22,7 @@ from worldsize.azureml.model import (
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.emit import gate, given, own_script, planned, settings, user_files, wiring
+from worldsize.emit import data_source, gate, given, own_script, planned, settings, user_files, wiring
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
 from worldsize.planning import missing
@@ -74,6 +74,7 @@ def resolve(
     for step in spec.steps:
         wiring.report_missing(work, step)
         gate.check_metrics(work, step)
+        data_source.check(work, step)
     wiring.report_cycle(work)
     added = {step: user_files.collect(work, step) for step in spec.steps}
     steps = {step: _step(work, step) for step in spec.steps}

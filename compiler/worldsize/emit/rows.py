@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from worldsize.azureml import literals
-from worldsize.azureml.model import Binding, Component
+from worldsize.azureml.model import Binding
 from worldsize.azureml.references import local_path
+from worldsize.emit.data_source import is_sharding
 from worldsize.emit.work import Work
 from wstrain import arithmetic, builtin
-
-SHARDING = "shard_data"  # the built-in component whose split is computed here as it computes it
 
 
 def count(work: Work) -> dict[str, int]:
@@ -44,11 +43,7 @@ def _source(work: Work, step: str) -> str | None:
     if argument is None or not isinstance(argument.value, Binding):
         return None
     source = argument.value.expression.step
-    return source if source and _is_sharding(work.components.get(source)) else None
-
-
-def _is_sharding(component: Component | None) -> bool:
-    return component is not None and component.name is not None and component.name.value == SHARDING
+    return source if source and is_sharding(work.components.get(source)) else None
 
 
 def _split(work: Work, source: str) -> int | None:

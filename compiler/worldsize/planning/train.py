@@ -16,6 +16,9 @@ from worldsize.planning.rates import Rate, rate
 from worldsize.planning.settings import Settings, verify
 from worldsize.planning.steps import Steps
 from worldsize.spec.model import Scale, Step
+from worldsize.yaml.span import Span
+
+MOST_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
 
 def train(
@@ -50,7 +53,7 @@ def train(
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
     counts = stepping.steps(rows, found.global_batch, epochs, warm)
-    _check_length(scale, found, rows, epochs, counts=counts, notes=notes)
+    _check_length(settings, found, rows, epochs, counts=counts, notes=notes)
     _explain_steps(found, rows, epochs, warm=warm, counts=counts, notes=notes)
     per_rank = _shards(settings, topology, rows, notes)
     return Training(
@@ -93,10 +96,19 @@ def _kappa(scale: Scale, found: Batches, notes: Notes) -> float:
 
 def _epochs(settings: Settings, notes: Notes) -> float | None:
     found = settings.number("epochs")
-    if found is None or found[0] <= 0:
+    if found is None or found[0] < 0:  # a negative number is outside the range of the input
+        return None
+    if found[0] == 0:
+        message, help_ = "`epochs` is 0, so no optimizer step is made", "give more `epochs`"
+        notes.report("training-shorter-than-one-step", _epochs_span(settings), message, help_)
         return None
     notes.derive("epochs", found[0], "", found[1])
     return found[0]
+
+
+def _epochs_span(settings: Settings) -> Span:
+    found = settings.find("epochs")
+    return found.span if found else settings.scale.span
 
 
 def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, notes: Notes) -> float:
@@ -137,11 +149,12 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
 
 
 def _check_length(
-    scale: Scale, found: Batches, rows: int | None, epochs: float | None, *, counts: Steps, notes: Notes
+    settings: Settings, found: Batches, rows: int | None, epochs: float | None, *, counts: Steps, notes: Notes
 ) -> None:
-    """A training must have at least one step."""
+    """A training must have at least one step, and no more than a counter holds."""
     if rows is None:
         return
+    scale = settings.scale
     if counts.per_epoch == 0:
         at = (
             scale.global_batch_size or scale.rows or scale.batch_size_per_device or scale.reference_batch_size
@@ -150,10 +163,12 @@ def _check_length(
         help_ = "give more data, or run on fewer instances with a smaller `global_batch_size`"
         notes.report("rows-fewer-than-global-batch", at.span, message, help_)
     elif counts.total == 0:
-        at_epochs = scale.epochs.span if scale.epochs else scale.span
         length = f"{plural(epochs or 0, 'epoch')} of {plural(counts.per_epoch or 0, 'step')}"
         message = f"{length} are less than one optimizer step"
-        notes.report("training-shorter-than-one-step", at_epochs, message, "give more `epochs`")
+        notes.report("training-shorter-than-one-step", _epochs_span(settings), message, "give more `epochs`")
+    elif counts.total is not None and counts.total > MOST_STEPS:
+        message = f"`epochs` is {show(epochs or 0)}: more than {MOST_STEPS} optimizer steps"
+        notes.report("input-out-of-range", _epochs_span(settings), message, "give fewer `epochs`")
 
 
 def _explain_steps(

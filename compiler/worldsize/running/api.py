@@ -203,6 +203,8 @@ def _execute(
         result = _result(prepared, place, steps, caught.received)
         result = replace(result, tracking_uri=tracker.uri, seconds=time.monotonic() - begun)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
+        if log.fault is not None:
+            view.notice(f"the event log is incomplete: {(log.fault.strerror or str(log.fault)).lower()}")
     _link_outputs(prepared.job, place, steps)
     tracker.finish(result.state, result.metrics)
     return result
@@ -243,8 +245,8 @@ def _link_outputs(job: Job, place: folder.RunFolder, steps: Mapping[str, StepRes
             made = steps[step.name].outputs.get(name)
             if bound is None or bound.value.port is None or made is None or not made.exists():
                 continue
-            place.outputs.mkdir(exist_ok=True)
             with contextlib.suppress(OSError):
+                place.outputs.mkdir(exist_ok=True)
                 (place.outputs / bound.value.port).symlink_to(made)
 
 

@@ -21,13 +21,16 @@ def now() -> datetime:
 class EventLog:
     """Appends events to a file; each is on disk's side of the process before the call returns.
 
+    A disk that is full ends the log, not the run: ``fault`` then says why, and events are dropped.
+
     Args:
         path: The file.
         clock: Gives the time of an event.
     """
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = now) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self.fault: OSError | None = None
+        self._file = path.open("ab", buffering=0)
         self._clock = clock
 
     def write(self, event: str, **details: Any) -> None:
@@ -38,8 +41,12 @@ class EventLog:
             details: Plain data. Never an environment: only what we set ourselves may be logged.
         """
         time = self._clock().isoformat(timespec="milliseconds")
-        self._file.write(json.dumps({"time": time, "event": event, **details}, ensure_ascii=False) + "\n")
-        self._file.flush()
+        line = json.dumps({"time": time, "event": event, **details}, ensure_ascii=False) + "\n"
+        if self.fault is None:
+            try:
+                self._file.write(line.encode("utf-8", "surrogateescape"))
+            except OSError as error:
+                self.fault = error
 
     def __enter__(self) -> Self:
         return self

@@ -51,8 +51,9 @@ def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: 
         found[name] = replace(
             found[name], instance_count=1, process_count_per_instance=step.topology.process_count_per_instance
         )
-        if step.topology.world_size != task.world_size:
-            notices.append(f"{name}: {_said(before, step)}")
+        unequal = _unequal(step, processes)
+        if step.topology.world_size != task.world_size or unequal:
+            notices.append(f"{name}: {_said(before, step)}{unequal}")
     return Fitted(found, notices, [])
 
 
@@ -64,6 +65,14 @@ def _said(before: StepPlan, here: StepPlan) -> str:
         return said
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     return f"{said} with accumulation ×{accumulation}, global batch {batch} unchanged"
+
+
+def _unequal(here: StepPlan, processes: int | None) -> str:
+    """Why a training step does not get the processes that were asked for."""
+    if processes is None or here.training is None or here.topology.world_size == processes:
+        return ""
+    share = here.training.global_batch_size // here.training.batch_size_per_device
+    return f"; {processes} do not share its {share} micro-batches equally"
 
 
 def _processes(count: int) -> str:

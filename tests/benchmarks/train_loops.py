@@ -102,7 +102,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
         2,
         setting.accumulation,
         group.device,
-        workers=1,
+        workers=0,
     )
     per_epoch = len(setting.reader) // setting.size
     common: dict[str, Any] = {

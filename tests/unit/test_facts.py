@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
-import time
 from datetime import date
 from pathlib import Path
 
@@ -104,23 +103,14 @@ def test_bandwidth_is_in_gigabytes() -> None:
     assert h100.gpu_memory_bandwidth_gigabytes_per_s == 3350
 
 
-def test_the_first_lookup_takes_less_than_5_ms_and_importing_reads_nothing() -> None:
+def test_importing_reads_nothing_and_a_second_lookup_reads_nothing_more() -> None:
     code = (
-        "import builtins, io, time; from worldsize.facts import vm_sizes;"
-        "assert vm_sizes._rows.cache_info().currsize == 0;"
-        "t = time.perf_counter(); vm_sizes.lookup('Standard_D16s_v5'); print(time.perf_counter() - t)"
+        "from worldsize.facts import vm_sizes\n"
+        "assert vm_sizes._rows.cache_info().currsize == 0\n"
+        "[vm_sizes.lookup(name) for name in ('Standard_D16s_v5', 'standard_nc24s_v3')]\n"
+        "assert vm_sizes._rows.cache_info().misses == 1\n"
     )
-    best = min(
-        float(
-            subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60).stdout
-        )
-        for _ in range(3)
-    )
-    assert best < 0.005
-    start = time.perf_counter()
-    for name in vm_sizes.names():
-        vm_sizes.lookup(name)
-    assert time.perf_counter() - start < 0.05
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_optimizers() -> None:

@@ -98,6 +98,13 @@ def test_the_summary_of_a_good_run() -> None:
     assert " ui --host 127.0.0.1 --backend-store-uri sqlite:///home/mlflow.db\n" in text
 
 
+def test_a_table_on_the_screen_is_not_said_again() -> None:
+    done = StepResult("train", "succeeded", 61.0, Path("x"), {})
+    text = summary.render(result(done, seconds=70.0), steps=False)
+    assert text.startswith("run 20260102-1 succeeded after 1 min 10 s\n  folder ")
+    assert "train" not in text
+
+
 def test_a_version_of_an_untracked_run_is_not_claimed_for_the_registry() -> None:
     done = StepResult("register", "succeeded", 1.0, Path("x"), {})
     text = summary.render(result(done, registrations=(Registration("digits", "3"),)))

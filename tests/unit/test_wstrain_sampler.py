@@ -90,4 +90,4 @@ def test_there_is_no_batch_after_the_last() -> None:
         GlobalBatchSampler(1437, 256, seed=0).micro_batches(0, 0, rank=0, world_size=3, accumulation=1)
 
 
-FROZEN = [611, 855, 97, 634, 408, 535, 324, 856]
+FROZEN = [287, 275, 697, 131, 80, 167, 185, 708]

@@ -77,7 +77,9 @@ def command(
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    click.echo(summary.render(result), nl=False, err=result.state != "succeeded")
+    # The table of a terminal stays on the screen: its rows are not said twice.
+    text = summary.render(result, steps=quiet or not _on_terminal())
+    click.echo(text, nl=False, err=result.state != "succeeded")
     raise SystemExit(result.exit_code)
 
 
@@ -87,13 +89,17 @@ def _view(*, quiet: bool) -> View:
 
     if quiet:
         return Quiet()
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+    if _on_terminal():
         from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
 
         from worldsize.running.live import Live  # noqa: PLC0415
 
         return Live(Console())
     return Plain(click.echo)
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _colour() -> bool:

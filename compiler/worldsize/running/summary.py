@@ -17,13 +17,15 @@ HEADLINE = ("accuracy", "loss", "perplexity", "bits_per_byte")  # shown first, a
 MOST_METRICS = 8
 
 
-def render(result: RunResult) -> str:
-    """The summary as lines, ending in a line break."""
-    return "\n".join([*_failures(result), *_lines(result)]) + "\n"
+def render(result: RunResult, *, steps: bool = True) -> str:
+    """The summary as lines, ending in a line break; without a line for each step where a table shows them."""
+    lines = [*_failures(result), f"run {result.id} {result.state} after {duration(result.seconds)}"]
+    if steps:
+        lines += _steps(result)
+    return "\n".join([*lines, *_outcome(result)]) + "\n"
 
 
-def _lines(result: RunResult) -> Iterator[str]:
-    yield f"run {result.id} {result.state} after {duration(result.seconds)}"
+def _steps(result: RunResult) -> Iterator[str]:
     steps = [step for step in result.steps.values() if step.state != "succeeded"] or [*result.steps.values()]
     if len(result.steps) <= 20:
         steps = [*result.steps.values()]
@@ -31,6 +33,9 @@ def _lines(result: RunResult) -> Iterator[str]:
     for step in steps:
         time = duration(step.seconds) if step.seconds else ""
         yield f"  {step.name:<{width}}  {_state(step):<11}  {time:>9}".rstrip()
+
+
+def _outcome(result: RunResult) -> Iterator[str]:
     rows = [("folder", shown(result.folder))]
     rows += [("metrics", text) for text in _metrics(result)]
     rows += [("model", text) for text in _models(result)]

@@ -46,6 +46,8 @@ class Context:
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict, repr=False)  # a spec's own, by job
     _contradicted: set[str] = field(default_factory=set, repr=False)  # clusters of which two files differ
     _roots: tuple[str, ...] = field(default=(), repr=False)  # links resolved
+    _folders: dict[str, str] = field(default_factory=dict, repr=False)  # links resolved
+    _kinds: dict[str, str] = field(default_factory=dict, repr=False)  # file or folder, by path
     _texts: dict[str, Source | None] = field(default_factory=dict, repr=False)
     _memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
@@ -64,8 +66,18 @@ class Context:
         """Whether a path, symbolic links resolved, lies in the tree."""
         if not self._roots:
             self._roots = tuple(os.path.realpath(root) for root in (self.root, *self.allowed))
-        real = os.path.realpath(path)
+        real = self._real(os.fspath(path))
         return any(_within(real, root) for root in self._roots)
+
+    def _real(self, path: str) -> str:
+        """The path with links resolved; of many files of one folder the folder is resolved once."""
+        folder, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        real = os.path.join(self._folders[folder], name)  # noqa: PTH118 - paths are texts here
+        return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
 
     def readable(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file may be read: one of the tree, or of a built-in component."""
@@ -77,11 +89,20 @@ class Context:
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""
-        return self.inside(path) and Path(path).exists()
+        return self._kind(path) != ""
 
     def is_folder(self, path: str | os.PathLike[str]) -> bool:
         """Whether a path is a folder of the tree."""
-        return self.inside(path) and Path(path).is_dir()
+        return self._kind(path) == "folder"
+
+    def _kind(self, path: str | os.PathLike[str]) -> str:
+        name = os.fspath(path)
+        if name not in self._kinds:
+            kind = ""
+            if self.inside(name) and os.path.exists(name):  # noqa: PTH110
+                kind = "folder" if os.path.isdir(name) else "file"  # noqa: PTH112
+            self._kinds[name] = kind
+        return self._kinds[name]
 
     def document(self, path: str | os.PathLike[str]) -> yaml.Document:
         """A YAML file, parsed when first asked for. A file that cannot be read has problems and no root."""

@@ -41,12 +41,17 @@ def _fenced(match: re.Match[str], language: str) -> str:
 
 
 def table() -> str:
-    """All rules, one a line."""
-    rules = [registry.load(entry) for entry in registry.entries()]
-    width = max(len(rule.slug) for rule in rules)
-    return "".join(
-        f"{rule.code}  {rule.severity:<7}  {rule.slug:<{width}}  {rule.summary}\n" for rule in rules
-    )
+    """All rules, one a line, under the title of their family."""
+    rules = {entry.code: registry.load(entry) for entry in registry.entries()}
+    width = max(len(rule.slug) for rule in rules.values())
+    blocks = []
+    for title, entries in registry.families():
+        lines = [
+            f"  {rule.code}  {rule.severity:<7}  {rule.slug:<{width}}  {rule.summary}\n"
+            for rule in (rules[entry.code] for entry in entries)
+        ]
+        blocks.append(f"{title}\n{''.join(lines)}")
+    return "\n".join(blocks)
 
 
 def index() -> str:

@@ -53,6 +53,7 @@ a file itself, so that each file is read once and none outside the tree.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from functools import cache
 
 from worldsize.rules.rule import Entry, Rule
@@ -86,6 +87,13 @@ def _by_name() -> dict[str, tuple[str, Entry]]:
 def entries() -> list[Entry]:
     """All rules, by code."""
     return sorted({entry for _, entry in _by_name().values()})
+
+
+def families() -> Iterator[tuple[str, list[Entry]]]:
+    """Each family's title, which is the first line of its docstring, and its rules by code."""
+    for family in FAMILIES:
+        module = importlib.import_module(f"worldsize.rules.{family}")
+        yield (module.__doc__ or family).splitlines()[0].rstrip("."), sorted(module.RULES)
 
 
 def find(name: str) -> Entry | None:

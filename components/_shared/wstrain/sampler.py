@@ -5,7 +5,7 @@ accumulation steps slice that one list: 64 GPUs, a laptop with two processes and
 same batches.
 
 The order of an epoch is a keyed permutation that is *computed*, not stored: a Feistel network over the
-smallest even-bit domain that holds all rows, walked on until it lands inside (Black and Rogaway 2002,
+smallest power of two that holds all rows, walked on until it lands inside (Black and Rogaway 2002,
 "Ciphers with Arbitrary Finite Domains"). Any batch of any epoch costs the same few microseconds, resuming
 needs no replay, and a billion rows need no memory. As it uses 64-bit integer arithmetic only, no version of
 a library can change it.
@@ -73,13 +73,13 @@ class GlobalBatchSampler:
 
 def permute(positions: Words, size: int, key: int) -> Indices:
     """Map positions ``0 … size-1`` one-to-one onto ``0 … size-1`` by a keyed permutation."""
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    keys = [np.uint64(_mix(key ^ (round_ * _GOLDEN & _MASK))) for round_ in range(1, _ROUNDS + 1)]
-    values = _feistel(positions, half, keys)
-    # The domain is less than four times the size, so this ends quickly; each walk stays within its own cycle.
+    bits = max(2, (size - 1).bit_length())
+    keys = [np.uint64(_mix(key ^ (number * _GOLDEN & _MASK))) for number in range(1, _ROUNDS + 1)]
+    values = _feistel(positions, bits, keys)
+    # The domain is less than twice the size, so this ends quickly; each walk stays within its own cycle.
     outside = np.flatnonzero(values >= size)
     while outside.size:
-        values[outside] = _feistel(values[outside], half, keys)
+        values[outside] = _feistel(values[outside], bits, keys)
         outside = outside[values[outside] >= size]
     return values.astype(np.int64)
 
@@ -91,12 +91,23 @@ def _whole_epoch(rows: int, key: int) -> Indices:
     return order
 
 
-def _feistel(values: Words, half: int, keys: list[np.uint64]) -> Words:
-    shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
-    left, right = values >> shift, values & mask
-    for key in keys:
-        left, right = right, left ^ (_mix_array(right + key) & mask)
-    result: Words = (left << shift) | right
+def _feistel(values: Words, bits: int, keys: list[np.uint64]) -> Words:
+    # Each half in turn is changed by a hash of the other, which can be undone: so no two values ever meet.
+    low, high = bits // 2, bits - bits // 2
+    left, right = values >> np.uint64(low), values & np.uint64((1 << low) - 1)
+    for even, odd in zip(keys[::2], keys[1::2], strict=True):
+        left = left ^ _hash(right + even, high)
+        right = right ^ _hash(left + odd, low)
+    result: Words = (left << np.uint64(low)) | right
+    return result
+
+
+def _hash(values: Words, bits: int) -> Words:
+    # Multiply, fold, multiply: the top bits of a product depend on all bits of its factors.
+    values = values * np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(32)
+    values *= np.uint64(0x94D049BB133111EB)
+    result: Words = values >> np.uint64(64 - bits)
     return result
 
 
@@ -106,11 +117,3 @@ def _mix(value: int) -> int:
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
-
-
-def _mix_array(values: Words) -> Words:
-    # The same on arrays, whose unsigned products wrap by themselves.
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    result: Words = values ^ (values >> np.uint64(31))
-    return result

@@ -65,7 +65,8 @@ def train(settings: Settings, launch: Launch) -> None:
             world_size=launch.world_size,
             accumulation=settings.gradient_accumulation_steps,
             device=group.device,
-            workers=settings.loader_workers,
+            # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
+            workers=settings.loader_workers if group.device.type == "cuda" else 0,
         )
         recorder = StepRecorder(
             group=group,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 import worldsize
 from worldsize.diagnostics import text
 
-EXAMPLES = int(os.environ.get("WORLDSIZE_FUZZ_EXAMPLES", "60"))
 ROOT = Path(__file__).parents[2]
 NATIVE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
@@ -96,9 +94,7 @@ def judge(path: Path, content: bytes) -> None:
         text.render_one(diagnostic, report.sources)
 
 
-fuzzed = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fuzzed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @fuzzed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import subprocess
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from worldsize.diagnostics.problem import Fix
 from worldsize.fixing import edits
 from worldsize.fixing.write import swap
 
-EXAMPLES = int(os.environ.get("WORLDSIZE_FUZZ_EXAMPLES", "60"))
 MESSY = """\
 # head
 type: Command   # the type
@@ -264,7 +262,7 @@ def faulty(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["\n", "\r\n"])).join(lines)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=faulty())
 def test_a_second_fix_finds_nothing_and_other_values_stay(tree: Path, content: str) -> None:
     path = tree / "job.yml"

@@ -18,6 +18,7 @@ class Source:
     path: str
     text: str = field(repr=False)
     _starts: list[int] | None = field(default=None, repr=False)
+    _last: tuple[int, str] = field(default=(0, ""), repr=False)
 
     def _line_starts(self) -> list[int]:
         if self._starts is None:
@@ -48,5 +49,7 @@ class Source:
         starts = self._line_starts()
         if not 1 <= number <= len(starts):
             return ""
-        end = starts[number] if number < len(starts) else len(self.text)
-        return self.text[starts[number - 1] : end].rstrip("\r\n")
+        if self._last[0] != number:  # a long line can have many diagnostics
+            end = starts[number] if number < len(starts) else len(self.text)
+            self._last = (number, self.text[starts[number - 1] : end].rstrip("\r\n"))
+        return self._last[1]

@@ -1,4 +1,4 @@
-"""`worldsize explain`: the page of a rule, or the list of all."""
+"""`worldsize explain`: the page of a rule, the list of all, or when a cron expression fires."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ Examples:
   worldsize explain                       all rules
   worldsize explain WS203                 one page
   worldsize explain yaml-duplicate-key    the same, by slug
+  worldsize explain "0 3 * * 1"           when this cron expression fires next
 """
 
 
 @click.command(epilog=EPILOG)
-@click.argument("rule", required=False, metavar="[CODE|SLUG]")
+@click.argument("rule", required=False, metavar="[CODE|SLUG|CRON]")
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )
 def command(rule: str | None, write: Path | None) -> None:
-    """Print the page of a rule."""
+    """Print the page of a rule, or the next fire times of a cron expression."""
     from worldsize.rules import pages, registry  # noqa: PLC0415 - `--help` needs none of it
 
     if write is not None:
@@ -30,6 +31,9 @@ def command(rule: str | None, write: Path | None) -> None:
     if rule is None:
         click.echo(pages.table(), nl=False)
         return
+    if len(rule.split()) > 1:
+        _fire_times(rule)
+        return
     entry = registry.find(rule)
     if entry is None:
         from worldsize.diagnostics.suggest import did_you_mean  # noqa: PLC0415
@@ -37,3 +41,21 @@ def command(rule: str | None, write: Path | None) -> None:
         advice = did_you_mean(rule, registry.names()) or "`worldsize explain` lists all rules"
         raise click.UsageError(f"`{rule}` is not the code or slug of a rule: {advice}")
     click.echo(pages.plain(entry), nl=False)
+
+
+def _fire_times(expression: str) -> None:
+    """The next five fire times, or what is wrong with the expression."""
+    from datetime import datetime  # noqa: PLC0415
+
+    from worldsize.spec import cron, fire_times  # noqa: PLC0415
+
+    faults = cron.faults(expression)
+    wrong = [fault for fault in faults if not fault.ignored]
+    if wrong:
+        raise click.UsageError("; ".join(f"{fault.message}: {fault.help}" for fault in wrong))
+    for fault in faults:
+        click.echo(f"note: {fault.message}")
+    now = datetime.now()
+    click.echo(f"`{expression}` fires next, on the clock of the schedule's `time_zone`:")
+    for moment in fire_times.next_times(expression, now):
+        click.echo(f"  {moment:%a %Y-%m-%d %H:%M}")

@@ -268,3 +268,17 @@ def test_a_right_spec_loads_no_rules_for_scripts_and_native_jobs() -> None:
     }
     assert not late & set(loaded)
     assert not [name for name in loaded if name.startswith("worldsize.rules.script.") and "._" not in name]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "漢" * 100, "a/" * 3000, "f" * 200 + "/" + "ä" * 128])
+def test_names_that_no_file_can_have_are_missing_files(tree: Path, name: str) -> None:
+    job = f"type: command\ncommand: echo\nenvironment: {{image: x:1, conda_file: {name}}}\ncode: {name}\n"
+    (tree / "job.yml").write_text(job)
+    assert codes("job.yml", ignore=["WS8"]) == ["WS507", "WS502"]
+    (tree / "pipeline.yml").write_text(
+        f"type: pipeline\njobs: {{a: {{type: command, component: ./{name}}}}}\n"
+    )
+    assert "WS602" in codes("pipeline.yml")
+    (tree / "spec.yml").write_text(CLEAN.replace("command: python", f"code: {name}\n    command: python"))
+    assert "WS502" in codes("spec.yml")
+    assert codes(".", select=["WS000"]) == []

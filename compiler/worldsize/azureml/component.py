@@ -8,7 +8,7 @@ from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import is_file, local_path, names_in
 from worldsize.diagnostics.problem import Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
@@ -110,7 +110,7 @@ def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | No
 
 def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
     """Why a local component file cannot be read, or must not be."""
-    if not path.is_file():
+    if not is_file(path):
         return _missing(reference, path)
     if not files.readable(path):
         return outside(reference.text, reference.span)
@@ -157,7 +157,7 @@ def _port(key: Scalar, node: Node) -> Port:
 def _missing(reference: Scalar, path: Path) -> Problem:
     """A reference to a file that is not there, with the likeliest one beside it."""
     message = f"component file `{reference.text}` does not exist"
-    names = sorted(entry.name for entry in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+    names = [name for name in names_in(path.parent) if name.endswith((".yml", ".yaml"))]
     beside = ", ".join(f"`{name}`" for name in names[:6])
     if ":" in reference.text:
         help_ = f"for a registered component write `azureml:{reference.text}`"

@@ -11,6 +11,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from worldsize.azureml.references import is_file
 from worldsize.records import dataclass
 
 # One name, stars in it: what most lines of most ignore files are.
@@ -58,7 +59,7 @@ def read(folder: Path | None, at: PurePosixPath) -> Ignore:
 def _lines(folder: Path) -> tuple[str, ...]:
     for name in _NAMES:
         file = folder / name
-        if file.is_file():
+        if is_file(file):
             text = file.read_text(encoding="utf-8", errors="replace")
             return tuple(line.rstrip() for line in text.splitlines())
     return ()

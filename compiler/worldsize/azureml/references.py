@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; asking the system for more raises
 Kind = Literal["local", "asset", "web", "git"]
 
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
@@ -28,11 +30,39 @@ def local_path(text: str, folder: Path) -> Path | None:
     if kind(text) != "local" or "${{" in text or "\0" in text:
         return None
     name = text.removeprefix("file:")
+    if len(name) > 60 and not _can_exist(name):
+        name = f"{name[:60].replace('/', '_')}…"  # so it is reported as missing
     return Path(name) if Path(name).is_absolute() else normal(folder / name)
+
+
+def _can_exist(name: str) -> bool:
+    data = name.encode("utf-8", "replace")
+    return len(data) <= _LONGEST_PATH and all(len(part) <= _LONGEST_NAME for part in data.split(b"/"))
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at a path; unlike pathlib's, False too where one may not look."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file at a path that can be seen."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder at a path that can be seen."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, for a suggestion; none where it cannot be read."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names only
+    except OSError:
+        return []
 
 
 def normal(path: Path) -> Path:
     """A path without ``a/..``, still relative where it was: what messages show."""
-    import os.path  # noqa: PLC0415 - pathlib has no lexical normalisation
-
     return Path(os.path.normpath(path))

@@ -9,7 +9,7 @@ from typing import Any
 from worldsize.azureml import fields, job
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Field, Job
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import is_file, local_path
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Node, Scalar
@@ -51,7 +51,7 @@ def read(
     target = local_path(text, path.parent) if isinstance(text, str) else None
     found: Job | None = None
     problems: list[Problem] = []
-    if target is not None and allowed(target) and target.is_file():
+    if target is not None and allowed(target) and is_file(target):
         found, problems = job.read(target, files)
     made_by = JobSchedule(
         path=path,

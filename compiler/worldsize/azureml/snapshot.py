@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from worldsize.azureml import environment, ignore
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Sequence
@@ -84,7 +84,7 @@ def faults(component: Component, folder: Path) -> list[Problem]:
         if not _clashes(source, code, span, problems):
             _repeats(source, before, span, problems)
     for found in environment.references(component.environment, folder):
-        if found.span is not None and not found.path.exists():
+        if found.span is not None and not exists(found.path):
             key, text = f"`{found.key}`", found.text
             problems.append(missing("environment-missing", key, text, found.path, found.span))
     return problems
@@ -98,7 +98,7 @@ def add(snapshot: Snapshot, code: Path, *, nested: bool = False) -> None:
         code: The folder or file.
         nested: Whether ignore files of folders below the root count.
     """
-    if code.is_file():
+    if is_file(code):
         snapshot.files[code.name] = code
     else:
         _collect(snapshot, code, _ROOT, (ignore.read(code, _ROOT),), nested=nested)
@@ -109,11 +109,11 @@ def add_include(snapshot: Snapshot, source: Path, root_ignores: Ignore | None = 
     at = PurePosixPath(source.name)
     ignores = (root_ignores or ignore.read(None, _ROOT),)
     folder = source.with_suffix("")
-    if source.suffix == ".zip" and not source.exists() and folder.is_dir():
+    if source.suffix == ".zip" and not exists(source) and is_folder(folder):
         snapshot.files[source.name] = _zipped(folder, ignores)
     elif any(rules.excludes(at) for rules in ignores):
         return
-    elif source.is_file():
+    elif is_file(source):
         snapshot.files[source.name] = source
     else:
         _collect(snapshot, source, at, (*ignores, ignore.read(source, at)), nested=True)
@@ -136,10 +136,10 @@ def _collect(
         source, place = folder / name, at / name
         if any(rules.excludes(place) for rules in ignores):
             continue
-        if source.is_dir():
+        if is_folder(source):
             more = (ignore.read(source, place),) if nested else ()
             _collect(snapshot, source, place, (*ignores, *more), nested=nested, above=above | {real})
-        elif source.is_file():
+        elif is_file(source):
             snapshot.files[place.as_posix()] = source
 
 
@@ -162,7 +162,7 @@ def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> 
     if code is None or not isinstance(code.value, str):
         return None
     path = local_path(code.value, folder)
-    if path is None or path.exists():
+    if path is None or exists(path):
         return path
     if code.span is not None:
         problems.append(missing("code-missing", "`code`", code.value, path, code.span))
@@ -181,17 +181,17 @@ def _includes(
         path = local_path(item, folder) if isinstance(item, str) and kind(item) == "local" else None
         if path is None:
             continue
-        if path.exists() or (path.suffix == ".zip" and path.with_suffix("").is_dir()):
+        if exists(path) or (path.suffix == ".zip" and is_folder(path.with_suffix(""))):
             yield path, span
         elif span is not None:
             problems.append(missing("include-missing", "`additional_includes`", item, path, span))
 
 
 def _clashes(source: Path, code: Path | None, span: Span | None, problems: list[Problem]) -> bool:
-    if code is None or not code.is_dir():
+    if code is None or not is_folder(code):
         return False
     there = code / source.name
-    if not there.exists() or (there.is_symlink() and there.resolve() == source.resolve()):
+    if not exists(there) or (there.is_symlink() and there.resolve() == source.resolve()):
         return False
     if span is not None:
         message = f"`{source.name}` is included, but `{code.name}` already has an entry of that name"
@@ -212,7 +212,7 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
     """Whose ignore file counts for includes: the code folder's; without code the component's."""
     if code is None:
         return folder
-    return code if code.is_dir() else None
+    return code if is_folder(code) else None
 
 
 def missing(slug: str, what: str, text: str, path: Path, span: Span) -> Problem:
@@ -220,6 +220,6 @@ def missing(slug: str, what: str, text: str, path: Path, span: Span) -> Problem:
     from worldsize.diagnostics.suggest import closest  # noqa: PLC0415 - only a fault pays for it
 
     message = f"{what} names `{text}`, which does not exist"
-    near = closest(path.name, os.listdir(path.parent)) if path.parent.is_dir() else None  # noqa: PTH208
+    near = closest(path.name, names_in(path.parent))
     help_ = f"did you mean `{near}`?" if near else "the path is relative to the file that names it"
     return Problem(slug, span, message, help_)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from worldsize.azureml import compute
 from worldsize.azureml.compute import Compute
+from worldsize.azureml.references import exists
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import did_you_mean, surely
@@ -109,7 +110,7 @@ def _severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, st
 def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Path]:
     for item in _items(settings, node, "allow", "[../shared-components]"):
         path = folder / item.text
-        if path.exists():
+        if exists(path):
             yield path
         else:
             message = f"`{_short(item.text)}` does not exist, so nothing is allowed by it"

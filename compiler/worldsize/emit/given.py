@@ -7,7 +7,7 @@ from typing import Any
 from worldsize.azureml import binding, fit, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import exists, local_path
 from worldsize.azureml.snapshot import missing
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.emit import planned
@@ -85,7 +85,7 @@ def _data(work: Work, located: Located[Any], value: Any, port: Port) -> Argument
 
 def _check_path(work: Work, located: Located[Any], path: str) -> None:
     local = local_path(path, work.folder)
-    if local is not None and not local.exists():
+    if local is not None and not exists(local):
         work.problems.append(missing("data-missing", "the input", path, local, located.span))
 
 

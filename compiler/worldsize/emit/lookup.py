@@ -11,7 +11,7 @@ from worldsize.azureml import component as reader
 from worldsize.azureml.distribution import member, view
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.references import is_file, kind, local_path, names_in
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit import own_script
@@ -82,9 +82,9 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
     path = local_path(uses, folder)
     if path is None:
         return None
-    if path.is_file() and files.readable(path):
+    if is_file(path) and files.readable(path):
         return reader.load(path, files)
-    refused = reader.outside(uses, step.uses.span) if path.is_file() else _missing(step.uses, path)
+    refused = reader.outside(uses, step.uses.span) if is_file(path) else _missing(step.uses, path)
     files.problems.append(refused)
     return None
 
@@ -92,14 +92,14 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
 def _unknown(uses: Located[str], folder: Path) -> Problem:
     message = f"there is no built-in component `{uses.value}`"
     for beside in (f"{uses.value}.yml", f"{uses.value}/component.yml"):
-        if (folder / beside).is_file():
+        if is_file(folder / beside):
             return Problem("unknown-component", uses.span, message, f"for the file here write `./{beside}`")
     return Problem("unknown-component", uses.span, message, did_you_mean(uses.value, built_in_names()))
 
 
 def _missing(uses: Located[str], path: Path) -> Problem:
     message = f"component file `{uses.value}` does not exist"
-    beside = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    beside = [name for name in names_in(path.parent) if name.endswith((".yml", ".yaml"))]
     near = closest(path.name, beside)
     help_ = f"did you mean `{near}`?" if near else "the path is relative to the spec"
     return Problem("component-missing", uses.span, message, help_)

@@ -12,7 +12,7 @@ from typing import Any
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field, Port
-from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.references import exists, is_file, kind, local_path
 from worldsize.emit.work import FRACTIONS, PLANNED, TEXTS
 from worldsize.records import replace
 from worldsize.spec.model import Located, Step
@@ -93,9 +93,9 @@ def type_of(value: Any, folder: Path) -> str:
     if kind(value) == "asset":
         return "uri_folder"
     path = local_path(value, folder) if value.startswith(("./", "../", "/")) else None
-    if path is None or not path.exists():
+    if path is None or not exists(path):
         return "string"
-    return "uri_file" if path.is_file() else "uri_folder"
+    return "uri_file" if is_file(path) else "uri_folder"
 
 
 def _named_in_command(command: str) -> dict[str, bool]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.emit.data_source import is_sharding
 from worldsize.emit.work import Work
 from wstrain import arithmetic, builtin
@@ -73,10 +73,10 @@ def _rows_per_class(work: Work, values: Mapping[str, Any], length: int) -> list[
     if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:
         return None
     base = local_path(path, work.folder)
-    if base is None or not base.exists():
+    if base is None or not exists(base):
         return None
-    root = base / source if base.is_dir() else base
-    if not root.exists() or not work.readable(root):
+    root = base / source if is_folder(base) else base
+    if not exists(root) or not work.readable(root):
         return None
     from worldsize.emit import row_counts  # noqa: PLC0415 - its readers are for data that is no built-in set
 

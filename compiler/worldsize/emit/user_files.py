@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.model import Literal
-from worldsize.azureml.references import local_path, normal
+from worldsize.azureml.references import exists, is_file, local_path, normal
 from worldsize.azureml.snapshot import Snapshot, add_include, missing
 from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
@@ -30,7 +30,7 @@ def check_named(work: Work, step: str) -> None:
     if code is None:
         return
     path = local_path(code.value, work.folder)
-    if path is not None and not path.exists():
+    if path is not None and not exists(path):
         work.problems.append(missing("code-missing", "`code`", code.value, path, code.span))
 
 
@@ -42,7 +42,7 @@ def collect(work: Work, step: str) -> Snapshot:
         return added
     if spec_step.code is not None:
         path = local_path(spec_step.code.value, work.folder)
-        if path is not None and path.exists() and work.readable(path):
+        if path is not None and exists(path) and work.readable(path):
             add_include(added, path)
     _user_function(work, step, added)
     return added
@@ -83,7 +83,7 @@ def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
     elif file.startswith("/") or ".." in PurePosixPath(normal(Path(file))).parts:
         message = f"`{file}` lies outside the spec's folder, so it cannot keep its place in the snapshot"
         work.report("user-model-missing", located.span, message, "move it below the folder of the spec")
-    elif not path.is_file():
+    elif not is_file(path):
         span = part_span(located, 0, len(file))
         work.problems.append(missing("user-model-missing", "the input", file, path, span))
     elif work.readable(path) and _defines(work, located, path, len(file) + 1, function):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from worldsize.azureml import ignore
+from worldsize.azureml import ignore, references
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import Script, entry_scripts, folder_of, scripts
 from worldsize.yaml.nodes import Scalar
@@ -31,21 +30,21 @@ class Sought(NamedTuple):
         if self.found:
             return True
         first, _, rest = name.partition("/")
-        return any(path.name == first and (path / rest if rest else path).is_file() for path in self.included)
+        return any(path.name == first and is_file(path / rest if rest else path) for path in self.included)
 
 
 def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
     """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
     question = ("script", str(code), name)
     if question not in context.files.known:
-        found = (code / name).is_file()
+        found = is_file(code / name)
         context.files.known[question] = (found, _ignore_file(code, name) if found else None)
     answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
     return answer
 
 
 def _ignore_file(code: Path, name: str) -> str | None:
-    file = next((name for name in (".amlignore", ".gitignore") if (code / name).is_file()), None)
+    file = next((name for name in (".amlignore", ".gitignore") if is_file(code / name)), None)
     if file is None:
         return None
     rules = ignore.read(code, PurePosixPath())
@@ -57,7 +56,7 @@ def _kind(context: Context, path: Path) -> str:
     """``folder``, ``file``, or nothing where a path does not lie in the tree; asked once."""
     question = ("code", str(path))
     if question not in context.files.known:
-        kind_ = "folder" if path.is_dir() else "file" if path.exists() else ""
+        kind_ = "folder" if is_folder(path) else "file" if exists(path) else ""
         context.files.known[question] = kind_ if context.inside(path) else ""
     return str(context.files.known[question])
 
@@ -103,4 +102,4 @@ def _included(component: Component, folder: Path) -> tuple[Path, ...]:
 
 def names_in(folder: Path | None) -> list[str]:
     """The names in a folder, for a suggestion."""
-    return os.listdir(folder) if folder is not None and folder.is_dir() else []  # noqa: PTH208 - names only
+    return references.names_in(folder) if folder is not None else []

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import is_file, local_path
 from worldsize.diagnostics.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import folder_of
@@ -41,7 +41,7 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
     if not isinstance(named, Scalar) or not isinstance(named.value, str):
         return
     path = local_path(named.value, folder_of(named))
-    if path is None or not context.inside(path) or not path.is_file():
+    if path is None or not context.inside(path) or not is_file(path):
         return
     document = context.document(path)
     for fault in document.problems[:1]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
+from worldsize.azureml.references import exists
 from worldsize.azureml.snapshot import missing
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
@@ -38,5 +39,5 @@ RULE = Rule(
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
     for data in given_data(job):
-        if data.local is not None and context.inside(data.local) and not data.local.exists():
+        if data.local is not None and context.inside(data.local) and not exists(data.local):
             yield missing(RULE.slug, "the input", data.text, data.local, data.span)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import snapshot
+from worldsize.azureml.references import is_file
 from worldsize.azureml.schedule import JobSchedule
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
@@ -41,6 +42,6 @@ def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
     reference, target = schedule.reference, schedule.target
     if reference is None or target is None or reference.span is None:
         return
-    if context.inside(target) and not target.is_file():
+    if context.inside(target) and not is_file(target):
         found = snapshot.missing(RULE.slug, "`create_job`", reference.value, target, reference.span)
         yield found

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import exists, local_path
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
@@ -37,6 +37,6 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return
     path = local_path(node.value, Path(node.source.path).parent)
-    if path is not None and path.exists() and not context.inside(path):
+    if path is not None and exists(path) and not context.inside(path):
         message = f"`code` is `{node.value}`, which lies outside of the repository"
         yield RULE.problem(node.span, message, "move it into the repository, next to this file")

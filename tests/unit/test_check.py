@@ -282,3 +282,6 @@ def test_names_that_no_file_can_have_are_missing_files(tree: Path, name: str) ->
     (tree / "spec.yml").write_text(CLEAN.replace("command: python", f"code: {name}\n    command: python"))
     assert "WS502" in codes("spec.yml")
     assert codes(".", select=["WS000"]) == []
+    missing = [each.message for each in worldsize.check(".", select=["WS502", "WS507", "WS602"]).diagnostics]
+    assert len(missing) == 4
+    assert all(message.endswith("exist") and len(message) <= 200 for message in missing)

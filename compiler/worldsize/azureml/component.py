@@ -8,7 +8,7 @@ from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import is_file, local_path, names_in
+from worldsize.azureml.references import is_file, local_path, names_in, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
@@ -123,8 +123,7 @@ def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
 
 def outside(text: str, span: Span) -> Problem:
     """A reference to a file that lies outside the checked tree, and so is not read."""
-    shown = text if len(text) <= 80 else text[:79] + "…"
-    message = f"`{shown}` lies outside the checked tree, so it was not read"
+    message = f"`{shown(text)}` lies outside the checked tree, so it was not read"
     help_ = "check the folder that holds both, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("reference-outside", span, message, help_)
 
@@ -156,11 +155,11 @@ def _port(key: Scalar, node: Node) -> Port:
 
 def _missing(reference: Scalar, path: Path) -> Problem:
     """A reference to a file that is not there, with the likeliest one beside it."""
-    message = f"component file `{reference.text}` does not exist"
+    message = f"component file `{shown(reference.text)}` does not exist"
     names = [name for name in names_in(path.parent) if name.endswith((".yml", ".yaml"))]
     beside = ", ".join(f"`{name}`" for name in names[:6])
     if ":" in reference.text:
-        help_ = f"for a registered component write `azureml:{reference.text}`"
+        help_ = f"for a registered component write `azureml:{shown(reference.text)}`"
     else:
         help_ = f"files in that folder: {beside}" if beside else "the path is relative to this file"
     return Problem("component-missing", reference.span, message, help_)

@@ -40,6 +40,12 @@ def _can_exist(name: str) -> bool:
     return len(data) <= _LONGEST_PATH and all(len(part) <= _LONGEST_NAME for part in data.split(b"/"))
 
 
+def shown(text: str) -> str:
+    """A reference as a message quotes it: in one line, and not longer than helps."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 100 else flat[:99] + "…"
+
+
 def exists(path: Path) -> bool:
     """Whether there is something at a path; unlike pathlib's, False too where one may not look."""
     return os.path.exists(path)  # noqa: PTH110

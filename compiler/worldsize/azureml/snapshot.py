@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from worldsize.azureml import environment, ignore
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in
+from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Sequence
@@ -219,7 +219,7 @@ def missing(slug: str, what: str, text: str, path: Path, span: Span) -> Problem:
     """A file or folder that is not there, with the nearest name that is."""
     from worldsize.diagnostics.suggest import closest  # noqa: PLC0415 - only a fault pays for it
 
-    message = f"{what} names `{text}`, which does not exist"
+    message = f"{what} names `{shown(text)}`, which does not exist"
     near = closest(path.name, names_in(path.parent))
     help_ = f"did you mean `{near}`?" if near else "the path is relative to the file that names it"
     return Problem(slug, span, message, help_)

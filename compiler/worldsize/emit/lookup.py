@@ -11,7 +11,7 @@ from worldsize.azureml import component as reader
 from worldsize.azureml.distribution import member, view
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import is_file, kind, local_path, names_in
+from worldsize.azureml.references import is_file, kind, local_path, names_in, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit import own_script
@@ -98,7 +98,7 @@ def _unknown(uses: Located[str], folder: Path) -> Problem:
 
 
 def _missing(uses: Located[str], path: Path) -> Problem:
-    message = f"component file `{uses.value}` does not exist"
+    message = f"component file `{shown(uses.value)}` does not exist"
     beside = [name for name in names_in(path.parent) if name.endswith((".yml", ".yaml"))]
     near = closest(path.name, beside)
     help_ = f"did you mean `{near}`?" if near else "the path is relative to the spec"

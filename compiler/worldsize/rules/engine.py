@@ -58,6 +58,12 @@ def crash(what: str, span: Span, error: BaseException) -> Problem:
     return Problem("internal-error", span, shown, help_)
 
 
+def _bounded(message: str) -> str:
+    """A message in one line of at most 200 characters, however long the words are that it quotes."""
+    flat = message if message.isprintable() else " ".join(message.split())
+    return flat if len(flat) <= 200 else flat[:199] + "…"
+
+
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
     """Problems with the code and severity of their rule."""
     for problem in problems:
@@ -72,7 +78,7 @@ def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
             rule.code,
             rule.slug,
             rule.severity,
-            problem.message,
+            _bounded(problem.message),
             problem.span,
             problem.help,
             problem.related,

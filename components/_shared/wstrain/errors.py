@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -42,22 +43,25 @@ def entry(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except UserError as error:
-        sys.exit(_report(error, 2))
+        _stop(error, 2)
     except RuntimeError as error:
         known = _translate(error)
         if known is None:
             raise
-        sys.exit(_report(*known))
+        _stop(*known)
     except MemoryError:
-        sys.exit(_report(UserError("out of memory on this machine", "lower `batch_size_per_device`"), 2))
+        _stop(UserError("out of memory on this machine", "lower `batch_size_per_device`"), 2)
     sys.exit(0)
 
 
-def _report(error: UserError, status: int) -> int:
+def _stop(error: UserError, status: int) -> NoReturn:
     print(f"error: {error.message}", file=sys.stderr)
     if error.help:
-        print(f"help: {error.help}", file=sys.stderr, flush=True)
-    return status
+        print(f"help: {error.help}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: an open process group may abort, or wait for ranks that have gone, when it is torn down.
+    os._exit(status)
 
 
 def _translate(error: RuntimeError) -> tuple[UserError, int] | None:

@@ -184,3 +184,25 @@ def test_another_trainings_checkpoint_is_not_taken_up(training: Training, digits
     assert message == "error: checkpoint `step-00000001` was trained with `seed` 0, but this run has 3"
     empty = only_errors(training(1, resume_from=digits, **one))[0]
     assert "`resume_from` has no whole checkpoint" in empty
+
+
+def test_a_rank_that_dies_is_noticed_at_once_by_the_other(
+    training: Training, digits: Path, code: Path
+) -> None:
+    (code / "net.py").write_text(
+        "import os\n"
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    calls = 0\n"
+        "    def forward(self, x):\n"
+        "        self.calls += 1\n"
+        "        if self.calls > 12 and os.environ['RANK'] == '1':\n"
+        "            os._exit(9)\n"
+        "        return super().forward(x)\n"
+        "def net(classes): return Net(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    run = training(2, shards=digits, code=code, **(PLAN | {"model": "net.py:net"}))
+    survivor, dead = run.ranks
+    assert (survivor.status, dead.status) == (1, 9), run.errors
+    assert "error: another rank has gone, so this one stops" in survivor.stderr
+    assert "Traceback" not in survivor.stderr

@@ -161,3 +161,13 @@ def nearest(span: Span, word: str, names: Collection[str]) -> Fix | None:
     """The replacement of a mistyped name by the one it was probably meant to be."""
     near = closest(word, names)
     return None if near is None else Fix(span, near)
+
+
+def unbound_texts(job: Job) -> Iterator[Scalar]:
+    """The texts that steps of a native file give to inputs and outputs and that are not whole bindings."""
+    if not is_native(job):
+        return
+    for step in job.steps.values():
+        given = [field.node for field in step.inputs.values() if isinstance(field.value, (Literal, Data))]
+        given += [setting.node for setting in step.outputs.values() if setting.value.path is not None]
+        yield from (text for text in map(text_node, given) if text is not None)

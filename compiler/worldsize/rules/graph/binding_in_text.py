@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import binding
-from worldsize.azureml.model import Data, Job, Literal
+from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import is_native, text_node
+from worldsize.rules.graph._common import unbound_texts
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar
 
@@ -37,19 +37,12 @@ _WHOLE = "${{parent.jobs.", "${{parent.outputs."
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    if not is_native(job):
-        return
-    for step in job.steps.values():
-        for field in step.inputs.values():
-            if isinstance(field.value, (Literal, Data)):
-                yield from _around(text_node(field.node))
-        for setting in step.outputs.values():
-            if setting.value.path is not None:
-                yield from _around(text_node(setting.node))
+    for node in unbound_texts(job):
+        yield from _around(node)
 
 
-def _around(node: Scalar | None) -> Iterator[Problem]:
-    if node is None or "${{" not in node.text:
+def _around(node: Scalar) -> Iterator[Problem]:
+    if "${{" not in node.text:
         return
     for found in binding.find(node.text):
         if str(found).startswith(_WHOLE):

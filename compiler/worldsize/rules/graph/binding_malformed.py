@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, fit
-from worldsize.azureml.model import Component, Data, Job, Literal
+from worldsize.azureml.model import Component, Job
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.rules.graph._common import is_native, text_node
+from worldsize.rules.graph._common import unbound_texts
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar
 
@@ -38,20 +38,13 @@ _LOST = "close it with `}}`, and leave no blanks inside the dotted name"
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    if not is_native(job):
-        return
-    for step in job.steps.values():
-        for field in step.inputs.values():
-            if isinstance(field.value, (Literal, Data)):
-                yield from _plain(text_node(field.node))
-        for setting in step.outputs.values():
-            if setting.value.path is not None:
-                yield from _plain(text_node(setting.node))
+    for node in unbound_texts(job):
+        yield from _plain(node)
 
 
-def _plain(node: Scalar | None) -> Iterator[Problem]:
+def _plain(node: Scalar) -> Iterator[Problem]:
     """What is wrong with a text that is no binding but has parts of one."""
-    if node is None or not isinstance(node.value, str) or "{" not in node.text:
+    if not isinstance(node.value, str) or "{" not in node.text:
         return
     text = node.text
     for start in binding.parse(text).unclosed:

@@ -104,3 +104,14 @@ def test_a_rank_that_lost_another_says_so() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: another rank has gone")
+
+
+def test_success_is_not_undone_by_what_runs_when_the_interpreter_ends() -> None:
+    script = (
+        "import atexit, os\n"
+        "from wstrain.errors import entry\n"
+        "atexit.register(os.abort)\n"  # as a thread of a process group may, rarely
+        "entry(lambda: print('trained'))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "trained\n")

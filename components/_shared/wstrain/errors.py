@@ -51,16 +51,21 @@ def entry(main: Callable[[], None]) -> NoReturn:
         _stop(*known)
     except MemoryError:
         _stop(UserError("out of memory on this machine", "lower `batch_size_per_device`"), 2)
-    sys.exit(0)
+    _leave(0)
 
 
 def _stop(error: UserError, status: int) -> NoReturn:
     print(f"error: {error.message}", file=sys.stderr)
     if error.help:
         print(f"help: {error.help}", file=sys.stderr)
+    _leave(status)
+
+
+def _leave(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: an open process group may abort, or wait for ranks that have gone, when it is torn down.
+    # Not sys.exit: what is left of a process group may abort, or wait for ranks that have gone, when the
+    # interpreter tears it down. A model that was trained and saved would then count as failed.
     os._exit(status)
 
 

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from wstrain import loop, models, optimizers, strategies
 from wstrain.batches import Batches
 from wstrain.data import ShardReader
-from wstrain.launch import read_launch
+from wstrain.launch import read_pytorch
 from wstrain.precision import Precision
 from wstrain.process_group import Group
 from wstrain.progress import Progress
@@ -46,7 +46,7 @@ class Setting:
     def __init__(self, model: str, shards: str) -> None:
         self.model = model
         self.batch, self.accumulation, self.optimizer = CASES[model]
-        self.group = Group(read_launch(os.environ))
+        self.group = Group(read_pytorch(os.environ))
         self.rank = self.group.launch.rank
         self.size = 2 * self.batch * self.accumulation
         self.reader = ShardReader(shards, "train")
@@ -107,7 +107,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
     per_epoch = len(setting.reader) // setting.size
     common: dict[str, Any] = {
         "strategy": strategy,
-        "task": setting.task,
+        "objective": strategies.Objective(setting.task, precision),
         "batches": batches.stream(0, steps),
         "schedule": Schedule(RATE, RATE, 10, steps, "constant"),
         "precision": precision,

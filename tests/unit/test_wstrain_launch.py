@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from wstrain.errors import UserError
-from wstrain.launch import Launch, expect_global_batch, expect_world_size, read_launch
+from wstrain.launch import Launch, expect_global_batch, expect_world_size, read_pytorch
+from wstrain.mesh import Mesh, mesh_of
 
 FULL = {
     "RANK": "5",
@@ -19,13 +20,13 @@ FULL = {
 
 
 def test_the_contract_is_read() -> None:
-    launch = read_launch(FULL)
+    launch = read_pytorch(FULL)
     assert launch == Launch(rank=5, local_rank=1, world_size=8, node_rank=1, master="10.0.0.4:6105")
     assert not launch.is_main
 
 
 def test_nothing_set_is_a_single_process() -> None:
-    assert read_launch({"PATH": "/bin"}) == Launch(rank=0, local_rank=0, world_size=1)
+    assert read_pytorch({"PATH": "/bin"}) == Launch(rank=0, local_rank=0, world_size=1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_nothing_set_is_a_single_process() -> None:
 def test_a_broken_contract_is_named(changes: dict[str, str | None], message: str) -> None:
     env = {name: value for name, value in (FULL | changes).items() if value is not None}
     with pytest.raises(UserError, match=message):
-        read_launch(env)
+        read_pytorch(env)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +54,12 @@ def test_a_broken_contract_is_named(changes: dict[str, str | None], message: str
 )
 def test_a_process_of_another_launcher_never_thinks_itself_alone(env: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_launch(env)
+        read_pytorch(env)
 
 
 def test_a_single_process_under_another_launcher_is_fine() -> None:
     env = {"OMPI_COMM_WORLD_SIZE": "1", "TF_CONFIG": "{}"}
-    assert read_launch(env).world_size == 1
+    assert read_pytorch(env).world_size == 1
 
 
 def test_planned_and_actual_world_size_are_both_named() -> None:
@@ -69,13 +70,32 @@ def test_planned_and_actual_world_size_are_both_named() -> None:
 
 def test_the_identity_of_the_global_batch_is_checked() -> None:
     with pytest.raises(UserError, match=r"`global_batch_size` is 256 but 32 .* × 1 .* × 2 processes = 64"):
-        expect_global_batch(Launch(0, 0, 2), per_device=32, accumulation=1, global_batch=256)
-    expect_global_batch(Launch(0, 0, 2), per_device=32, accumulation=4, global_batch=256)
+        expect_global_batch(Mesh(data=2), per_device=32, accumulation=1, global_batch=256)
+    expect_global_batch(Mesh(data=2), per_device=32, accumulation=4, global_batch=256)
+
+
+def test_only_replicas_count_for_the_global_batch() -> None:
+    mesh = mesh_of(8, tensor=2, pipeline=2)
+    assert mesh == Mesh(data=2, tensor=2, pipeline=2)
+    with pytest.raises(UserError, match=r"`global_batch_size` is 256 but 32 .* × 2 replicas = 64"):
+        expect_global_batch(mesh, per_device=32, accumulation=1, global_batch=256)
+
+
+def test_degrees_that_do_not_divide_the_world_size_are_refused() -> None:
+    with pytest.raises(UserError, match=r"3 × pipeline_parallel_size 2 = 6 does not divide the world size 8"):
+        mesh_of(8, tensor=3, pipeline=2)
+
+
+def test_each_rank_has_its_own_place_in_the_mesh() -> None:
+    mesh = Mesh(data=3, tensor=2, pipeline=2)
+    places = [(mesh.stage(r), mesh.replica(r), mesh.tensor_rank(r)) for r in range(mesh.world_size)]
+    assert places == [(p, d, t) for p in range(2) for d in range(3) for t in range(2)]
 
 
 def test_what_runs_before_the_plan_is_checked_needs_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, wstrain.arithmetic, wstrain.errors, wstrain.launch, wstrain.schedule, wstrain.settings\n"
+        "import sys, wstrain.arithmetic, wstrain.errors, wstrain.launch, wstrain.mesh, wstrain.schedule\n"
+        "import wstrain.settings, wstrain.start\n"
         "sys.exit(bool({'torch', 'numpy', 'mlflow'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0

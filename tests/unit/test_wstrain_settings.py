@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
 import re
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,43 +13,66 @@ import yaml
 from wstrain.errors import UserError
 from wstrain.settings import Settings, parse
 
-COMPONENT = Path(__file__).parents[2] / "components" / "train_ddp" / "component.yml"
+COMPONENTS = Path(__file__).parents[2] / "components"
+# Whatever trains through wstrain declares what it adds to the common inputs in its train.py.
+TRAINERS = sorted(path.parents[1].name for path in COMPONENTS.glob("train_*/src/train.py"))
 PLAN = {"world_size": 2, "batch_size_per_device": 32, "global_batch_size": 64, "learning_rate": 0.1}
 PATHS = {"shards": "s", "checkpoints": "c", "trained_model": "m"}
 
 
-def component() -> dict[str, Any]:
-    described: dict[str, Any] = yaml.safe_load(COMPONENT.read_text(encoding="utf-8"))
-    return described
+def described(name: str) -> dict[str, Any]:
+    text = (COMPONENTS / name / "component.yml").read_text(encoding="utf-8")
+    component: dict[str, Any] = yaml.safe_load(text)
+    return component
+
+
+def entry(name: str) -> ModuleType:
+    place = importlib.util.spec_from_file_location(f"{name}_train", COMPONENTS / name / "src" / "train.py")
+    assert place is not None
+    assert place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
 
 
 def arguments(**values: object) -> list[str]:
     return [part for name, value in (PATHS | PLAN | values).items() for part in (f"--{name}", str(value))]
 
 
-def read(**values: object) -> Settings:
-    return parse(arguments(**values), strategies=("ddp",))
+def read(component: str = "train_ddp", **values: object) -> Settings:
+    module = entry(component)
+    return parse(arguments(**values), strategies=module.STRATEGIES, options=module.OPTIONS)
 
 
-def test_every_input_is_a_flag_and_every_flag_an_input() -> None:
-    described = component()
-    ports = set(described["inputs"]) | {"checkpoints", "trained_model"}
-    assert {field.name for field in fields(Settings)} == ports
-    flags = re.findall(r"--(\w+) '?\$\{\{(?:inputs|outputs)\.(\w+)\}\}", described["command"])
+@pytest.mark.parametrize("name", TRAINERS)
+def test_every_input_is_a_flag_and_every_flag_an_input(name: str) -> None:
+    component, settings = described(name), read(name)
+    ports = set(component["inputs"]) | {"checkpoints", "trained_model"}
+    # A component of one process a model has no degrees of parallelism.
+    known = {field.name for field in fields(Settings)} - {"options"} | set(settings.options)
+    assert known - {"tensor_parallel_size", "pipeline_parallel_size"} <= ports <= known
+    flags = re.findall(r"--(\w+) '?\$\{\{(?:inputs|outputs)\.(\w+)\}\}", component["command"])
     assert {flag for flag, _ in flags} == ports
     assert all(flag == port for flag, port in flags if flag != "trained_model")
 
 
-def test_the_component_and_the_command_line_have_the_same_defaults() -> None:
-    inputs = component()["inputs"]
-    given = read(**{name: port["default"] for name, port in inputs.items() if "default" in port})
-    assert given == read()
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_component_and_the_command_line_have_the_same_defaults(name: str) -> None:
+    inputs = described(name)["inputs"]
+    given = read(name, **{key: port["default"] for key, port in inputs.items() if "default" in port})
+    assert given == read(name)
 
 
-def test_optional_inputs_stand_in_optional_sections() -> None:
-    described = component()
-    optional = {name for name, port in described["inputs"].items() if port.get("optional")}
-    sections = re.findall(r"\$\[\[.*?inputs\.(\w+).*?\]\]", described["command"])
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_component_offers_the_strategies_of_its_entry(name: str) -> None:
+    assert tuple(described(name)["inputs"]["strategy"]["enum"]) == entry(name).STRATEGIES
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_optional_inputs_stand_in_optional_sections(name: str) -> None:
+    component = described(name)
+    optional = {key for key, port in component["inputs"].items() if port.get("optional")}
+    sections = re.findall(r"\$\[\[.*?inputs\.(\w+).*?\]\]", component["command"])
     assert set(sections) == optional
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wstrain.errors import UserError
+from wstrain.mesh import Mesh
 
 _REQUIRED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -32,7 +33,7 @@ class Launch:
         return self.rank == 0
 
 
-def read_launch(env: Mapping[str, str]) -> Launch:
+def read_pytorch(env: Mapping[str, str]) -> Launch:
     """Read the environment contract; none of its variables means a single process.
 
     Raises:
@@ -77,17 +78,18 @@ def expect_world_size(launch: Launch, planned: int) -> None:
         )
 
 
-def expect_global_batch(launch: Launch, *, per_device: int, accumulation: int, global_batch: int) -> None:
-    """Check ``G = b·a·W``.
+def expect_global_batch(mesh: Mesh, *, per_device: int, accumulation: int, global_batch: int) -> None:
+    """Check ``G = b·a·D``, where D counts the replicas of the model: without model parallelism, all ranks.
 
     Raises:
         UserError: the product is another number; the message has both.
     """
-    product = per_device * accumulation * launch.world_size
+    product = per_device * accumulation * mesh.data
     if product != global_batch:
+        replicas = _processes(mesh.data) if mesh.data == mesh.world_size else f"{mesh.data} replicas"
         raise UserError(
             f"`global_batch_size` is {global_batch} but {per_device} a device × {accumulation} accumulation"
-            f" steps × {_processes(launch.world_size)} = {product}",
+            f" steps × {replicas} = {product}",
             "change one of the factors; the global batch is what the learning rate was planned for",
         )
 

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from wstrain.batches import Batch
-from wstrain.precision import Precision
 from wstrain.schedule import Schedule
-from wstrain.strategies import Strategy
-from wstrain.tasks import Task
+from wstrain.strategies import MicroBatches, Objective, Strategy
 
 
 class Recorder(Protocol):
@@ -41,14 +39,15 @@ class Run:
         start: optimizer steps already done.
         stop: optimizer steps to have done at the end.
         accumulation: micro-batches a step.
-        rank: this rank; with ``accumulation`` it gives each micro-batch its place in the global batch.
+        replica: this rank's replica of the model; with ``accumulation`` it gives each micro-batch its place
+            in the global batch.
         seed: of everything random.
     """
 
     start: int
     stop: int
     accumulation: int
-    rank: int
+    replica: int
     seed: int
 
 
@@ -56,10 +55,9 @@ def train(
     run: Run,
     *,
     strategy: Strategy,
-    task: Task,
+    objective: Objective,
     batches: Iterator[Batch],
     schedule: Schedule,
-    precision: Precision,
     recorder: Recorder,
     saver: Saver,
 ) -> dict[str, float]:
@@ -67,37 +65,32 @@ def train(
 
     Args:
         run: which steps.
-        strategy: the model and how its gradients are exchanged.
-        task: the loss.
+        strategy: the model and how it is spread over ranks.
+        objective: the loss.
         batches: ``accumulation`` micro-batches for each step, in order.
         schedule: learning rate of each step.
-        precision: arithmetic of the forward pass.
         recorder: hears of each step.
         saver: keeps checkpoints.
     """
     strategy.model.train()
     for step in range(run.start, run.stop):
-        losses: list[Tensor] = []
-        for micro in range(run.accumulation):
-            inputs, targets = next(batches)
-            _seed(run, step, micro)
-            with strategy.micro_step(last=micro == run.accumulation - 1):
-                with precision.autocast():
-                    loss = task.loss(strategy.model(inputs), targets) / run.accumulation
-                strategy.backward(loss)
-            losses.append(loss.detach())
+        loss = strategy.gradients(_micro_batches(run, step, batches), objective)
         learning_rate = schedule.rate(step)
         strategy.update(learning_rate)
-        recorder.step(step, torch.stack(losses).sum(), learning_rate)
+        recorder.step(step, loss, learning_rate)
         saver.step(step + 1)
     return recorder.finish()
+
+
+def _micro_batches(run: Run, step: int, batches: Iterator[Batch]) -> MicroBatches:
+    return MicroBatches(run.accumulation, batches, seed=lambda micro: _seed(run, step, micro))
 
 
 def _seed(run: Run, step: int, micro: int) -> None:
     # Dropout and the like depend on the micro-batch's place in training and not on what this rank drew
     # before: a resumed run draws the same numbers, and so does another world size with micro-batches of one
     # size.
-    place = run.rank * run.accumulation + micro
+    place = run.replica * run.accumulation + micro
     seed = ((run.seed * 1_000_003 + step) * 1_000_003 + place) & 0x7FFFFFFFFFFFFFFF
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
-import torch.distributed as dist
 
+from wstrain.communication import connect
 from wstrain.errors import UserError
 from wstrain.launch import Launch
+from wstrain.mesh import Mesh
 
 T = TypeVar("T")
 
@@ -22,38 +23,41 @@ class Group:
 
     Args:
         launch: who this process is.
+        communication: the module of :mod:`wstrain.communication` that the ranks meet through.
+        mesh: how the model is split; left out, every rank has a whole copy.
 
     Raises:
         UserError: the machine has no GPU for this local rank.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(
+        self, launch: Launch, communication: str = "torch_distributed", mesh: Mesh | None = None
+    ) -> None:
         self.launch = launch
+        self.mesh = mesh or Mesh(launch.world_size)
         self.device = _device(launch)
-        if launch.world_size > 1:
-            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+        self._others = connect(communication if launch.world_size > 1 else "alone", self.device)
         self.local_rank, self.local_size = self._neighbours()
         _limit_threads(self.local_size, self.device)
 
+    @property
+    def replica(self) -> int:
+        """Which replica of the model this rank holds, or holds a part of."""
+        return self.mesh.replica(self.launch.rank)
+
     def leave(self) -> None:
         """Close the communication, so that no rank sees another vanish."""
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        self._others.close()
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
         """Average a tensor over ranks, in place."""
-        if self.launch.world_size > 1:
-            dist.all_reduce(values)
-            values /= self.launch.world_size
+        self._others.sum(values)
+        values /= self.launch.world_size
         return values
 
     def from_main(self, value: T | None) -> T | None:
         """Give every rank what rank 0 has."""
-        if self.launch.world_size == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, device=self.device)
-        return box[0]
+        return self._others.broadcast(value)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -66,22 +70,15 @@ class Group:
             yield
         except UserError as error:
             failure = error
-        for message in self._gather((failure.message, failure.help) if failure else None):
+        for message in self._others.gather((failure.message, failure.help) if failure else None):
             if message is not None:
                 raise UserError(*message)
 
     def _neighbours(self) -> tuple[int, int]:
         # LOCAL_WORLD_SIZE is not part of Azure ML's contract, so the ranks of one host count each other.
-        ranks = self._gather((socket.gethostname(), self.launch.node_rank))
+        ranks = self._others.gather((socket.gethostname(), self.launch.node_rank))
         here = [rank for rank, place in enumerate(ranks) if place == ranks[self.launch.rank]]
         return here.index(self.launch.rank), len(here)
-
-    def _gather(self, value: T) -> list[T]:
-        if self.launch.world_size == 1:
-            return [value]
-        values: list[T] = [value] * self.launch.world_size
-        dist.all_gather_object(values, value)
-        return values
 
 
 def _device(launch: Launch) -> torch.device:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from wstrain.errors import UserError
 from wstrain.schedule import Decay
+
+AddOptions = Callable[[argparse.ArgumentParser], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Settings:
     precision: str
     seed: int
     strategy: str
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
     sync_batch_norm: bool
     gpt_layers: int
     gpt_heads: int
@@ -52,14 +56,18 @@ class Settings:
     warmup_epochs: float
     checkpoints: Path
     trained_model: Path
+    options: Mapping[str, Any]  # inputs that only this component has
 
 
-def parse(arguments: Sequence[str], *, strategies: Sequence[str]) -> Settings:
+def parse(
+    arguments: Sequence[str], *, strategies: Sequence[str], options: Sequence[AddOptions] = ()
+) -> Settings:
     """Read the command line of a training component.
 
     Args:
         arguments: without the program's name.
         strategies: the strategies this component offers.
+        options: what adds inputs that not every training component has.
 
     Raises:
         UserError: a flag is missing or unknown, or a value is not of its type or outside its range.
@@ -69,7 +77,19 @@ def parse(arguments: Sequence[str], *, strategies: Sequence[str]) -> Settings:
     _add_optimizer(parser)
     _add_checkpoints(parser)
     _add_plan(parser)
-    return Settings(**vars(parser.parse_args(arguments)))
+    parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1)
+    for add in options:
+        add(parser)
+    values = vars(parser.parse_args(arguments))
+    common = {field.name for field in fields(Settings)} - {"options"}
+    own = {name: value for name, value in values.items() if name not in common}
+    return Settings(**{name: values[name] for name in common}, options=own)
+
+
+def add_model_parallel(parser: argparse.ArgumentParser) -> None:
+    """Add the degrees of model parallelism."""
+    parser.add_argument("--tensor_parallel_size", type=integer(1), default=1)
+    parser.add_argument("--pipeline_parallel_size", type=integer(1), default=1)
 
 
 def boolean(text: str) -> bool:

@@ -1,8 +1,4 @@
-"""Entry of the component ``train_ddp``: who am I, is the plan true, then train.
-
-Nothing here loads torch before the launch is known to be the planned one: a wrong world size is reported in a
-fraction of a second.
-"""
+"""Entry of the component ``train_ddp``: started by Azure ML's PyTorch distribution or torchrun."""
 
 from __future__ import annotations
 
@@ -10,26 +6,18 @@ import os
 import sys
 
 from wstrain.errors import entry
-from wstrain.launch import expect_global_batch, expect_world_size, read_launch
-from wstrain.settings import parse
+from wstrain.launch import read_pytorch
+from wstrain.settings import add_model_parallel, parse
+from wstrain.start import start
 
 STRATEGIES = ("ddp",)
+OPTIONS = (add_model_parallel,)
 
 
 def main() -> None:
-    """Check the launch against the plan, then hand over."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES)
-    launch = read_launch(os.environ)
-    expect_world_size(launch, settings.world_size)
-    expect_global_batch(
-        launch,
-        per_device=settings.batch_size_per_device,
-        accumulation=settings.gradient_accumulation_steps,
-        global_batch=settings.global_batch_size,
-    )
-    from training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
-
-    train(settings, launch)
+    """Read inputs and environment, then train."""
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    start(settings, read_pytorch(os.environ), communication="torch_distributed")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,31 @@
 """How a model is spread over ranks: one file a strategy, one protocol for all.
 
-A new strategy is a file beside ``ddp.py`` with a ``build`` of the same signature, a line in ``BUILDERS`` and
-a value in the ``strategy`` enum of the component.
+A new strategy is a file beside ``ddp.py`` with a ``build`` of the same signature, and its name among the
+``STRATEGIES`` of a component's ``train.py`` and in the ``strategy`` enum of its ``component.yml``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from typing import Protocol, cast
 
 from torch import nn
 
 from wstrain.process_group import Group
-from wstrain.strategies import ddp
-from wstrain.strategies.protocol import Strategy, Updates
+from wstrain.strategies.protocol import MicroBatches, Objective, Strategy, Updates
 
-__all__ = ["BUILDERS", "Strategy", "Updates", "build"]
+__all__ = ["MicroBatches", "Objective", "Strategy", "Updates", "build"]
 
-BUILDERS: dict[str, Callable[[nn.Module, Updates, Group], Strategy]] = {
-    "ddp": ddp.build,
-}
+
+class Builder(Protocol):
+    """What a strategy's module offers."""
+
+    def build(self, model: nn.Module, updates: Updates, group: Group) -> Strategy:
+        """Return the strategy around ``model``, which moves to the group's device."""
 
 
 def build(name: str, model: nn.Module, updates: Updates, group: Group) -> Strategy:
     """Return the strategy called ``name`` around ``model``, which moves to the group's device."""
-    return BUILDERS[name](model, updates, group)
+    # Imported only now: a strategy may need a library that only its own component's environment has.
+    module = cast("Builder", importlib.import_module(f"{__name__}.{name}"))
+    return module.build(model, updates, group)

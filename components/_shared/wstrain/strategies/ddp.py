@@ -15,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from wstrain import optimizers
 from wstrain.process_group import Group
-from wstrain.strategies.protocol import Updates
+from wstrain.strategies.accumulate import accumulate
+from wstrain.strategies.protocol import MicroBatches, Objective, Updates
 
 
 class DataParallel:
@@ -28,15 +29,11 @@ class DataParallel:
         self._scaler = updates.precision.scaler
         self._max_norm = updates.max_gradient_norm
 
-    def micro_step(self, *, last: bool) -> AbstractContextManager[object]:
-        """Keep gradients local until the last micro-batch: one exchange a step, not one a micro-batch."""
-        if isinstance(self.model, DistributedDataParallel) and not last:
-            return self.model.no_sync()
-        return nullcontext()
-
-    def backward(self, loss: Tensor) -> None:
-        """Add gradients; DDP averages them while the last micro-batch's are still being computed."""
-        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
+        """Add gradients up; DDP averages them while the last micro-batch's are still being computed."""
+        return accumulate(
+            micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
+        )
 
     def update(self, learning_rate: float) -> None:
         """Step all parameter groups at ``learning_rate``."""
@@ -66,6 +63,14 @@ class DataParallel:
     def whole_model(self) -> nn.Module:
         """Return the module itself."""
         return self._module
+
+    def _backward(self, loss: Tensor) -> None:
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def _exchange(self, last: bool) -> AbstractContextManager[object]:
+        if isinstance(self.model, DistributedDataParallel) and not last:
+            return self.model.no_sync()
+        return nullcontext()
 
     def _wrap(self, updates: Updates, group: Group) -> nn.Module:
         if group.launch.world_size == 1:

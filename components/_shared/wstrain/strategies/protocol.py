@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from wstrain.batches import Batch
 from wstrain.optimizers import OptimizerOptions
 from wstrain.precision import Precision
+from wstrain.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,30 +21,71 @@ class Updates:
     Attributes:
         optimizer: which optimizer, with its settings.
         precision: what is computed in.
+        accumulation: micro-batches a step.
         max_gradient_norm: longer gradients are scaled down to this length; 0 for never.
         unused_parameters: some parameters may get no gradient.
+        options: inputs of the component that only one strategy knows, by name; it reads them itself.
     """
 
     optimizer: OptimizerOptions
     precision: Precision
+    accumulation: int = 1
     max_gradient_norm: float = 0.0
     unused_parameters: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is made small: the mean loss of a micro-batch."""
+
+    task: Task
+    precision: Precision
+
+    def __call__(self, model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+        """Run the forward pass and return the mean loss, 0-d."""
+        with self.precision.autocast():
+            return self.task.loss(model(inputs), targets)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatches:
+    """This rank's part of one global batch. Going through it sets the random state for each in turn.
+
+    Attributes:
+        count: how many.
+        batches: ``(inputs, targets)``, at least ``count`` more of them.
+        seed: is told the number of a micro-batch, from 0, before it is used.
+    """
+
+    count: int
+    batches: Iterator[Batch]
+    seed: Callable[[int], None]
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the micro-batches, each once."""
+        for micro in range(self.count):
+            batch = next(self.batches)
+            self.seed(micro)
+            yield batch
 
 
 class Strategy(Protocol):
     """How a model is spread over ranks. Every method is called on every rank."""
 
     model: nn.Module
-    """The module to call in a forward pass."""
+    """What this rank computes with."""
 
-    def micro_step(self, *, last: bool) -> AbstractContextManager[object]:
-        """Context of one forward and backward pass; gradients are exchanged in the last one only."""
+    def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
+        """Compute the gradients of the global batch's mean loss.
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a loss that was already divided by the accumulation steps."""
+        Returns:
+            The mean loss over this rank's micro-batches, 0-d, detached; its mean over all ranks is the
+            global batch's.
+        """
 
     def update(self, learning_rate: float) -> None:
-        """Take one optimizer step with gradients averaged over ranks, and clear them."""
+        """Take one optimizer step with these gradients, and clear them."""
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint needs, in types that ``torch.load(weights_only=True)`` reads."""
@@ -51,4 +94,4 @@ class Strategy(Protocol):
         """Take up a state that any number of ranks saved."""
 
     def whole_model(self) -> nn.Module:
-        """Return the model unwrapped; on rank 0 it has all its weights."""
+        """Return the model unwrapped and undivided; only rank 0's need have its weights."""

@@ -17,6 +17,7 @@ from wstrain.batches import Batches
 from wstrain.data import Manifest, ShardReader, read_manifest, verify
 from wstrain.errors import UserError
 from wstrain.launch import Launch
+from wstrain.mesh import Mesh
 from wstrain.models import user
 from wstrain.optimizers import OptimizerOptions
 from wstrain.precision import Precision
@@ -27,22 +28,29 @@ from wstrain.sampler import GlobalBatchSampler
 from wstrain.saver import CheckpointSaver
 from wstrain.schedule import Schedule
 from wstrain.settings import Settings
-from wstrain.strategies import Strategy, Updates
+from wstrain.strategies import Objective, Strategy, Updates
 from wstrain.tasks import Task, task_of
 from wstrain.tracking import Tracker
 
 SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
 
 
-def train(settings: Settings, launch: Launch) -> None:
-    """Train on this rank; rank 0 writes metrics, checkpoints and the model."""
+def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str) -> None:
+    """Train on this rank; rank 0 writes metrics, checkpoints and the model.
+
+    Args:
+        settings: the component's inputs.
+        launch: who this process is.
+        mesh: how ranks share the model and the data.
+        communication: the module of :mod:`wstrain.communication` that the ranks meet through.
+    """
     manifest = read_manifest(settings.shards)
     label, features = manifest.label, manifest.features
     task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
     steps = _steps(settings, manifest)
     facts = _facts(settings, manifest, steps)
 
-    group = Group(launch)
+    group = Group(launch, communication, mesh)
     precision = Precision(settings.precision, group.device)
     with group.together():
         verify(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
@@ -61,36 +69,28 @@ def train(settings: Settings, launch: Launch) -> None:
             reader=reader,
             sampler=sampler,
             task=task,
-            rank=launch.rank,
-            world_size=launch.world_size,
+            rank=group.replica,
+            world_size=mesh.data,
             accumulation=settings.gradient_accumulation_steps,
             device=group.device,
             # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
             workers=settings.loader_workers if group.device.type == "cuda" else 0,
         )
-        recorder = StepRecorder(
-            group=group,
-            total_steps=steps["total_steps"],
-            steps_per_epoch=steps["steps_per_epoch"],
-            global_batch=settings.global_batch_size,
-            tracker=tracker,
-            progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if launch.is_main else None),
-        )
         final = loop.train(
-            loop.Run(start, stop, settings.gradient_accumulation_steps, launch.rank, settings.seed),
+            loop.Run(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
-            task=task,
+            objective=Objective(task, precision),
             batches=batches.stream(start, stop),
             schedule=_schedule(settings, steps),
-            precision=precision,
-            recorder=recorder,
+            recorder=_recorder(settings, group, steps, tracker),
             saver=saver,
         )
         saver.save(max(start, stop))
+        network = strategy.whole_model()
         with group.together():
             if launch.is_main:
                 card = {**_plan(facts), "steps_done": max(start, stop), "final": final}
-                export.save(strategy.whole_model().cpu(), task, settings.trained_model, card)
+                export.save(network.cpu(), task, settings.trained_model, card)
     group.leave()
 
 
@@ -114,6 +114,7 @@ def _facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> 
     plan = {
         name: value for name, value in asdict(settings).items() if name not in paths and value is not None
     }
+    plan |= plan.pop("options")
     plan["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
     return {**plan, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 
@@ -149,8 +150,10 @@ def _updates(settings: Settings, precision: Precision) -> Updates:
             epsilon=settings.epsilon,
         ),
         precision=precision,
+        accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
         unused_parameters=user.is_reference(settings.model),
+        options=settings.options,
     )
 
 
@@ -179,6 +182,19 @@ def _schedule(settings: Settings, steps: Mapping[str, int]) -> Schedule:
         decay=settings.lr_schedule,
         milestones=[round(epoch * steps["steps_per_epoch"]) for epoch in settings.lr_decay_epochs],
         factor=settings.lr_decay_factor,
+    )
+
+
+def _recorder(
+    settings: Settings, group: Group, steps: Mapping[str, int], tracker: Tracker | None
+) -> StepRecorder:
+    return StepRecorder(
+        group=group,
+        total_steps=steps["total_steps"],
+        steps_per_epoch=steps["steps_per_epoch"],
+        global_batch=settings.global_batch_size,
+        tracker=tracker,
+        progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
     )
 
 

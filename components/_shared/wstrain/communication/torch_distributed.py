@@ -1,0 +1,44 @@
+"""``torch.distributed``: NCCL between GPUs, gloo between CPUs."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+class TorchDistributed:
+    """Membership of the default process group, which strategies build on too."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+    def sum(self, values: torch.Tensor) -> None:
+        """Add a tensor up over ranks, in place."""
+        dist.all_reduce(values)
+
+    def broadcast(self, value: T) -> T:
+        """Return rank 0's value."""
+        box = [value]
+        dist.broadcast_object_list(box, device=self._device)
+        return box[0]
+
+    def gather(self, value: T) -> list[T]:
+        """Return everybody's value, by rank."""
+        values: list[T] = [value] * dist.get_world_size()
+        dist.all_gather_object(values, value)
+        return values
+
+    def close(self) -> None:
+        """Destroy the process group."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def connect(device: torch.device) -> TorchDistributed:
+    """Join the process group that MASTER_ADDR and RANK describe."""
+    return TorchDistributed(device)

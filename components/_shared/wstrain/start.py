@@ -1,0 +1,37 @@
+"""What every PyTorch training component begins with: who am I, is the plan true, then train.
+
+Nothing here loads torch before the launch is known to be the planned one: a wrong world size is reported in a
+fraction of a second.
+"""
+
+from __future__ import annotations
+
+from wstrain.launch import Launch, expect_global_batch, expect_world_size
+from wstrain.mesh import mesh_of
+from wstrain.settings import Settings
+
+
+def start(settings: Settings, launch: Launch, *, communication: str) -> None:
+    """Check the launch against the plan, then train.
+
+    Args:
+        settings: the component's inputs.
+        launch: who this process is.
+        communication: the module of :mod:`wstrain.communication` that the ranks meet through.
+
+    Raises:
+        UserError: the plan is for other processes than were started, or its numbers contradict each other.
+    """
+    expect_world_size(launch, settings.world_size)
+    mesh = mesh_of(
+        launch.world_size, tensor=settings.tensor_parallel_size, pipeline=settings.pipeline_parallel_size
+    )
+    expect_global_batch(
+        mesh,
+        per_device=settings.batch_size_per_device,
+        accumulation=settings.gradient_accumulation_steps,
+        global_batch=settings.global_batch_size,
+    )
+    from wstrain.training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
+
+    train(settings, launch, mesh, communication=communication)

@@ -150,6 +150,7 @@ def _updates(settings: Settings, precision: Precision) -> Updates:
             epsilon=settings.epsilon,
         ),
         precision=precision,
+        micro_batch=settings.batch_size_per_device,
         accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
         unused_parameters=user.is_reference(settings.model),

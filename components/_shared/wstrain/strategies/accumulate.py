@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from wstrain.strategies.protocol import MicroBatches, Objective
 
@@ -14,7 +14,7 @@ from wstrain.strategies.protocol import MicroBatches, Objective
 def accumulate(
     micro_batches: MicroBatches,
     objective: Objective,
-    model: nn.Module,
+    model: Callable[[Tensor], Tensor],
     *,
     backward: Callable[[Tensor], None],
     exchange: Callable[[bool], AbstractContextManager[object]],

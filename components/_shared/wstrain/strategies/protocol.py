@@ -21,6 +21,7 @@ class Updates:
     Attributes:
         optimizer: which optimizer, with its settings.
         precision: what is computed in.
+        micro_batch: samples that a rank takes at once.
         accumulation: micro-batches a step.
         max_gradient_norm: longer gradients are scaled down to this length; 0 for never.
         unused_parameters: some parameters may get no gradient.
@@ -29,6 +30,7 @@ class Updates:
 
     optimizer: OptimizerOptions
     precision: Precision
+    micro_batch: int = 1
     accumulation: int = 1
     max_gradient_norm: float = 0.0
     unused_parameters: bool = False

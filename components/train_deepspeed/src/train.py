@@ -1,0 +1,39 @@
+"""Entry of the component ``train_deepspeed``, started once a GPU by Azure ML's PyTorch distribution."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from wstrain.deepspeed_config import DEVICES
+from wstrain.errors import entry
+from wstrain.launch import read_pytorch
+from wstrain.settings import integer, number, parse
+from wstrain.start import start
+
+STRATEGIES = ("deepspeed",)
+
+
+def add_zero(parser: argparse.ArgumentParser) -> None:
+    """Add what only DeepSpeed knows."""
+    parser.add_argument("--zero_stage", type=integer(0, 3), default=2)
+    parser.add_argument("--offload_optimizer", choices=DEVICES, default="none")
+    parser.add_argument("--offload_parameters", choices=DEVICES, default="none")
+    parser.add_argument("--offload_path", default="")
+    parser.add_argument("--loss_scale", type=number(0), default=0.0)
+    parser.add_argument("--ds_config", type=Path)
+
+
+OPTIONS = (add_zero,)
+
+
+def main() -> None:
+    """Read inputs and environment, then train."""
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    start(settings, read_pytorch(os.environ), communication="torch_distributed")
+
+
+if __name__ == "__main__":
+    entry(main)

@@ -87,6 +87,7 @@ def test_the_typed_model_has_a_place_for_every_field():
         (spec.ComputeProfile, SCHEMA["$defs"]["computeProfile"]),
         (spec.Step, SCHEMA["$defs"]["step"]),
         (spec.Distribution, SCHEMA["$defs"]["distribution"]),
+        (spec.Parallelism, SCHEMA["$defs"]["parallelism"]),
         (spec.Schedule, SCHEMA["$defs"]["schedule"]),
     ]:
         names = {{"with": "with_"}.get(name, name) for name in definition["properties"]} - {"$schema"}

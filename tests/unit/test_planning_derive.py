@@ -333,6 +333,7 @@ def same_mathematics(plan: Plan, local: Plan, slots: int) -> None:
     most = min(slots, before.topology.world_size)
     assert not any(share % more == 0 for more in range(world + 1, most + 1))
     changed = {name for name in before.inputs if before.inputs[name] != after.inputs[name]}
-    placed = {"world_size", "gradient_accumulation_steps", "process_count_per_instance", "instance_count"}
+    placed = {"world_size", "data_parallel_size"}
+    placed |= {"gradient_accumulation_steps", "process_count_per_instance", "instance_count"}
     assert changed <= placed
     assert set(before.inputs) == set(after.inputs)

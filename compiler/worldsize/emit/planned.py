@@ -15,6 +15,13 @@ from worldsize.planning.model import PlanValue, StepPlan, Topology, Training
 from worldsize.records import fields
 from worldsize.spec.model import Located
 
+# Degrees of parallelism as inputs, and their names in a spec.
+DEGREES = {
+    "data_parallel_size": "data",
+    "tensor_parallel_size": "tensor",
+    "pipeline_parallel_size": "pipeline",
+}
+
 
 def value_of(work: Work, step: str, quantity: str) -> tuple[PlanValue, str | None] | None:
     """A planned quantity as a step sees it, and the arithmetic behind it for a comment.
@@ -66,7 +73,7 @@ def fill_inputs(work: Work, step: str) -> None:
     arguments = work.arguments[step]
     own = (work.plan.steps[step].inputs or {}) if work.plan and step in work.plan.steps else {}
     for name in work.ports(step):
-        if name not in PLANNED:
+        if name not in PLANNED and name != "strategy":
             continue
         if name in own:
             _fill_input(work, step, name)
@@ -80,12 +87,25 @@ def _fill_input(work: Work, step: str, name: str) -> None:
     planned, why = found
     given = work.arguments[step].get(name)
     if given is None:
+        if name in DEGREES and _is_default(work, step, name, planned):
+            return  # a step without model parallelism need not speak of it
         work.arguments[step][name] = Field(Literal(planned), comment=why)
         work.templates.setdefault(step, {})[name] = f"${{{{plan.{name}}}}}"
     elif isinstance(given.value, Literal) and given.span and not _agree(given.value.value, planned):
         message = f"`{name}` is {given.value.value} here but {literals.render(planned)} by the plan"
-        help_ = f"remove it, or pin it as `{name}` under `scale:` so that the rest follows"
+        help_ = f"remove it, or {_pin(name)} so that the rest follows"
         work.report("planned-input-overridden", given.span, message, help_)
+
+
+def _is_default(work: Work, step: str, name: str, planned: PlanValue) -> bool:
+    default = work.ports(step)[name].default
+    return default is not None and _agree(default.value, planned)
+
+
+def _pin(name: str) -> str:
+    if name in DEGREES:
+        return f"pin it as `{DEGREES[name]}` under `parallelism:`"
+    return f"pin it as `{name}` under `scale:`"
 
 
 def _fill_shard_count(work: Work, step: str) -> None:
@@ -128,7 +148,8 @@ def _checked(
 
 def names() -> frozenset[str]:
     """Every quantity that a plan may have."""
-    return frozenset(field.name for part in (Topology, Training) for field in fields(part))
+    recorded = (field.name for part in (Topology, Training) for field in fields(part))
+    return frozenset({*recorded, "data_parallel_size"})
 
 
 def _agree(given: Any, planned: PlanValue) -> bool:

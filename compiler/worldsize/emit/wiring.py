@@ -10,7 +10,7 @@ from worldsize.azureml.model import Binding, Field, Port
 from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.suggest import closest
 from worldsize.emit.own_script import OPEN
-from worldsize.emit.work import PLANNED, Work, part_span
+from worldsize.emit.work import OF_TOPOLOGY, PLANNED, Work, part_span
 from worldsize.yaml.span import Span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
@@ -53,7 +53,7 @@ def report_missing(work: Work, step: str) -> None:
         if port.name in work.arguments[step] or port.optional or port.default is not None:
             continue
         if port.name in PLANNED:
-            if work.plan is None and spec_step.scale is not None:
+            if work.plan is None and (spec_step.scale is not None or port.name in OF_TOPOLOGY):
                 continue
             help_ = "add `scale:` to the step, so that it is planned" if spec_step.scale is None else None
             message = f"step `{step}` needs `{port.name}`, which the plan does not give"

@@ -19,6 +19,9 @@ from worldsize.yaml.span import Span
 # Inputs that are filled from the plan wherever a component declares them.
 PLANNED = (
     "world_size",
+    "data_parallel_size",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
     "batch_size_per_device",
     "gradient_accumulation_steps",
     "global_batch_size",
@@ -32,10 +35,14 @@ PLANNED = (
     "shards_per_rank",
     "shard_count",
 )
+# Those of them that every step has, whether or not it trains.
+OF_TOPOLOGY = frozenset(
+    {"world_size", "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
+)
 FRACTIONS = frozenset(
     {"learning_rate", "reference_learning_rate", "warmup_epochs", "epochs", "kappa", "gpus_per_instance"}
 )
-TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule"})
+TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy"})
 
 
 @dataclass(slots=True)

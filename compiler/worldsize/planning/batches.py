@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from worldsize.diagnostics.problem import Related
 from worldsize.planning import batch
 from worldsize.planning.notes import Notes
@@ -9,7 +11,12 @@ from worldsize.planning.numbers import plural
 from worldsize.records import dataclass
 from worldsize.spec.model import Located, Scale
 
-_IDENTITY = "per device × accumulation × world size"
+
+class Replicas(NamedTuple):
+    """Copies of the model that share a global batch, and what they are called."""
+
+    number: int
+    name: str = "world size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +28,20 @@ class Batches:
     global_batch: int
 
 
-def batches(scale: Scale, world_size: int, notes: Notes) -> Batches | None:
+def batches(scale: Scale, replicas: Replicas, notes: Notes) -> Batches | None:
     """The batches, or None where what is pinned does not agree; problems go to ``notes``."""
     start = _reference_per_device(scale, notes)
     if start is None:
         return None
     pinned = scale.global_batch_size
     if pinned is None:
-        found = _forwards(scale, start, world_size)
+        found = _forwards(scale, start, replicas)
     else:
-        shared = _backwards(scale, pinned, start, world_size, notes)
+        shared = _backwards(scale, pinned, start, replicas, notes)
         if shared is None:
             return None
         found = Batches(*shared, pinned.value)
-    _explain(scale, found, start, world_size, notes)
+    _explain(scale, found, start, replicas, notes)
     return found
 
 
@@ -54,22 +61,22 @@ def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
     return None
 
 
-def _forwards(scale: Scale, per_device: int, world_size: int) -> Batches:
+def _forwards(scale: Scale, per_device: int, replicas: Replicas) -> Batches:
     pinned = scale.gradient_accumulation_steps
     accumulation = pinned.value if pinned else 1
-    return Batches(per_device, accumulation, batch.global_batch(per_device, accumulation, world_size))
+    return Batches(per_device, accumulation, batch.global_batch(per_device, accumulation, replicas.number))
 
 
 def _backwards(
-    scale: Scale, pinned: Located[int], start: int, world_size: int, notes: Notes
+    scale: Scale, pinned: Located[int], start: int, replicas: Replicas, notes: Notes
 ) -> tuple[int, int] | None:
     """``(b, a)`` for a pinned global batch."""
     b, a = scale.batch_size_per_device, scale.gradient_accumulation_steps
     if b and a:
-        return _verify(pinned, b, a, world_size, notes)
-    unit = world_size * (b.value if b else a.value if a else 1)
+        return _verify(pinned, b, a, replicas, notes)
+    unit = replicas.number * (b.value if b else a.value if a else 1)
     if pinned.value % unit:
-        _does_not_factor(pinned, b, a, world_size, notes)
+        _does_not_factor(pinned, b, a, replicas, notes)
         return None
     rest = pinned.value // unit
     if b:
@@ -77,19 +84,19 @@ def _backwards(
     if a:
         return rest, a.value
     shared = batch.split(rest, start)
-    _warn_small(pinned, shared, start, world_size, notes)
+    _warn_small(pinned, shared, start, replicas, notes)
     return shared
 
 
 def _verify(
-    pinned: Located[int], b: Located[int], a: Located[int], world_size: int, notes: Notes
+    pinned: Located[int], b: Located[int], a: Located[int], replicas: Replicas, notes: Notes
 ) -> tuple[int, int] | None:
-    product = batch.global_batch(b.value, a.value, world_size)
+    product = batch.global_batch(b.value, a.value, replicas.number)
     if product == pinned.value:
         return b.value, a.value
     message = (
         f"`global_batch_size` is {pinned.value} but {b.value} per device × {a.value} accumulation"
-        f" × {world_size} world size = {product}"
+        f" × {replicas.number} {replicas.name} = {product}"
     )
     help_ = f"write `global_batch_size: {product}`, or leave one of the three to be derived"
     related = (Related(b.span, "per device"), Related(a.span, "accumulation"))
@@ -98,16 +105,16 @@ def _verify(
 
 
 def _does_not_factor(
-    pinned: Located[int], b: Located[int] | None, a: Located[int] | None, world_size: int, notes: Notes
+    pinned: Located[int], b: Located[int] | None, a: Located[int] | None, replicas: Replicas, notes: Notes
 ) -> None:
-    parts, related = [f"world size {world_size}"], []
+    parts, related = [f"{replicas.name} {replicas.number}"], []
     if b:
         parts.insert(0, f"{b.value} per device")
         related.append(Related(b.span, "per device"))
     if a:
         parts.insert(0, f"{a.value} accumulation")
         related.append(Related(a.span, "accumulation"))
-    unit = world_size * (b.value if b else a.value if a else 1)
+    unit = replicas.number * (b.value if b else a.value if a else 1)
     product = " × ".join(parts) + (f" = {unit}" if len(parts) > 1 else "")
     near = " or ".join(str(value) for value in batch.nearest(pinned.value, unit))
     message = f"`global_batch_size` is {pinned.value}, which is no multiple of {product}"
@@ -116,13 +123,13 @@ def _does_not_factor(
 
 
 def _warn_small(
-    pinned: Located[int], shared: tuple[int, int], start: int, world_size: int, notes: Notes
+    pinned: Located[int], shared: tuple[int, int], start: int, replicas: Replicas, notes: Notes
 ) -> None:
     """A rank's share with no large divisor is computed in needlessly many small pieces."""
     per_device, accumulation = shared
     if per_device * 2 > min(start, per_device * accumulation):
         return
-    near = " or ".join(str(value) for value in batch.nearest(pinned.value, start * world_size))
+    near = " or ".join(str(value) for value in batch.nearest(pinned.value, start * replicas.number))
     message = (
         f"`global_batch_size` {pinned.value} leaves {per_device} per device, {accumulation} times over:"
         f" {per_device * accumulation} a process has no larger divisor up to {start}"
@@ -131,7 +138,7 @@ def _warn_small(
     notes.report("micro-batch-small", pinned.span, message, help_)
 
 
-def _explain(scale: Scale, found: Batches, start: int, world_size: int, notes: Notes) -> None:
+def _explain(scale: Scale, found: Batches, start: int, replicas: Replicas, notes: Notes) -> None:
     pinned = scale.global_batch_size is not None
     reference, gpus = (
         scale.reference_batch_size.value,
@@ -140,17 +147,19 @@ def _explain(scale: Scale, found: Batches, start: int, world_size: int, notes: N
     if scale.batch_size_per_device:
         row = ("", notes.given("scale.batch_size_per_device"))
     elif pinned and found.per_device != start:
-        row = (f"{found.global_batch} / {world_size} / {found.accumulation}", "from the global batch")
+        row = (f"{found.global_batch} / {replicas.number} / {found.accumulation}", "from the global batch")
     else:
         row = (f"{reference} / {plural(gpus, 'reference GPU')}", notes.given("scale.reference"))
     notes.derive("batch_size_per_device", found.per_device, *row)
     if scale.gradient_accumulation_steps:
         row = ("", notes.given("scale.gradient_accumulation_steps"))
     elif pinned:
-        row = (f"{found.global_batch} / {found.per_device} / {world_size}", "from the global batch")
+        row = (f"{found.global_batch} / {found.per_device} / {replicas.number}", "from the global batch")
     else:
         row = ("", "default")
     notes.derive("gradient_accumulation_steps", found.accumulation, *row)
-    formula = f"{found.per_device} × {found.accumulation} × {world_size}"
-    source = notes.given("scale.global_batch_size") if pinned else _IDENTITY
+    formula = f"{found.per_device} × {found.accumulation} × {replicas.number}"
+    source = (
+        notes.given("scale.global_batch_size") if pinned else f"per device × accumulation × {replicas.name}"
+    )
     notes.derive("global_batch_size", found.global_batch, formula, source)

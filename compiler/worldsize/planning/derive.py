@@ -10,6 +10,7 @@ from worldsize.facts import vm_sizes
 from worldsize.planning.interface import Interface
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.notes import Notes
+from worldsize.planning.parallelism import arrange
 from worldsize.planning.place import place
 from worldsize.planning.train import train
 from worldsize.records import fields
@@ -57,7 +58,8 @@ def _step(
     spec: Spec, step: Step, interface: Interface | None, counted: int | None, *, notes: Notes, today: date
 ) -> StepPlan | None:
     profile = spec.compute.get(step.compute.value) if step.compute else None
-    topology = place(step, profile, interface, notes, today)
+    placed = place(step, profile, interface, notes, today)
+    topology = arrange(step, placed, interface, notes) if placed is not None else None
     if topology is None:
         return None
     training = None
@@ -91,4 +93,4 @@ def planned_inputs(topology: Topology, training: Training | None) -> dict[str, P
             value = getattr(part, each.name)
             if value is not None:
                 found[each.name] = _whole(value) if each.name in _EPOCHS else value
-    return found
+    return {**found, "data_parallel_size": topology.data_parallel_size}

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from worldsize.planning import batch
+from worldsize.planning import batch, degrees
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Derivation, Plan, PlanValue, StepPlan, Topology, Training
+from worldsize.planning.numbers import clean
 from worldsize.records import replace
 
 
 def localise(plan: Plan, processes: int, *, grow: bool = False) -> Plan:
     """Fit a plan to one machine.
 
-    Every training step keeps its global batch ``G`` and its micro-batch ``b``. Its world size becomes the
-    largest divisor of ``G / b`` that is not above ``processes``, each step its own; accumulation becomes
-    ``G / (b·W′)``. Nothing else that a step is told changes. A step that does not train gets at most as
-    many processes as were planned.
+    Every training step keeps its global batch ``G`` and its micro-batch ``b``. Its data-parallel size becomes
+    the largest divisor of ``G / b`` whose replicas fit ``processes``, each step its own; accumulation
+    becomes ``G / (b·D′)``. A replica keeps its tensor and pipeline degrees where one fits; where not even
+    one does, they shrink to divisors of theirs, which split the same model into fewer parts. Nothing else
+    that a step is told changes. A step that does not train gets at most as many processes as were planned.
 
     Args:
         plan: The plan.
@@ -42,19 +44,22 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
             step, topology=replace(planned, instance_count=1), inputs=_inputs(step, planned, step.training)
         )
     most = processes if grow and step.training else min(processes, planned.world_size)
+    tensor, pipeline = _replica(planned, most)
+    data = most // (tensor * pipeline)
     training = step.training
-    if training is None:
-        world = most
-    else:
+    if training is not None:
         share = training.global_batch_size // training.batch_size_per_device
-        world, accumulation = batch.split(share, most)
+        data, accumulation = batch.split(share, data)
         training = replace(training, gradient_accumulation_steps=accumulation)
+    world = data * tensor * pipeline
     topology = replace(
         planned,
         instance_count=1,
         process_count_per_instance=world,
         world_size=world,
         worker_count=None if planned.worker_count is None else world,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
     )
     return replace(
         step,
@@ -63,6 +68,11 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         derivations=_derivations(step, topology, training),
         inputs=_inputs(step, topology, training),
     )
+
+
+def _replica(planned: Topology, processes: int) -> tuple[int, int]:
+    """The tensor and pipeline degrees here: the planned ones where such a replica fits."""
+    return degrees.shrink(planned.tensor_parallel_size, planned.pipeline_parallel_size, processes)
 
 
 def _inputs(step: StepPlan, topology: Topology, training: Training | None) -> Mapping[str, PlanValue]:
@@ -77,11 +87,22 @@ def _derivations(step: StepPlan, topology: Topology, training: Training | None) 
         "process_count_per_instance": (topology.process_count_per_instance, "all on this machine"),
         "worker_count": (topology.world_size, "all on this machine"),
     }
+    data, tensor = topology.data_parallel_size, topology.tensor_parallel_size
+    pipeline = topology.pipeline_parallel_size
+    changed["data_parallel_size"] = (data, f"{topology.world_size} / ({tensor} × {pipeline})")
+    changed["tensor_parallel_size"] = (tensor, "ranks that share a layer here")
+    changed["pipeline_parallel_size"] = (pipeline, "stages here")
+    changed["mesh"] = (topology.world_size, degrees.Degrees(data, tensor, pipeline).shown())
     if training is not None:
-        b, a = training.batch_size_per_device, training.gradient_accumulation_steps
-        whole, world = training.global_batch_size, topology.world_size
-        changed["gradient_accumulation_steps"] = (a, f"{whole} / {b} / {world}")
-        changed["global_batch_size"] = (whole, f"{b} × {a} × {world}")
+        b, a, whole = (
+            training.batch_size_per_device,
+            training.gradient_accumulation_steps,
+            training.global_batch_size,
+        )
+        changed["gradient_accumulation_steps"] = (a, f"{whole} / {b} / {data}")
+        changed["global_batch_size"] = (whole, f"{b} × {a} × {data}")
+        idle = degrees.bubble(pipeline, a)
+        changed["pipeline_bubble"] = (clean(round(idle, 4)), f"({pipeline} − 1) / ({a} + {pipeline} − 1)")
     return tuple(_changed(row, changed) for row in step.derivations)
 
 

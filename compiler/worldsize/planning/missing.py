@@ -6,6 +6,7 @@ from worldsize.planning.model import Plan, StepPlan
 
 _NEED_ROWS = ("rows", "steps_per_epoch", "total_steps", "warmup_steps")
 _NEED_EPOCHS = ("epochs", "total_steps")
+_OF_DEGREES = ("strategy",)
 _OF_LAUNCHER = ("worker_count", "parameter_server_count")
 
 
@@ -28,6 +29,8 @@ def explain(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     message = f"the plan of step `{step}` has no `{quantity}`"
     if quantity in _OF_LAUNCHER:
         return message, "only a step with `distribution: {type: tensorflow}` has it"
+    if quantity in _OF_DEGREES:
+        return message, "only a step has it whose component offers strategies and whose degrees decide it"
     return message, "add `scale:` to the step; a step without it sees the plan of the only training step"
 
 

@@ -31,9 +31,22 @@ class Topology:
     instance_count: int
     gpus_per_instance: float | None  # a fraction on shared cards
     process_count_per_instance: int
-    world_size: int  # processes that average gradients (TensorFlow: replicas)
+    world_size: int  # processes that train together (TensorFlow: replicas)
     worker_count: int | None = None
     parameter_server_count: int | None = None
+    tensor_parallel_size: int = 1  # ranks that share each layer
+    pipeline_parallel_size: int = 1  # stages that the layers are cut into
+    strategy: str | None = None  # of a component that offers several, where the degrees decide it
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Replicas of the model, which average their gradients: the only degree a global batch counts."""
+        return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size)
+
+    @property
+    def splits_model(self) -> bool:
+        """Whether a replica of the model spans several ranks."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class Training:
     optimizer: str | None  # None where nothing says it and nothing depends on it
     batch_size_per_device: int  # b
     gradient_accumulation_steps: int  # a
-    global_batch_size: int  # G = b·a·W
+    global_batch_size: int  # G = b·a·D, D the data-parallel size
     reference_batch_size: int
     kappa: float  # G / reference batch
     rule: Rule

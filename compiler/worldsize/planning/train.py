@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.planning import shards as sharding
+from worldsize.planning import stages, warmup
 from worldsize.planning import steps as stepping
-from worldsize.planning import warmup
-from worldsize.planning.batches import Batches, batches
+from worldsize.planning.batches import Batches, Replicas, batches
 from worldsize.planning.interface import Interface
 from worldsize.planning.kappa import kappa as growth
 from worldsize.planning.model import Topology, Training
@@ -42,9 +42,11 @@ def train(
     """
     settings = Settings(step, scale, interface)
     verify(settings, notes)
-    found = batches(scale, topology.world_size, notes)
+    replicas = _replicas(topology)
+    found = batches(scale, replicas, notes)
     if found is None:
         return None
+    stages.check(step, scale, topology, found, notes)
     kappa = _kappa(scale, found, notes)
     scaled = rate(settings, kappa, found.global_batch, notes)
     if scaled is None:
@@ -55,7 +57,7 @@ def train(
     counts = stepping.steps(rows, found.global_batch, epochs, warm)
     _check_length(settings, found, rows, epochs, counts=counts, notes=notes)
     _explain_steps(found, rows, epochs, warm=warm, counts=counts, notes=notes)
-    per_rank = _shards(settings, topology, rows, notes)
+    per_rank = _shards(settings, replicas, rows, notes)
     return Training(
         optimizer=scaled.optimizer,
         batch_size_per_device=found.per_device,
@@ -72,9 +74,16 @@ def train(
         steps_per_epoch=counts.per_epoch,
         total_steps=counts.total,
         warmup_steps=counts.warmup,
-        shard_count=per_rank * topology.world_size,
+        shard_count=per_rank * replicas.number,
         shards_per_rank=per_rank,
     )
+
+
+def _replicas(topology: Topology) -> Replicas:
+    """Who reads different samples: every rank, or every replica where several ranks make one up."""
+    if topology.splits_model:
+        return Replicas(topology.data_parallel_size, "data-parallel size")
+    return Replicas(topology.world_size)
 
 
 def _kappa(scale: Scale, found: Batches, notes: Notes) -> float:
@@ -190,13 +199,12 @@ def _explain_steps(
         notes.derive("warmup_steps", counts.warmup, formula, "rounded half up")
 
 
-def _shards(settings: Settings, topology: Topology, rows: int | None, notes: Notes) -> int:
+def _shards(settings: Settings, replicas: Replicas, rows: int | None, notes: Notes) -> int:
     loaders = settings.find("loader_workers")
     workers = literals.number(loaders.value) if loaders else None
-    world = topology.world_size
-    per_rank = sharding.per_rank(world, int(workers or 1), rows)
-    formula = f"{world} × {per_rank}"
-    notes.derive("shard_count", world * per_rank, formula, "world size × shards per rank")
+    per_rank = sharding.per_rank(replicas.number, int(workers or 1), rows)
+    formula = f"{replicas.number} × {per_rank}"
+    notes.derive("shard_count", replicas.number * per_rank, formula, f"{replicas.name} × shards per rank")
     source = f"{loaders.source}: loader_workers" if loaders else "default"
     notes.derive("shards_per_rank", per_rank, "one a loader worker", source)
     return per_rank

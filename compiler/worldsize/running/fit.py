@@ -9,7 +9,8 @@ from pathlib import Path
 from worldsize.azureml import binding, literals
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import plan_file
-from worldsize.planning import Plan, StepPlan, localise
+from worldsize.planning import Plan, StepPlan, Topology, localise
+from worldsize.planning.degrees import Degrees
 from worldsize.planning.model import PlanValue
 from worldsize.running.machine import Machine
 from worldsize.running.sources import Source, Text
@@ -61,10 +62,20 @@ def _said(before: StepPlan, here: StepPlan) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
     said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
+    if planned.splits_model:
+        said = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
+        said += f" ({_mesh(here.topology)})"
     if here.training is None:
         return said
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     return f"{said} with accumulation ×{accumulation}, global batch {batch} unchanged"
+
+
+def _mesh(topology: Topology) -> str:
+    """How the ranks share data, layers and depth."""
+    return Degrees(
+        topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
+    ).shown()
 
 
 def _unequal(here: StepPlan, processes: int | None) -> str:
@@ -72,7 +83,11 @@ def _unequal(here: StepPlan, processes: int | None) -> str:
     if processes is None or here.training is None or here.topology.world_size == processes:
         return ""
     share = here.training.global_batch_size // here.training.batch_size_per_device
-    return f"; {processes} do not share its {share} micro-batches equally"
+    replica = here.topology.world_size // here.topology.data_parallel_size
+    if processes % replica:
+        return f"; {processes} are no multiple of the {replica} that hold a model"
+    sharing = f"{processes // replica} replicas" if replica > 1 else str(processes)
+    return f"; {sharing} do not share its {share} micro-batches equally"
 
 
 def _processes(count: int) -> str:

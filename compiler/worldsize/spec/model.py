@@ -80,6 +80,16 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
+class Parallelism:
+    """``parallelism:`` of a step: degrees whose product is the world size; what is None is derived."""
+
+    span: Span
+    data: Located[int] | None  # replicas of the model
+    tensor: Located[int] | None  # processes that share each layer
+    pipeline: Located[int] | None  # stages of layers
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One entry of ``steps:``: either ``uses`` a component or runs its own ``command``."""
 
@@ -97,6 +107,7 @@ class Step:
     process_count_per_instance: Located[int] | None
     worker_count: Located[int] | None
     parameter_server_count: Located[int] | None
+    parallelism: Parallelism | None
     shm_size: Located[str] | None
     timeout: Located[int] | None  # seconds
     environment_variables: Mapping[str, Located[Any]]

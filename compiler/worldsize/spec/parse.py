@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from worldsize.spec import reader as read
-from worldsize.spec.model import ComputeProfile, Distribution, Scale, Schedule, Spec, Step
+from worldsize.spec.model import ComputeProfile, Distribution, Parallelism, Scale, Schedule, Spec, Step
 from worldsize.yaml.nodes import Mapping, Scalar
 from worldsize.yaml.span import Span
 
@@ -56,6 +56,7 @@ def _step(node: Mapping, key: Scalar) -> Step:
         process_count_per_instance=read.whole(node, "process_count_per_instance"),
         worker_count=read.whole(node, "worker_count"),
         parameter_server_count=read.whole(node, "parameter_server_count"),
+        parallelism=_parallelism(read.section(node, "parallelism")),
         shm_size=read.text(node, "shm_size"),
         timeout=read.whole(node, "timeout"),
         environment_variables=read.entries(node, "environment_variables"),
@@ -77,6 +78,18 @@ def _distribution(found: tuple[Mapping, Span] | None) -> Distribution | None:
         process_count_per_instance=read.whole(node, "process_count_per_instance"),
         worker_count=read.whole(node, "worker_count"),
         parameter_server_count=read.whole(node, "parameter_server_count"),
+    )
+
+
+def _parallelism(found: tuple[Mapping, Span] | None) -> Parallelism | None:
+    if found is None:
+        return None
+    node, span = found
+    return Parallelism(
+        span=span,
+        data=read.whole(node, "data"),
+        tensor=read.whole(node, "tensor"),
+        pipeline=read.whole(node, "pipeline"),
     )
 
 

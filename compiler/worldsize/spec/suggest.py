@@ -24,6 +24,17 @@ _SAID_OTHERWISE: Mapping[str, str] = {
     "nproc_per_node": "process_count_per_instance",
     "nodes_count": "instance_count",
     "nnodes": "instance_count",
+    "parallel": "parallelism",
+    "mesh": "parallelism",
+    "dp": "data",
+    "data_parallel": "data",
+    "data_parallel_size": "data",
+    "tp": "tensor",
+    "tensor_parallel": "tensor",
+    "tensor_parallel_size": "tensor",
+    "pp": "pipeline",
+    "pipeline_parallel": "pipeline",
+    "pipeline_parallel_size": "pipeline",
 }
 
 

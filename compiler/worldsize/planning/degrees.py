@@ -1,0 +1,72 @@
+"""Degrees of parallelism: how the ranks of a step share data, layers and depth.
+
+The three degrees multiply to the world size. Ranks fill a mesh ``[pipeline, data, tensor]`` with the
+tensor dimension innermost, so that ranks which share a layer are neighbours (Narayanan et al. 2021,
+arXiv:2104.04473, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+
+from worldsize.records import dataclass
+
+# A pipeline that idles less than this is usual: GPipe, Huang et al. 2019, wants four micro-batches a stage.
+TOLERABLE_BUBBLE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """Replicas, ranks that share each layer, stages of layers."""
+
+    data: int
+    tensor: int
+    pipeline: int
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in all."""
+        return self.data * self.tensor * self.pipeline
+
+    def shown(self) -> str:
+        """``4 data × 2 tensor × 1 pipeline``."""
+        return f"{self.data} data × {self.tensor} tensor × {self.pipeline} pipeline"
+
+
+def divisors(number: int) -> list[int]:
+    """Every divisor, ascending."""
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    large = [number // divisor for divisor in reversed(small)]
+    return small + large[large[0] == small[-1] :]
+
+
+def common(most: int, *numbers: int) -> int:
+    """The largest number up to ``most`` that divides all of ``numbers``."""
+    return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(most, 1))
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """The share of a step in which a pipeline's ranks idle: ``(p − 1) / (a + p − 1)``.
+
+    Source: GPipe, Huang et al. 2019 (arXiv:1811.06965), section 2.3; 1F1B has the same.
+
+    Args:
+        stages: ``p``.
+        micro_batches: ``a``, those that flow through the pipeline in one optimizer step.
+    """
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def enough(stages: int) -> int:
+    """The fewest micro-batches whose bubble is below :data:`TOLERABLE_BUBBLE`."""
+    return math.floor((stages - 1) * (1 - TOLERABLE_BUBBLE) / TOLERABLE_BUBBLE + 1e-9) + 1
+
+
+def shrink(tensor: int, pipeline: int, processes: int) -> tuple[int, int]:
+    """The degrees of a replica that fits ``processes``: divisors of the planned ones, with the most ranks.
+
+    A divisor still divides heads, width and layers, so the model is the same. Among equals the tensor
+    degree is kept.
+    """
+    pairs = ((t, p) for t in divisors(tensor) for p in divisors(pipeline) if t * p <= processes)
+    return max(pairs, key=lambda pair: (pair[0] * pair[1], pair[0]))

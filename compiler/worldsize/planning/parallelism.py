@@ -1,0 +1,180 @@
+"""The mesh of a step: its world size as data × tensor × pipeline, as given or as the strategy needs it."""
+
+from __future__ import annotations
+
+from worldsize.diagnostics.problem import Related
+from worldsize.planning import across, degrees, options, splits
+from worldsize.planning.degrees import Degrees
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Topology
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import plural
+from worldsize.records import dataclass, replace
+from worldsize.spec.model import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """One degree, and for the table the arithmetic and the source."""
+
+    value: int
+    formula: str
+    source: str
+
+
+def arrange(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Topology | None:
+    """The topology with its degrees, or None where they do not make the world size; problems go to ``notes``.
+
+    Args:
+        step: the step, with ``parallelism:`` and ``strategy`` as the user wrote them.
+        topology: its processes.
+        interface: the step's component, None where it cannot be seen.
+        notes: collects rows of the table, advice and problems.
+    """
+    tensor = _tensor(step, topology, interface, notes)
+    pipeline = _pipeline(step, topology, interface, tensor.value, notes)
+    found = _mesh(step, tensor.value, pipeline.value, topology, notes)
+    if found is None:
+        return None
+    planned = splits.check(step, interface, found, topology, notes)
+    across.check(step, found, topology, notes)
+    if step.parallelism is not None or found.tensor * found.pipeline > 1:
+        _explain(step, found, tensor, pipeline, notes)
+    if planned is not None:
+        named = f"pipeline {found.pipeline}" if found.pipeline > 1 else f"tensor {found.tensor}"
+        notes.derive("strategy", planned, "", f"{named} needs it")
+    return replace(
+        topology,
+        tensor_parallel_size=found.tensor,
+        pipeline_parallel_size=found.pipeline,
+        strategy=planned,
+    )
+
+
+def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Degree:
+    """The tensor degree: pinned, or by its strategy the GPUs of an instance, or 1."""
+    pinned = options.degree(step, "tensor")
+    if pinned is not None:
+        return Degree(pinned.value, "", notes.given("parallelism.tensor"))
+    named = options.strategy(step)
+    if named is None or named.value != "tensor_parallel":
+        return Degree(1, "", "default")
+    pipeline = options.degree(step, "pipeline")
+    rest = _rest(step, pipeline.value if pipeline else 1, topology)
+    if rest is not None:
+        return rest
+    stages = pipeline.value if pipeline else 1
+    processes = topology.process_count_per_instance
+    heads = options.count(step, interface, "gpt_heads") if splits.is_gpt(step, interface) else None
+    width = options.count(step, interface, "gpt_width") if heads is not None else None
+    known = [number for number in (heads, width) if number is not None]
+    value = degrees.common(processes, processes, max(topology.world_size // stages, 1), *known)
+    formula = f"{plural(processes, 'process')} an instance"
+    if value != processes and heads is not None:
+        formula = f"largest divisor of {processes} that divides {plural(heads, 'head')}"
+    return Degree(value, formula, "tensor_parallel: neighbours on one instance")
+
+
+def _pipeline(
+    step: Step, topology: Topology, interface: Interface | None, tensor: int, notes: Notes
+) -> Degree:
+    """The pipeline degree: pinned, or by its strategy one stage an instance or, on one, a GPU; or 1."""
+    pinned = options.degree(step, "pipeline")
+    if pinned is not None:
+        return Degree(pinned.value, "", notes.given("parallelism.pipeline"))
+    named = options.strategy(step)
+    if named is None or named.value != "pipeline_parallel":
+        return Degree(1, "", "default")
+    rest = _rest(step, tensor, topology)
+    if rest is not None:
+        return rest
+    several = topology.instance_count > 1
+    most = topology.instance_count if several else topology.process_count_per_instance
+    layers = options.count(step, interface, "gpt_layers") if splits.is_gpt(step, interface) else None
+    room = max(topology.world_size // tensor, 1)
+    value = degrees.common(most, most, room, *([layers] if layers is not None else []))
+    formula = plural(most, "instance") if several else f"{plural(most, 'process')} of one instance"
+    if value != most and layers is not None:
+        formula = f"largest divisor of {most} that divides {plural(layers, 'layer')}"
+    where = "one stage an instance" if several else "one stage a process"
+    return Degree(value, formula, f"pipeline_parallel: {where}")
+
+
+def _rest(step: Step, others: int, topology: Topology) -> Degree | None:
+    """Where the data degree is pinned, what it and another degree leave of the world size."""
+    data = options.degree(step, "data")
+    if data is None:
+        return None
+    value = max(topology.world_size // (data.value * others), 1)
+    divisor = f"({data.value} data × {others})" if others > 1 else f"{data.value} data"
+    return Degree(value, f"{topology.world_size} / {divisor}", "what the others leave")
+
+
+def _mesh(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> Degrees | None:
+    """The three degrees, or None where they do not multiply to the world size."""
+    world, replica = topology.world_size, tensor * pipeline
+    data = options.degree(step, "data")
+    whole = world % replica == 0
+    if data is None and not whole:
+        _does_not_divide(step, tensor, pipeline, topology, notes)
+        return None
+    if data is None or data.value * replica == world:
+        return Degrees(world // replica, tensor, pipeline)
+    product = data.value * replica
+    shown = Degrees(data.value, tensor, pipeline).shown()
+    message = f"`parallelism` is {shown} = {product}, but the world size is {_world(topology)}"
+    if whole:
+        help_ = f"write `data: {world // replica}`, or leave it out: it is derived"
+    else:
+        help_ = f"leave `data` out, and choose `tensor` and `pipeline` whose product divides {world}"
+    notes.report("parallelism-product", data.span, message, help_, *_instances(step))
+    return None
+
+
+def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> None:
+    world = topology.world_size
+    name, value, other = ("tensor", tensor, pipeline) if tensor > 1 else ("pipeline", pipeline, tensor)
+    if other > 1:
+        message = f"tensor {tensor} × pipeline {pipeline} = {tensor * pipeline} does not divide"
+    else:
+        message = f"`{name}` {value} does not divide"
+    message += f" the world size {_world(topology)}"
+    room = [number for number in degrees.divisors(world // other) if number > 1] if world % other == 0 else []
+    near = " or ".join(f"`{name}: {number}`" for number in _near(room, value))
+    if topology.launcher == "none":
+        help_ = "add `distribution: {type: pytorch}` to the step or to its component"
+    elif near:
+        help_ = f"write {near}" + (f" with pipeline {other}" if other > 1 else "")
+    else:
+        help_ = f"choose `tensor` and `pipeline` whose product divides {world}, or run more processes"
+    span = options.place(step, name)
+    notes.report("degree-does-not-divide", span, message, help_, *_instances(step))
+
+
+def _near(divisors: list[int], wanted: int) -> list[int]:
+    """The divisors next to a number, below and above it."""
+    below = [number for number in divisors if number < wanted][-1:]
+    return below + [number for number in divisors if number > wanted][:1]
+
+
+def _world(topology: Topology) -> str:
+    """``8 (2 instances × 4 processes)``."""
+    if topology.launcher == "none":
+        return "1: the step is not distributed"
+    instances, each = topology.instance_count, topology.world_size // topology.instance_count
+    return f"{topology.world_size} ({plural(instances, 'instance')} × {plural(each, 'process')})"
+
+
+def _instances(step: Step) -> tuple[Related, ...]:
+    return (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
+
+
+def _explain(step: Step, found: Degrees, tensor: Degree, pipeline: Degree, notes: Notes) -> None:
+    """Rows of the table: each degree with where it comes from, and the mesh they make."""
+    formula, source = f"{found.world_size} / ({found.tensor} × {found.pipeline})", "what the others leave"
+    if options.degree(step, "data") is not None:
+        formula, source = "", notes.given("parallelism.data")
+    notes.derive("data_parallel_size", found.data, formula, source)
+    notes.derive("tensor_parallel_size", found.tensor, tensor.formula, tensor.source)
+    notes.derive("pipeline_parallel_size", found.pipeline, pipeline.formula, pipeline.source)
+    notes.derive("mesh", found.world_size, found.shown(), "neighbouring ranks share a layer")

@@ -1,0 +1,197 @@
+"""Whether a step's component, strategy and model can be split as its degrees ask."""
+
+from __future__ import annotations
+
+from worldsize.diagnostics.problem import Related
+from worldsize.planning import degrees, options
+from worldsize.planning.degrees import Degrees
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Topology
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import plural
+from worldsize.spec.model import Located, Step
+
+_WHOLE = ("mlp", "cnn")  # built-in models without layers that could be shared out
+_INPUTS = {"tensor": "tensor_parallel_size", "pipeline": "pipeline_parallel_size"}
+
+
+def is_gpt(step: Step, interface: Interface | None) -> bool:
+    """Whether the step trains the built-in gpt, whose heads, width and layers are inputs."""
+    offered = interface is not None and "gpt_heads" in interface.inputs
+    return offered and options.value(step, interface, "model") == "gpt"
+
+
+def check(
+    step: Step, interface: Interface | None, found: Degrees, topology: Topology, notes: Notes
+) -> str | None:
+    """Report what cannot be split; return the strategy that the degrees need where the step names none."""
+    if topology.launcher == "none" and found.world_size == 1 and step.parallelism is None:
+        return None
+    if not _supported(step, interface, found, topology, notes):
+        return None
+    named = options.strategy(step)
+    if named is not None:
+        if _contradicts(step, named, found, topology, notes):
+            return None
+    elif found.tensor * found.pipeline == 1:
+        return None
+    _model(step, interface, found, notes)
+    return _planned(step, interface, found)
+
+
+def _planned(step: Step, interface: Interface | None, found: Degrees) -> str | None:
+    """The strategy for a component that offers some, where the step leaves it open."""
+    offered = step.uses is not None and interface is not None and "strategy" in interface.inputs
+    if not offered or interface is None or "strategy" in step.with_:
+        return None
+    if found.pipeline > 1:
+        return "pipeline_parallel"
+    # fsdp takes a tensor degree beside its own sharding.
+    return None if interface.inputs["strategy"] == "fsdp" else "tensor_parallel"
+
+
+def _supported(
+    step: Step, interface: Interface | None, found: Degrees, topology: Topology, notes: Notes
+) -> bool:
+    """Whether something takes the degrees: not TensorFlow, nor a component that does not ask for them."""
+    for name, value in (("tensor", found.tensor), ("pipeline", found.pipeline)):
+        if value == 1:
+            continue
+        who = f"`{step.uses.value}`" if step.uses else f"step `{step.name}`"
+        if topology.launcher == "tensorflow":
+            message = f"`{name}` is {value}, but TensorFlow's strategies keep a whole model on every GPU"
+            help_ = f"remove `{name}`, or use a PyTorch component such as `train_ddp`"
+        elif step.uses and interface is not None and _INPUTS[name] not in interface.inputs:
+            message = (
+                f"`{name}` is {value}, but {who} has no input `{_INPUTS[name]}`: it cannot split a model"
+            )
+            help_ = f"remove `{name}`, or use a component that declares it, such as `train_ddp`"
+        else:
+            continue
+        notes.report("model-parallelism-unsupported", options.place(step, name), message, help_)
+        return False
+    return True
+
+
+def _contradicts(step: Step, named: Located[str], found: Degrees, topology: Topology, notes: Notes) -> bool:
+    """Whether the named strategy does not do what the degrees say; reported with the fix."""
+    verdict = _verdict(named.value, found, topology)
+    if verdict is None:
+        return False
+    message, help_ = verdict
+    given = [options.degree(step, name) for name in _INPUTS]
+    related = [Related(degree.span, "the degree") for degree in given if degree is not None]
+    notes.report(
+        "strategy-contradicts-degrees",
+        named.span,
+        f"`strategy` is `{named.value}`, {message}",
+        help_,
+        *related,
+    )
+    return True
+
+
+def _verdict(strategy: str, found: Degrees, topology: Topology) -> tuple[str, str] | None:
+    """The end of the message, and the help; None where strategy and degrees agree."""
+    tensor, pipeline = found.tensor, found.pipeline
+    fitting = "pipeline_parallel" if pipeline > 1 else "tensor_parallel"
+    if strategy == "ddp" and tensor * pipeline > 1:
+        has = f"tensor {tensor} and pipeline {pipeline}" if tensor > 1 < pipeline else _only(found)
+        return (
+            f"which keeps a whole model in every process, but `parallelism` has {has}",
+            f"write `strategy: {fitting}`, or remove the degree",
+        )
+    if strategy == "fsdp" and pipeline > 1:
+        return (
+            f"which gathers every layer on every rank, but `parallelism` has pipeline {pipeline}",
+            "write `strategy: pipeline_parallel`, or `tensor` in place of `pipeline`",
+        )
+    if strategy == "tensor_parallel" and pipeline > 1:
+        return (
+            f"but `parallelism` has pipeline {pipeline}",
+            "write `strategy: pipeline_parallel`, which takes a tensor degree as well",
+        )
+    if strategy in ("tensor_parallel", "pipeline_parallel"):
+        name = strategy.removesuffix("_parallel")
+        if (tensor if name == "tensor" else pipeline) == 1:
+            return _nothing_to_split(name, topology)
+    return None
+
+
+def _only(found: Degrees) -> str:
+    return f"tensor {found.tensor}" if found.tensor > 1 else f"pipeline {found.pipeline}"
+
+
+def _nothing_to_split(name: str, topology: Topology) -> tuple[str, str]:
+    world = topology.world_size
+    message = f"but the {name} degree is 1 on {plural(world, 'process')}, so nothing would be split"
+    if world == 1:
+        return message, "run more processes, or write `strategy: ddp`"
+    smallest = degrees.divisors(world)[1]
+    return message, f"write `parallelism: {{{name}: {smallest}}}`, or `strategy: ddp`"
+
+
+def _model(step: Step, interface: Interface | None, found: Degrees, notes: Notes) -> None:
+    """Whether the model can be cut that way; judged where the component offers the built-in models."""
+    if interface is None or "gpt_heads" not in interface.inputs or found.tensor * found.pipeline == 1:
+        return
+    model = options.value(step, interface, "model")
+    if model in _WHOLE:
+        given = step.with_.get("model")
+        span = given.span if given is not None else options.place(step, _first(found))
+        default = "" if given is not None else " by default"
+        message = (
+            f"`model` is `{model}`{default}, which cannot be split, but `parallelism` has {_only(found)}"
+        )
+        help_ = "use `model: gpt`, or a model of your own that says how it is split; `fsdp` shards any model"
+        notes.report("model-not-splittable", span, message, help_)
+    elif model == "gpt":
+        _heads(step, interface, found, notes)
+        _layers(step, interface, found, notes)
+    elif isinstance(model, str) and ":" in model and "${{" not in model:
+        notes.advice.append(
+            f"`{model}` is split only as it says itself: a model of your own has to name its plan"
+        )
+
+
+def _first(found: Degrees) -> str:
+    return "tensor" if found.tensor > 1 else "pipeline"
+
+
+def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:
+    """Each rank takes whole attention heads and an equal width: Megatron-LM, Shoeybi et al. 2019."""
+    heads, width = (options.count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
+    for name, noun, value in (("gpt_heads", "attention heads", heads), ("gpt_width", "width", width)):
+        if value is None or value % found.tensor == 0:
+            continue
+        known = [number for number in (heads, width) if number is not None]
+        fits = degrees.common(found.tensor, found.world_size // found.pipeline, *known)
+        size = f"the {value} {noun}" if noun != "width" else f"the width {value}"
+        message = f"the tensor degree {found.tensor} does not divide {size} of `gpt`"
+        help_ = f"write `tensor: {fits}`, or make `{name}` a multiple of {found.tensor}"
+        notes.report(
+            "tensor-degree-does-not-divide-model", options.place(step, "tensor"), message, help_,
+            *_beside(step, name),
+        )  # fmt: skip
+        return
+
+
+def _layers(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:
+    """Every stage takes as many layers as any other: the longest would hold up all."""
+    layers = options.count(step, interface, "gpt_layers")
+    stages = found.pipeline
+    if layers is None or layers % stages == 0:
+        return
+    fits = degrees.common(stages, found.world_size // found.tensor, layers)
+    relation = "is more than" if stages > layers else "does not divide"
+    message = f"the pipeline degree {stages} {relation} the {plural(layers, 'layer')} of `gpt`"
+    help_ = f"write `pipeline: {fits}`, or make `gpt_layers` a multiple of {stages}"
+    notes.report(
+        "pipeline-degree-does-not-divide-layers", options.place(step, "pipeline"), message, help_,
+        *_beside(step, "gpt_layers"),
+    )  # fmt: skip
+
+
+def _beside(step: Step, name: str) -> tuple[Related, ...]:
+    given = step.with_.get(name)
+    return (Related(given.span, f"`{name}`"),) if given is not None else ()

@@ -1,0 +1,51 @@
+"""Micro-batches for a pipeline: how long its stages idle, and what would shorten that."""
+
+from __future__ import annotations
+
+from worldsize.planning import degrees, options
+from worldsize.planning.batches import Batches
+from worldsize.planning.model import Topology
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import clean
+from worldsize.spec.model import Scale, Step
+
+
+def check(step: Step, scale: Scale, topology: Topology, found: Batches, notes: Notes) -> None:
+    """Derive the pipeline's bubble; warn where there are fewer micro-batches than stages.
+
+    The micro-batches of gradient accumulation are those that flow through the pipeline.
+    """
+    stages, micro = topology.pipeline_parallel_size, found.accumulation
+    if stages == 1:
+        return
+    share = clean(round(degrees.bubble(stages, micro), 4))
+    formula = f"({stages} − 1) / ({micro} + {stages} − 1)"
+    notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
+    if share < degrees.TOLERABLE_BUBBLE:
+        return
+    remedy = _remedy(stages, found)
+    if micro >= stages:
+        notes.advice.append(f"the pipeline idles {_percent(stages, micro)} of a step; {remedy}")
+        return
+    pinned = scale.gradient_accumulation_steps
+    span = pinned.span if pinned is not None else options.place(step, "pipeline")
+    message = (
+        f"`gradient_accumulation_steps` {micro} is below the {stages} pipeline stages:"
+        f" they idle {_percent(stages, micro)} of a step, ({stages} − 1) / ({micro} + {stages} − 1)"
+    )
+    notes.report("pipeline-bubble", span, message, remedy)
+
+
+def _remedy(stages: int, found: Batches) -> str:
+    """More micro-batches, of the same global batch where it can be cut that small."""
+    wanted = degrees.enough(stages)
+    share = found.per_device * found.accumulation
+    micro = next((number for number in degrees.divisors(share) if number >= wanted), wanted)
+    written = f"write `gradient_accumulation_steps: {micro}`"
+    if micro <= share and share % micro == 0:
+        written += f" and `batch_size_per_device: {share // micro}`, the same global batch,"
+    return f"{written} to idle {_percent(stages, micro)}"
+
+
+def _percent(stages: int, micro: int) -> str:
+    return f"{degrees.bubble(stages, micro):.0%}".replace("%", " %")

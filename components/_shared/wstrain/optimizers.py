@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,14 +33,25 @@ def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> 
     it is decoupled (Loshchilov and Hutter 2019).
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # Tensors of different meshes cannot take part in one kernel, nor can whole ones beside them.
+    meshes = dict.fromkeys(getattr(p, "device_mesh", None) for p in trained)
     groups = [
-        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": options.weight_decay},
-        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in alike if getattr(p, "device_mesh", None) == mesh], "weight_decay": decay}
+        for alike, decay in (
+            ([p for p in trained if p.ndim >= 2], options.weight_decay),
+            ([p for p in trained if p.ndim < 2], 0.0),
+        )
+        for mesh in meshes
     ]
     groups = [group for group in groups if group["params"]]
     # One kernel for all parameters: a small model spends more time launching updates than computing them.
-    common: dict[str, Any] = {"lr": learning_rate, "fused": all(p.is_floating_point() for p in trained)}
+    common: dict[str, Any] = {"lr": learning_rate, "fused": _fused(trained, options.name)}
     if options.name == "sgd":
         return torch.optim.SGD(groups, momentum=options.momentum, **common)
     kind = torch.optim.AdamW if options.name == "adamw" else torch.optim.Adam
     return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)
+
+
+def _fused(trained: Sequence[nn.Parameter], name: str) -> bool:
+    spread = any(hasattr(p, "device_mesh") for p in trained)  # torch spreads no fused SGD
+    return all(p.is_floating_point() for p in trained) and not (spread and name == "sgd")

@@ -50,6 +50,21 @@ class Transformer(nn.Module):
             for last in (block.attention.merge, block.shrink):
                 nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * len(blocks)))
 
+    def tensor_parallel_plan(self) -> dict[str, str]:
+        """How ranks share each layer: heads and hidden features are divided (Shoeybi et al. 2019)."""
+        return {
+            "tokens": "rowwise",
+            "blocks.*.attention.split": "colwise",
+            "blocks.*.attention.merge": "rowwise",
+            "blocks.*.grow": "colwise",
+            "blocks.*.shrink": "rowwise",
+            "head": "colwise_gathered",
+        }
+
+    def pipeline_blocks(self) -> list[str]:
+        """What the forward pass calls, one after the other."""
+        return ["tokens", *(f"blocks.{number}" for number in range(len(self.blocks))), "norm", "head"]
+
     def forward(self, tokens: Tensor) -> Tensor:
         """``[n, t] -> [n, t, vocabulary]``."""
         x = self.tokens(tokens)
@@ -82,13 +97,17 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.features = width // heads
         self.split = _linear(width, 3 * width)
         self.merge = _linear(width, width)
+        with torch.no_grad():  # drawn as query, key and value, kept head by head: a rank can hold some heads
+            drawn = self.split.weight.unflatten(0, (3, heads, self.features))
+            self.split.weight.copy_(drawn.transpose(0, 1).flatten(0, 2))
 
     def forward(self, x: Tensor) -> Tensor:
         """``[n, t, width] -> [n, t, width]``."""
-        query, key, value = self.split(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        # Heads are counted here, not remembered: this rank may hold a share of them.
+        query, key, value = self.split(x).unflatten(-1, (-1, 3, self.features)).permute(3, 0, 2, 1, 4)
         query, key = _rotate(query), _rotate(key)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         result: Tensor = self.merge(mixed.transpose(1, 2).flatten(-2))

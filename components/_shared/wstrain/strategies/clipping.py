@@ -1,0 +1,44 @@
+"""Clipping of gradients that are divided over ranks, perhaps each in its own way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+
+@torch.no_grad()
+def clip(parameters: Iterable[nn.Parameter], longest: float, stages: dist.ProcessGroup | None = None) -> None:
+    """Scale gradients down so that they are at most ``longest`` long together (Pascanu et al. 2013).
+
+    Args:
+        parameters: this rank's; of ``DTensor`` gradients all parts count, the others once.
+        longest: Euclidean length over the gradients of the whole model.
+        stages: ranks that hold the rest of the model, with parameters of their own.
+    """
+    own = list(parameters)
+    gradients = [parameter.grad for parameter in own if parameter.grad is not None]
+    lengths = [_length(alike) for alike in _by_mesh(gradients)]
+    squares = torch.stack([length.square() for length in lengths]).sum() if lengths else own[0].new_zeros(())
+    if stages is not None:
+        dist.all_reduce(squares, group=stages)
+    factor = (longest / (squares.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
+    for gradient in gradients:
+        (gradient.to_local() if isinstance(gradient, DTensor) else gradient).mul_(factor)
+
+
+def _by_mesh(gradients: Iterable[Tensor]) -> list[list[Tensor]]:
+    # Tensors of different meshes cannot take part in one operation.
+    groups: dict[object, list[Tensor]] = defaultdict(list)
+    for gradient in gradients:
+        groups[gradient.device_mesh if isinstance(gradient, DTensor) else None].append(gradient)
+    return list(groups.values())
+
+
+def _length(gradients: list[Tensor]) -> Tensor:
+    length = nn.utils.get_total_norm(gradients)
+    return length.full_tensor() if isinstance(length, DTensor) else length

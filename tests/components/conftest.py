@@ -106,14 +106,13 @@ class Trained:
 def training(
     snapshots: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Trained]:
-    """Run train_ddp's own command line as a group of processes: `training(2, shards=…, model=…)`."""
-    described = yaml.safe_load((COMPONENTS / "train_ddp" / "component.yml").read_text(encoding="utf-8"))
-    defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
+    """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`."""
     database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
 
     def run(
         processes: int,
         *,
+        component: str = "train_ddp",
         env: dict[str, str] | None = None,
         timeout: float = 110,
         largest_file_kib: int | None = None,
@@ -121,6 +120,8 @@ def training(
         **values: Any,
     ) -> Trained:
         folder = tmp_path_factory.mktemp("train")
+        described = yaml.safe_load((COMPONENTS / component / "component.yml").read_text(encoding="utf-8"))
+        defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
         command = described["command"].replace("${{outputs.model}}", str(folder / "model"))
         plan = {"world_size": processes, "checkpoints": folder / "checkpoints"}
         arguments = [sys.executable, *shlex.split(_render(command, defaults | plan | values))[1:]]
@@ -130,7 +131,7 @@ def training(
         common |= {"MLFLOW_TRACKING_URI": f"sqlite:///{database}", "MLFLOW_EXPERIMENT_NAME": folder.name}
         common |= {"WORLDSIZE_PROGRESS": str(folder / "progress.jsonl")} | (env or {})
         began = time.monotonic()
-        cwd = code or snapshots("train_ddp")
+        cwd = code or snapshots(component)
         statuses = _run_group(processes, arguments, cwd=cwd, common=common, folder=folder, timeout=timeout)
         seconds = time.monotonic() - began
         ranks = [

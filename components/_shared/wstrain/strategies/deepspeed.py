@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ class ZeroParallel:
     Raises:
         UserError: the settings contradict each other, or DeepSpeed is not installed.
     """
+
+    sharded = False
 
     def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
         config = _config(updates, group)
@@ -124,8 +127,8 @@ def _config(updates: Updates, group: Group) -> dict[str, Any]:
         offload_parameters=options["offload_parameters"],
         offload_path=options["offload_path"],
     )
-    config = _own(options["ds_config"], plan) if options["ds_config"] else _planned(plan)
     with group.together():
+        config = _own(options["ds_config"], plan, group) if options["ds_config"] else _planned(plan)
         if group.launch.is_main:
             _write(deepspeed_config.to_json(config))
     return config
@@ -138,11 +141,16 @@ def _planned(plan: deepspeed_config.Plan) -> dict[str, Any]:
         raise UserError(str(error)) from error
 
 
-def _own(path: Path, plan: deepspeed_config.Plan) -> dict[str, Any]:
+def _own(path: Path, plan: deepspeed_config.Plan, group: Group) -> dict[str, Any]:
     try:
-        return deepspeed_config.own(deepspeed_config.read(path), plan)
-    except (ValueError, OSError) as error:
+        given = deepspeed_config.read(path)
+        config, odd = deepspeed_config.own(given, plan, lambda folder: Path(folder).is_dir())
+    except ValueError as error:
         raise UserError(f"`ds_config` cannot be used: {error}", "mend it, or leave it out") from error
+    if group.launch.is_main:
+        for finding in odd:
+            print(f"warning: {path.name}: {finding}", file=sys.stderr, flush=True)
+    return config
 
 
 def _write(text: str) -> None:
@@ -165,5 +173,5 @@ def _library(group: Group) -> Any:
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     if not dist.is_initialized():  # a single process needs a group too
         backend = "nccl" if group.device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     return deepspeed

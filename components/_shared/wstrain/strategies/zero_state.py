@@ -157,7 +157,7 @@ def _is_slice(value: object) -> bool:
     return isinstance(value, Tensor) and value.ndim > 0
 
 
-def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
+def _own_part(parameter: Any, value: Tensor) -> Tensor:
     """The slice of ``value`` that ZeRO 3 keeps on this rank; the last rank's is padded with zeros."""
     size = parameter.ds_tensor.numel()
     padded = torch.zeros(size * dist.get_world_size(), dtype=torch.float32, device=parameter.ds_tensor.device)

@@ -1,0 +1,81 @@
+"""train_deepspeed in real process groups: every ZeRO stage walks the loss curve of one process of train_ddp."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
+
+Training = Callable[..., Any]
+# Steps of 16 texts in micro-batches of 4: two processes take two micro-batches each.
+GPT = {"model": "gpt", "gpt_layers": 2, "gpt_heads": 2, "gpt_width": 32, "optimizer": "adamw"}
+GPT |= {"weight_decay": 0.1, "max_gradient_norm": 1.0, "batch_size_per_device": 4, "global_batch_size": 16}
+GPT |= {"learning_rate": 0.003, "epochs": 1, "stop_after_steps": 8, "checkpoint_every_epochs": 0}
+
+
+@pytest.fixture(scope="session")
+def python_source(built_in_shards: Callable[[str], Path]) -> Path:
+    return built_in_shards("python-source")
+
+
+@pytest.fixture(scope="session")
+def alone(training: Training, python_source: Path) -> Any:
+    run = training(1, shards=python_source, gradient_accumulation_steps=4, **GPT)
+    assert run.ok, run.errors
+    return run
+
+
+@pytest.fixture(scope="session")
+def zero(training: Training, python_source: Path) -> Callable[..., Any]:
+    done: dict[Any, Any] = {}
+
+    def run(stage: int, processes: int = 2, **values: Any) -> Any:
+        key = (stage, processes, json.dumps(values, default=str))
+        if key not in done:
+            common = {**GPT, "shards": python_source, "gradient_accumulation_steps": 4 // processes}
+            common |= {"component": "train_deepspeed", "strategy": "deepspeed", "zero_stage": stage}
+            done[key] = training(processes, **{**common, **values})
+        return done[key]
+
+    return run
+
+
+def assert_on_curve(run: Any, reference: Any, steps: range) -> None:
+    assert run.ok, run.errors
+    assert sorted(run.losses) == list(steps)
+    for step in steps:
+        assert run.losses[step] == pytest.approx(reference.losses[step], rel=1e-3), f"step {step}"
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_the_loss_of_every_step_is_that_of_one_process(
+    alone: Any, zero: Callable[..., Any], stage: int
+) -> None:
+    assert_on_curve(zero(stage), alone, range(1, 9))
+
+
+def test_a_checkpoint_fits_any_stage_any_ranks_and_no_deepspeed_at_all(
+    alone: Any, zero: Callable[..., Any], training: Training, python_source: Path
+) -> None:
+    stopped = zero(3, stop_after_steps=4)
+    assert stopped.ok, stopped.errors
+    checkpoints = stopped.folder / "checkpoints"
+    assert_on_curve(zero(1, resume_from=checkpoints), alone, range(5, 9))
+    assert_on_curve(zero(3, 1, resume_from=checkpoints), alone, range(5, 9))
+    plain = training(1, shards=python_source, gradient_accumulation_steps=4, resume_from=checkpoints, **GPT)
+    assert_on_curve(plain, alone, range(5, 9))
+
+
+def test_a_checkpoint_of_ddp_goes_on_under_zero(
+    alone: Any, zero: Callable[..., Any], training: Training, python_source: Path
+) -> None:
+    stopped = training(
+        1, shards=python_source, gradient_accumulation_steps=4, **{**GPT, "stop_after_steps": 4}
+    )
+    assert_on_curve(zero(3, resume_from=stopped.folder / "checkpoints"), alone, range(5, 9))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from worldsize.rules.context import Context
 
 Subjects = Mapping[str, Sequence[tuple[Any, Any]]]
-Condition = Literal["native", "script"]
+Condition = Literal["native", "script", "deepspeed"]
 
 _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec")
 
@@ -29,6 +29,20 @@ def script(context: Context, subjects: Subjects) -> bool:
     return any(_starts_python(component) for component, _ in subjects.get("Component", ()))
 
 
+def deepspeed(_context: Context, subjects: Subjects) -> bool:
+    """A step that may name a configuration of DeepSpeed, in its command or as an input."""
+    return any(
+        "ds_config" in step.inputs or _names_deepspeed(step.component)
+        for job, _ in subjects.get("Job", ())
+        for step in job.steps.values()
+    )
+
+
+def _names_deepspeed(component: Component | None) -> bool:
+    command = component.command.value if component is not None and component.command is not None else None
+    return isinstance(command, str) and ("deepspeed" in command or "ds_config" in command)
+
+
 def _starts_python(component: Component | None) -> bool:
     command = component.command.value if component is not None and component.command is not None else None
     return isinstance(command, str) and _STARTS_PYTHON.search(command) is not None
@@ -38,4 +52,8 @@ def _is_built_in(context: Context, component: Component | None) -> bool:
     return component is not None and component.path is not None and context.built_in(component.path)
 
 
-CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {"native": native, "script": script}
+CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {
+    "native": native,
+    "script": script,
+    "deepspeed": deepspeed,
+}

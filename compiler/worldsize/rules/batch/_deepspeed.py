@@ -1,38 +1,69 @@
-"""The DeepSpeed configuration that a command names, read from the code folder with its places."""
+"""The DeepSpeed configurations that a job names, read with their places and judged once for all rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from worldsize import yaml
+from worldsize.azureml import binding
+from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
+from worldsize.diagnostics.problem import Fix, Problem, Related
+from worldsize.rules import launch
+from worldsize.rules.batch import _deepspeed_known
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.rules.rule import Rule
+from worldsize.yaml import json_text
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.source import Source
+from worldsize.yaml.span import Span
+from wstrain.deepspeed_config import Finding, Known, verify
 
-_FLAGS = ("deepspeed_config", "deepspeed", "ds_config")
-_SPLITS_MODEL = (
-    "tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size", "tp_size", "pp_size",
-    "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size", "expert_parallel_size",
-)  # fmt: skip
+FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
+INPUT = "ds_config"
 
 
-def configs(context: Context, launch: Launch) -> Iterator[Mapping]:
-    """The configurations; JSON is YAML, so that every value keeps its place."""
-    component = launch.step.component
-    raw, code = (component.raw, component.code) if component is not None else (None, None)
-    if raw is None or code is None or not isinstance(code.value, str):
-        return
-    folder = local_path(code.value, Path(raw.source.path).parent)
-    for flag in launch.flags(*_FLAGS):
-        name = flag.value.bare if flag.value is not None else ""
-        if folder is None or not name.endswith(".json") or "$" in name:
-            continue
-        path = folder / name
-        if context.exists(path) and not context.is_folder(path):
-            root = context.document(path).root
-            if isinstance(root, Mapping):
-                yield root
+class Use(NamedTuple):
+    """One configuration as one step uses it. ``root`` is None where the text is no JSON."""
+
+    launch: Launch
+    source: Source
+    root: Mapping | None
+    faults: tuple[json_text.Fault, ...]
+    known: Known
+
+
+def uses(context: Context, job: Job) -> list[Use]:
+    """The configurations of all steps of a job."""
+    return context.once(_uses, job)
+
+
+def problems(rule: Rule, context: Context, job: Job, *kinds: str) -> Iterator[Problem]:
+    """What :func:`wstrain.deepspeed_config.verify` finds of some kinds, each at its place in the JSON."""
+    for use, finding in context.once(_findings, job):
+        if finding.kind in kinds:
+            yield _problem(rule, use, finding)
+
+
+def faults(rule: Rule, context: Context, job: Job, kind: str) -> Iterator[Problem]:
+    """What is wrong with the text of the files: one problem a kind and file, except for repeated keys."""
+    for use in uses(context, job):
+        found = [fault for fault in use.faults if _kind(fault, use) == kind]
+        for fault in found if kind == "duplicate" else found[:1]:
+            first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
+            rest = f", and {len(found) - 1} more" if kind == "lenient" and len(found) > 1 else ""
+            span = use.source.span(fault.start, fault.end)
+            yield rule.problem(span, fault.message + rest, fault.help, related=first)
+
+
+def configs(context: Context, found: Launch) -> Iterator[Mapping]:
+    """The configurations of one step, as nodes."""
+    for use in uses(context, found.job):
+        if use.launch.step is found.step and use.root is not None:
+            yield use.root
 
 
 def whole(root: Mapping, name: str) -> tuple[int, Scalar] | None:
@@ -44,16 +75,131 @@ def whole(root: Mapping, name: str) -> tuple[int, Scalar] | None:
 
 
 def number(node: Node | None) -> float | None:
-    """A number as JSON reads it: ``1e-3`` is one, though YAML takes it for text."""
-    if not isinstance(node, Scalar) or node.style or isinstance(node.value, bool):
+    """A number of the configuration."""
+    if (
+        not isinstance(node, Scalar)
+        or not isinstance(node.value, int | float)
+        or isinstance(node.value, bool)
+    ):
         return None
-    try:
-        return float(node.text)
-    except ValueError:
-        return None
+    return float(node.value)
 
 
-def replicas(launch: Launch) -> int | None:
-    """The processes that share a batch; None where they are unknown or the model itself is split."""
-    split = any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_MODEL))
-    return None if split else launch.world
+def missing(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
+    """Names of configurations in commands for which there is no file in the code folder."""
+    for found in launch.of(context, job):
+        for flag in found.flags(*FLAGS):
+            place = found.span(flag.value) if flag.value is not None else None
+            path = _beside(found, flag.value.bare) if flag.value is not None else None
+            if place is not None and path is not None and not context.exists(path) and flag.value is not None:
+                yield found, place, flag.value.bare
+
+
+def _kind(fault: json_text.Fault, use: Use) -> str:
+    """Our own component and Hugging Face read strict JSON, DeepSpeed itself a lenient one."""
+    strict = use.known.pinned or use.known.fills_auto is True
+    return "syntax" if fault.kind == "lenient" and strict else fault.kind
+
+
+def _uses(context: Context, job: Job) -> list[Use]:
+    found = []
+    for each in launch.of(context, job):
+        for path in dict.fromkeys(_paths(each)):
+            source = None if context.is_folder(path) else context.text(path)
+            if source is not None and source.text.strip():  # an empty one is filled in later
+                root, wrong = context.once(_read, source)
+                known = _deepspeed_known.known(context, job, each)
+                found.append(Use(each, source, root if isinstance(root, Mapping) else None, wrong, known))
+    return found
+
+
+def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
+    root, wrong = json_text.read(source)
+    return root, tuple(wrong)
+
+
+def _findings(context: Context, job: Job) -> list[tuple[Use, Finding]]:
+    return [
+        (use, finding)
+        for use in uses(context, job)
+        if use.root is not None
+        for finding in verify(yaml.to_python(use.root), use.known)
+    ]
+
+
+def _paths(found: Launch) -> Iterator[Path]:
+    """Where the files lie that a step's flags and its input of this name give."""
+    for flag in found.flags(*FLAGS):
+        if flag.value is None:
+            continue
+        expression = binding.whole(flag.value.bare)
+        path = (
+            _beside(found, flag.value.bare)
+            if expression is None
+            else _given(found, expression.port if expression.scope == "inputs" else None)
+        )
+        if path is not None:
+            yield path
+    path = _given(found, INPUT)
+    if path is not None:
+        yield path
+
+
+def _beside(found: Launch, name: str) -> Path | None:
+    """A file of the code folder."""
+    component = found.step.component
+    raw, code = (component.raw, component.code) if component is not None else (None, None)
+    if raw is None or code is None or not isinstance(code.value, str):
+        return None
+    folder = local_path(code.value, Path(raw.source.path).parent)
+    if folder is None or not name.endswith(".json") or "$" in name or name.startswith("/"):
+        return None
+    return folder / name
+
+
+def _given(found: Launch, port: str | None) -> Path | None:
+    """A local file that an input of the step is, directly or through an input of the pipeline."""
+    field: Field[Argument] | None = found.step.inputs.get(port or "")
+    value: Any = field.value if field is not None else None
+    if (
+        isinstance(value, Binding)
+        and value.expression.scope == "parent.inputs"
+        and found.job.interface is None
+    ):
+        field = found.job.inputs.get(value.expression.port or "")
+        value = field.value if field is not None else None
+    text = value.path.value if isinstance(value, Data) and value.path is not None else None
+    if isinstance(value, Literal):
+        text = value.value
+    if field is None or field.span is None or not isinstance(text, str) or not text.endswith(".json"):
+        return None
+    return local_path(text, Path(field.span.path).parent)
+
+
+def _problem(rule: Rule, use: Use, finding: Finding) -> Problem:
+    assert use.root is not None
+    span = _span(use.root, finding.path, on_key=finding.on_key)
+    related = [Related(_span(use.root, path), label) for path, label in finding.related]
+    if finding.kind == "batch" and use.launch.processes.span is not None:
+        related.append(Related(use.launch.processes.span, "processes of an instance"))
+    near = finding.help.removeprefix("did you mean `").removesuffix("`?") if finding.on_key else finding.help
+    fix = Fix(span, f'"{near}"') if near != finding.help else None
+    return rule.problem(span, finding.message, finding.help, related=tuple(related), fix=fix)
+
+
+def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -> Span:
+    """The place of a value or its key; of a block the key that it stands under, of the whole its brace."""
+    node: Node = root
+    key: Scalar | None = None
+    for part in path:
+        if isinstance(node, Mapping) and isinstance(part, str) and part in node:
+            key, inner = node.key(part), node.get(part)
+            assert inner is not None
+            node = inner
+        elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+            node = node.items[part]
+        else:
+            break
+    if key is None:
+        return root.source.span(root.start, root.start + 1)
+    return key.span if on_key or isinstance(node, Mapping) else node.span

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import launch
-from worldsize.rules.batch import _deepspeed
+from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
@@ -50,7 +50,7 @@ _MICRO = (
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
     for found in launch.of(context, job):
-        world = _deepspeed.replicas(found)
+        world = _replicas.replicas(found)
         flags = found.flags("global_batch_size")
         whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
         if world is None or whole is None or micro is None or flags[0].value is None:

@@ -17,8 +17,8 @@ def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     places = [place for place in _places(config, ()) if place not in _MEANT and place[0] != "pipeline"]
     if not places:
         return
-    rest = f", nor {len(places) - 1} more" if len(places) > 1 else ""
-    message = f'`{places[0][-1]}` is "auto", which nothing fills in{rest}: only Hugging Face\'s trainers do'
+    rest = f", as {len(places) - 1} more are" if len(places) > 1 else ""
+    message = f'`{places[0][-1]}` is "auto"{rest}, and only Hugging Face\'s trainers fill that in'
     related = tuple((place, "another") for place in places[1:4])
     yield Finding("auto", places[0], message, "write the value, or remove the key", related=related)
 

@@ -12,10 +12,10 @@ Path = tuple[str | int, ...]
 
 KINDS = (
     "batch", "batch-missing", "key-ignored", "key-refused", "type", "text", "value", "auto", "twice",
-    "stage-refused", "stage-ignored", "precision", "loss-scale", "path", "deprecated", "removed", "optimizer",
-    "plan", "schedule",
+    "unused", "stage-refused", "stage-ignored", "precision", "loss-scale", "path", "deprecated", "removed",
+    "optimizer", "plan", "schedule",
 )  # fmt: skip
-ADVICE = frozenset({"key-ignored", "text", "stage-ignored", "deprecated", "removed"})
+ADVICE = frozenset({"key-ignored", "text", "unused", "stage-ignored", "deprecated", "removed"})
 """Kinds that DeepSpeed starts with: a setting is not made, or made otherwise than it reads."""
 
 
@@ -39,7 +39,8 @@ class Known(NamedTuple):
     """What is known besides the configuration. None is unknown, and nothing is said of it.
 
     ``world`` counts the processes that share the global batch. ``maker`` is the optimizer that the program
-    makes itself and hands to ``deepspeed.initialize``; ``schedules`` whether it sets the learning rate, too.
+    hands to ``deepspeed.initialize``, "" where its name cannot be told; ``schedules`` whether it sets the
+    learning rate, too. ``refuses`` is True where it stops at a second optimizer, as Accelerate does.
     ``fills_auto`` is True where Hugging Face's integration replaces ``"auto"``, False where DeepSpeed gets
     the file as it is. ``exists`` tells whether a folder is there, on the machine that trains.
     """
@@ -52,6 +53,7 @@ class Known(NamedTuple):
     max_gradient_norm: float | None = None
     maker: str | None = None
     schedules: bool = False
+    refuses: bool = False
     pinned: bool = False  # the version of DeepSpeed is that of the tables
     fills_auto: bool | None = None
     exists: Callable[[str], bool] | None = None
@@ -68,6 +70,7 @@ class Known(NamedTuple):
             max_gradient_norm=plan.max_gradient_norm,
             maker=plan.optimizer,
             schedules=True,
+            refuses=True,
             pinned=True,
             fills_auto=False,
             exists=exists,

@@ -18,13 +18,19 @@ _NUMBERS = ("lr", "weight_decay", "eps", "momentum")
 def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """Both blocks, in themselves and against what the program makes."""
     for name, made in (("optimizer", known.maker is not None), ("scheduler", known.schedules)):
-        if config.get(name) is not None and made:
-            thing = "optimizer" if name == "optimizer" else "schedule of the learning rate"
+        if config.get(name) is None or not made:
+            continue
+        thing = "optimizer" if name == "optimizer" else "schedule of the learning rate"
+        if known.refuses:
             message = f"`{name}` stands here too, but the training makes the {thing} itself"
             yield Finding("twice", (name,), message, "remove the block", on_key=True)
-    if known.maker is not None:
+        else:
+            message = f"`{name}` has no effect: the script hands an {thing} of its own to DeepSpeed"
+            help_ = "remove the block, or the one of the script"
+            yield Finding("unused", (name,), message.replace("an schedule", "a schedule"), help_, on_key=True)
+    if known.maker:
         yield from _handed_over(config, known.maker)
-    else:
+    elif known.maker is None:
         yield from _optimizer(config)
     if not known.schedules:
         yield from _scheduler(config)
@@ -34,7 +40,7 @@ def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
     """What DeepSpeed asserts of an optimizer that the program gives it."""
     zero = stage(config)
     if zero and name not in TESTED and not on(config.get("zero_allow_untested_optimizer")):
-        message = f"ZeRO was not tested with `{name}`, and DeepSpeed stops unless it is told to go on"
+        message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
         given = "zero_allow_untested_optimizer" in config
         place: Path = ("zero_allow_untested_optimizer",) if given else ()
         yield Finding("optimizer", place, message, 'write `"zero_allow_untested_optimizer": true`')
@@ -73,7 +79,7 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
         and name.lower() not in _ZERO_TAKES
         and not on(config.get("zero_allow_untested_optimizer"))
     ):
-        message = f"ZeRO was not tested with `{name}`, and DeepSpeed stops unless it is told to go on"
+        message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
         help_ = 'write `"zero_allow_untested_optimizer": true`, or use `AdamW`'
         yield Finding("optimizer", ("optimizer", "type"), message, help_)
     elif name.lower() == "lamb" and (scale := at(config, "fp16", "loss_scale")) not in (None, 0, "auto"):

@@ -1,0 +1,152 @@
+"""What the files say around a DeepSpeed configuration: processes, plan, and the program that reads it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml.model import Binding, Field, Job, Literal
+from worldsize.rules import launch
+from worldsize.rules.batch._replicas import replicas
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.script import _program
+from worldsize.rules.script._module import Module
+from worldsize.rules.script._program import Program
+from worldsize.rules.topology import _launchers
+from wstrain.deepspeed_config import Known
+
+_OURS = "train_deepspeed"
+# Their integrations put a value for every "auto", or say themselves what they cannot fill in.
+_FILLS = frozenset(
+    {"transformers", "accelerate", "trl", "peft", "diffusers", "lightning", "pytorch_lightning", "axolotl"}
+)
+_PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
+    "deepspeed|torch|torchvision|torchaudio|torchtext|tensorboard|numpy|pandas|scipy|sklearn|matplotlib|PIL|cv2"
+    "|tqdm|yaml|mlflow|azureml|azure|pyarrow|requests|datasets|tokenizers|sentencepiece|psutil|einops|tiktoken"
+)
+
+
+def known(context: Context, job: Job, found: Launch) -> Known:
+    """All that the rules of a configuration may use."""
+    if _is_ours(context, found):
+        return Known(
+            world=replicas(found),
+            micro_batch=_count(found, "batch_size_per_device"),
+            accumulation=_count(found, "gradient_accumulation_steps"),
+            precision=_text(found, "precision"),
+            max_gradient_norm=_real(found, "max_gradient_norm") or None,
+            maker=_text(found, "optimizer") or "",
+            schedules=True,
+            refuses=True,
+            pinned=True,
+            fills_auto=False,
+        )
+    program = _of(context, job, found)
+    around = Known(
+        world=replicas(found),
+        micro_batch=_count(found, "batch_size_per_device"),
+        accumulation=_count(found, "gradient_accumulation_steps"),
+        fills_auto=_fills_auto(found, program),
+    )
+    return around if program is None else _with_made(around, program)
+
+
+def _is_ours(context: Context, found: Launch) -> bool:
+    component = found.step.component
+    name = component.name.value if component is not None and component.name is not None else None
+    path = component.path if component is not None else None
+    return name == _OURS and path is not None and context.built_in(path)
+
+
+def _of(context: Context, job: Job, found: Launch) -> Program | None:
+    """The one script that the step starts, where it can be read."""
+    component = found.step.component
+    mine = [each for each in _program.programs(context, job) if each.launch.step.component is component]
+    return mine[0] if len(mine) == 1 else None
+
+
+def _fills_auto(found: Launch, program: Program | None) -> bool | None:
+    """True where a library with an integration is used, False where DeepSpeed is used as it is."""
+    if any(each.name == "accelerate launch" for each in _launchers.inside(found)):
+        return True
+    if program is None:
+        return None
+    beside = {part for module in program.modules for part in Path(module.source.path).with_suffix("").parts}
+    used = {
+        name.partition(".")[0]
+        for module in program.modules
+        for name, level, _ in module.imports
+        if level == 0
+    }
+    if used & _FILLS:
+        return True
+    other = {name for name in used - beside - sys.stdlib_module_names if not _PLAIN.fullmatch(name)}
+    return False if "deepspeed" in used and not other else None
+
+
+def _with_made(around: Known, program: Program) -> Known:
+    """Which of optimizer and schedule the script makes itself."""
+    if program.imports("accelerate") and not program.says("Trainer", "DummyOptim"):
+        made = any(name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls)
+        return around._replace(maker="", refuses=True) if made else around
+    for module in program.modules:
+        for call in module.called("initialize"):
+            if module.name_of(call.func).partition(".")[0] != "deepspeed":
+                continue
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            return around._replace(
+                maker=_maker(module, given.get("optimizer")),
+                schedules=_is_given(given.get("lr_scheduler")),
+            )
+    return around
+
+
+def _is_given(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call)
+
+
+def _maker(module: Module, value: ast.expr | None) -> str | None:
+    """The optimizer handed over: its name in lower case, None where none is, or where there may be none."""
+    if isinstance(value, ast.Name):
+        assigned = [
+            node.value
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == value.id for target in node.targets)
+        ]
+        value = assigned[0] if len(assigned) == 1 else None
+    if not isinstance(value, ast.Call):
+        return None
+    name = module.name_of(value.func)
+    return name.rpartition(".")[2].lower() if name.startswith("torch.optim.") else ""
+
+
+def _argument(found: Launch, name: str) -> Any:
+    """What an input of the step is, with the component's default."""
+    given = found.step.inputs.get(name)
+    if given is None:
+        component = found.step.component
+        port = component.inputs.get(name) if component is not None else None
+        return port.default.value if port is not None and port.default is not None else None
+    if isinstance(given.value, Binding):
+        return launch.resolve(Field(str(given.value.expression)), found.job)
+    return given.value.value if isinstance(given.value, Literal) else None
+
+
+def _count(found: Launch, name: str) -> int | None:
+    value = _argument(found, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _real(found: Launch, name: str) -> float | None:
+    value = _argument(found, name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _text(found: Launch, name: str) -> str | None:
+    value = _argument(found, name)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,215 @@
+"""JSON with exact places, as the nodes that YAML has: for configuration files that a job names.
+
+YAML reads most JSON, but takes ``1e-3`` for text, refuses tabs, and passes over what stops JSON readers.
+What only lenient readers take (comments, a comma before a closing bracket) is told apart from what none does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from worldsize.yaml import limits
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.source import Source
+
+_BLANK = re.compile(r"[ \t\r\n]+|(?P<comment>//[^\n]*|\#[^\n]*|/\*.*?\*/)", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_WORD = re.compile(r"[^\s,:\[\]{}\"'#]+")
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity")
+_PYTHON = {"True": "true", "False": "false", "None": "null"}
+
+
+class Fault(NamedTuple):
+    """What is wrong with the text: ``syntax`` (nothing reads it), ``lenient`` (some do) or ``duplicate``."""
+
+    kind: str
+    start: int
+    end: int
+    message: str
+    help: str
+    first: tuple[int, int] | None = None  # where a repeated key stands first
+
+
+class _Stop(Exception):  # noqa: N818 - how reading ends early, never seen outside
+    def __init__(self, start: int, end: int, message: str, help_: str) -> None:
+        super().__init__(message)
+        self.fault = Fault("syntax", start, end, message, help_)
+
+
+def read(source: Source) -> tuple[Node | None, list[Fault]]:
+    """The value that a text holds, and its faults; None for the value where the text is no JSON."""
+    reader = _Reader(source)
+    try:
+        root = reader.whole()
+    except _Stop as stop:
+        return None, [*reader.faults, stop.fault]
+    return root, reader.faults
+
+
+class _Reader:
+    """A place in the text, and what was found wrong so far."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.text, self.at = source, source.text, 0
+        self.faults: list[Fault] = []
+
+    def whole(self) -> Node:
+        """The one value of the file."""
+        self.skip()
+        if self.at == len(self.text):
+            raise _Stop(0, 0, "the file is empty", "write a block `{…}`")
+        root = self.value(0)
+        self.skip()
+        if self.at < len(self.text):
+            raise _Stop(self.at, self.at + 1, "there is text after the end of the value", "remove it")
+        return root
+
+    def skip(self) -> None:
+        """Go to the next token."""
+        while found := _BLANK.match(self.text, self.at):
+            if found["comment"] is not None:
+                message = "this is a comment, which JSON does not have"
+                first_line = self.at + len(found.group().splitlines()[0])
+                self.faults.append(Fault("lenient", self.at, first_line, message, "remove it"))
+            self.at = found.end()
+
+    def peek(self) -> str:
+        """The next character, or nothing at the end."""
+        return self.text[self.at : self.at + 1]
+
+    def value(self, depth: int) -> Node:
+        """Any value."""
+        if depth > limits.DEPTH:
+            raise _Stop(self.at, self.at + 1, "the value is nested too deeply", "write it flatter")
+        first = self.peek()
+        if first == "{":
+            return self._mapping(depth)
+        if first == "[":
+            return self._sequence(depth)
+        return self._string() if first == '"' else self._plain()
+
+    def _mapping(self, depth: int) -> Mapping:
+        start, entries = self.at, list[tuple[Scalar, Node]]()
+        seen: dict[str, Scalar] = {}
+        for _ in self._items("{", "}"):
+            key = self._key()
+            if key.text in seen:
+                first = seen[key.text]
+                message, place = f"the key `{key.text}` stands twice", (first.start, first.end)
+                help_ = "keep one of the two"
+                self.faults.append(Fault("duplicate", key.start, key.end, message, help_, place))
+            seen.setdefault(key.text, key)
+            self.skip()
+            if self.peek() != ":":
+                raise _Stop(
+                    key.start, key.end, f"the key `{key.text}` has no `:` after it", "write `: value`"
+                )
+            self.at += 1
+            self.skip()
+            entries.append((key, self.value(depth + 1)))
+        return Mapping(self.source, start, self.at, entries, flow=True)
+
+    def _sequence(self, depth: int) -> Sequence:
+        start, items = self.at, list[Node]()
+        for _ in self._items("[", "]"):
+            items.append(self.value(depth + 1))
+        return Sequence(self.source, start, self.at, items, flow=True)
+
+    def _items(self, opening: str, closing: str) -> _Items:
+        return _Items(self, opening, closing)
+
+    def _key(self) -> Scalar:
+        if self.peek() == '"':
+            return self._string()
+        word = _WORD.match(self.text, self.at)
+        start, end = (self.at, self.at + 1) if word is None else word.span()
+        shown = self.text[start:end]
+        raise _Stop(start, end, f"`{shown}` is no key: keys stand in double quotes", 'write `"key": value`')
+
+    def _string(self) -> Scalar:
+        found = _STRING.match(self.text, self.at)
+        if found is None:
+            line_end = self.text.find("\n", self.at)
+            end = line_end if line_end >= 0 else len(self.text)
+            message = "this text does not end on its line, or has a `\\` that means nothing"
+            raise _Stop(self.at, end, message, 'close it with `"`, and write `\\\\` for a backslash')
+        self.at = found.end()
+        return Scalar(self.source, found.start(), found.end(), json.loads(found.group()), '"')
+
+    def _plain(self) -> Scalar:
+        word = _WORD.match(self.text, self.at)
+        if word is None:
+            raise self._no_value()
+        text, (start, end) = word.group(), word.span()
+        if text in ("true", "false", "null"):
+            tag = "!!null" if text == "null" else "!!bool"
+        elif _INTEGER.fullmatch(text):
+            tag = "!!int"
+        elif _NUMBER.fullmatch(text):
+            tag = "!!float"
+        elif text in _PYTHON:
+            raise _Stop(start, end, f"`{text}` is Python, not JSON", f"write `{_PYTHON[text]}`")
+        else:
+            message = f"`{text}` is no value of JSON"
+            raise _Stop(start, end, message, "write a number, true, false, null, or a text in double quotes")
+        self.at = end
+        return Scalar(self.source, start, end, text, "", tag)
+
+    def _no_value(self) -> _Stop:
+        if self.at == len(self.text):
+            return _Stop(self.at, self.at, "the file ends where a value is expected", "write the value")
+        shown = self.peek()
+        if shown == "'":
+            return _Stop(self.at, self.at + 1, "text stands in double quotes, not single ones", 'write `"`')
+        return _Stop(self.at, self.at + 1, f"a value is expected, not `{shown}`", "write the value")
+
+
+class _Items:
+    """The turns of a loop over what stands between two brackets; each ends before the next comma."""
+
+    def __init__(self, reader: _Reader, opening: str, closing: str) -> None:
+        self.reader, self.opening, self.closing = reader, opening, closing
+        self.start, self.begun = reader.at, False
+
+    def __iter__(self) -> _Items:
+        return self
+
+    def __next__(self) -> None:
+        reader = self.reader
+        if not self.begun:
+            self.begun = True
+            reader.at += 1
+            reader.skip()
+        else:
+            self._comma()
+        if reader.peek() == self.closing:
+            reader.at += 1
+            raise StopIteration
+        if reader.at == len(reader.text):
+            raise self._never_closed()
+
+    def _comma(self) -> None:
+        """Go over the comma after a value, or stay before the closing bracket."""
+        reader = self.reader
+        end = reader.at
+        reader.skip()
+        if reader.peek() == ",":
+            comma = reader.at
+            reader.at += 1
+            reader.skip()
+            if reader.peek() == self.closing:
+                message = f"the comma before `{self.closing}` is one too many"
+                reader.faults.append(Fault("lenient", comma, comma + 1, message, "remove it"))
+        elif reader.peek() in ("]", "}", "") and reader.peek() != self.closing:
+            raise self._never_closed()
+        elif reader.peek() != self.closing:
+            line_start = reader.text.rfind("\n", 0, end) + 1
+            start = max(line_start, end - 1)
+            raise _Stop(start, end, "a comma is missing after this value", "write `,`")
+
+    def _never_closed(self) -> _Stop:
+        message = f"this `{self.opening}` is never closed"
+        return _Stop(self.start, self.start + 1, message, f"write `{self.closing}` at its end")

@@ -1,0 +1,4 @@
+import deepspeed
+from transformers import Trainer, TrainingArguments
+
+Trainer(args=TrainingArguments()).train()

@@ -1,4 +1,4 @@
-"""train_deepspeed in real process groups: every ZeRO stage walks the loss curve of one process of train_ddp."""
+"""train_deepspeed in real process groups: every ZeRO stage walks the loss curve of one process."""
 
 from __future__ import annotations
 

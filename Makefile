@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format bench golden clean
+.PHONY: help demo test fast check format horovod bench golden clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -14,7 +14,7 @@ help: ## print this list
 demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes, real data
 	$(BIN)/worldsize run pipelines/digits_ddp.yml
 
-test: $(VENV)/.all ## every test; the heavy ones start real process groups
+test: $(VENV)/.all $(VENV)/.horovod ## every test; the heavy ones start real process groups
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
 	$(BIN)/pytest -m "run and not bench" -q
 
@@ -32,7 +32,7 @@ format: $(VENV)/.all ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.all ## speed, as ratios against named peers
+bench: $(VENV)/.all $(VENV)/.horovod ## speed, as ratios against named peers
 	$(BIN)/pytest tests/benchmarks -m bench -q -s --timeout 1800
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
@@ -51,5 +51,13 @@ $(VENV)/.demo: $(INPUTS) | $(BIN)/python
 	touch $@
 
 $(VENV)/.all: $(INPUTS) | $(BIN)/python
-	$(PIP) --editable '.[run,azure,test,dev]'
+	$(PIP) --editable '.[run,tensorflow,deepspeed,mpi,azure,test,dev]'
 	touch $@ $(VENV)/.demo
+
+# Horovod has no wheel. Built once for this Python, torch and Open MPI, it is kept outside of the clone.
+HOROVOD := components/train_horovod/environment/build_horovod.py
+horovod: $(VENV)/.horovod ## build Horovod, for pipelines/digits_horovod.yml
+
+$(VENV)/.horovod: $(HOROVOD) $(VENV)/.all
+	$(BIN)/python $(HOROVOD)
+	touch $@

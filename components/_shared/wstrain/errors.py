@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-# What gloo, NCCL and the TCP store say when the process at the other end has gone.
+# What gloo, NCCL, the TCP store and Horovod say when the process at the other end has gone.
 _PEER_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -17,6 +17,7 @@ _PEER_GONE = (
     "Timed out waiting",
     "NCCL communicator was aborted",
     "remote process exited",
+    "Horovod has been shut down",
 )
 
 

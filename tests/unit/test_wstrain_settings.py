@@ -48,9 +48,10 @@ def read(component: str = "train_ddp", **values: object) -> Settings:
 def test_every_input_is_a_flag_and_every_flag_an_input(name: str) -> None:
     component, settings = described(name), read(name)
     ports = set(component["inputs"]) | {"checkpoints", "trained_model"}
-    # A component of one process a model has no degrees of parallelism.
+    # Not every component divides a model, or computes its blocks again.
     known = {field.name for field in fields(Settings)} - {"options"} | set(settings.options)
-    assert known - {"tensor_parallel_size", "pipeline_parallel_size"} <= ports <= known
+    some = {"tensor_parallel_size", "pipeline_parallel_size", "activation_checkpointing"}
+    assert known - some <= ports <= known
     flags = re.findall(r"--(\w+) '?\$\{\{(?:inputs|outputs)\.(\w+)\}\}", component["command"])
     assert {flag for flag, _ in flags} == ports
     assert all(flag == port for flag, port in flags if flag != "trained_model")

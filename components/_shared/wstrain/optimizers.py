@@ -52,6 +52,12 @@ def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> 
     return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)
 
 
+def order(model: nn.Module) -> list[str]:
+    """Return the names of ``model``'s trained parameters in the order in which :func:`build` numbers them."""
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return [name for name, p in trained if p.ndim >= 2] + [name for name, p in trained if p.ndim < 2]
+
+
 def _fused(trained: Sequence[nn.Parameter], name: str) -> bool:
     spread = any(hasattr(p, "device_mesh") for p in trained)  # torch spreads no fused SGD
     return all(p.is_floating_point() for p in trained) and not (spread and name == "sgd")

@@ -59,6 +59,10 @@ class Group:
         """Give every rank what rank 0 has."""
         return self._others.broadcast(value)
 
+    def everyone(self, value: T) -> list[T]:
+        """Return what every rank has, by rank."""
+        return self._others.gather(value)
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Run a part that may fail on one rank only; if it does, it fails on all with the same sentence.

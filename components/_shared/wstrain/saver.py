@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wstrain import checkpoint
+from wstrain import checkpoint, named, parts
 from wstrain.errors import UserError
 from wstrain.process_group import Group
 from wstrain.strategies import Strategy
@@ -24,6 +24,9 @@ class CheckpointSaver:
         identity: what must be the same to go on from a checkpoint.
         intervals: a checkpoint is due when the steps done are a multiple of one of these.
         keep: checkpoints to keep.
+        order: names of the model's trained parameters as optimizers number them, see
+            :func:`wstrain.optimizers.order`.
+        about: what the card of a checkpoint says besides.
     """
 
     folder: Path
@@ -32,6 +35,8 @@ class CheckpointSaver:
     identity: Mapping[str, Any]
     intervals: Sequence[int]
     keep: int
+    order: Sequence[str] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
     _saved: int = field(default=-1, init=False)
 
     def step(self, done: int) -> None:
@@ -40,7 +45,7 @@ class CheckpointSaver:
             self.save(done)
 
     def save(self, done: int) -> None:
-        """Save now, unless this very step is saved already; if rank 0 cannot, every rank stops.
+        """Save now, unless this very step is saved already; if a rank cannot, every rank stops.
 
         Raises:
             UserError: the checkpoint cannot be written.
@@ -48,9 +53,13 @@ class CheckpointSaver:
         if done == self._saved:
             return
         state = self.strategy.state()
-        with self.group.together():
-            if self.group.launch.is_main:
-                checkpoint.save(self.folder, done, {"step": done, **state}, self.identity, keep=self.keep)
+        if self.strategy.sharded:
+            self._save_parts(done, state)
+        else:
+            with self.group.together():
+                if self.group.launch.is_main:
+                    whole = {"step": done, **state}
+                    checkpoint.save(self.folder, done, whole, self.identity, keep=self.keep, about=self.about)
         self._saved = done
 
     def resume(self, resume_from: Path | None) -> int:
@@ -69,8 +78,9 @@ class CheckpointSaver:
         if found is None:
             return 0
         with self.group.together():
-            state = checkpoint.load(found)
-        self.strategy.load(state)
+            state = self._state(found)
+        with self.group.together():
+            self.strategy.load(state)
         self._saved = found.step if found.path.parent == self.folder else -1
         if self.group.launch.is_main:
             print(f"resuming from checkpoint {found.path.name}: {found.step} steps done", flush=True)
@@ -86,3 +96,30 @@ class CheckpointSaver:
                 "bind the `checkpoints` output of a training step, or leave it out",
             )
         return found
+
+    def _save_parts(self, done: int, state: Mapping[str, Any]) -> None:
+        temporary: Path | None = None
+        with self.group.together():
+            if self.group.launch.is_main:
+                temporary = checkpoint.begin(self.folder, done)
+        temporary = self.group.from_main(temporary)
+        assert temporary is not None
+        with self.group.together(), checkpoint.writing(temporary):
+            written = parts.write(temporary, state)
+        files = {name: card for own in self.group.everyone(written) for name, card in own.items()}
+        with self.group.together():
+            if self.group.launch.is_main:
+                card = {**self.about, "identity": dict(self.identity)}
+                checkpoint.finish(temporary, files, card, keep=self.keep)
+
+    def _state(self, found: checkpoint.Found) -> Any:
+        """Read a checkpoint in the form that the strategy loads, whichever strategy wrote it."""
+        if found.in_parts:
+            stored = parts.Parts(found.path)
+            return (
+                stored
+                if self.strategy.sharded
+                else named.into_state(stored, self.strategy.state(), self.order)
+            )
+        state = checkpoint.load(found)
+        return named.from_state(state, self.order) if self.strategy.sharded else state

@@ -37,6 +37,7 @@ class Settings:
     strategy: str
     tensor_parallel_size: int
     pipeline_parallel_size: int
+    activation_checkpointing: str
     sync_batch_norm: bool
     gpt_layers: int
     gpt_heads: int
@@ -77,7 +78,7 @@ def parse(
     _add_optimizer(parser)
     _add_checkpoints(parser)
     _add_plan(parser)
-    parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1)
+    parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1, activation_checkpointing="none")
     for add in options:
         add(parser)
     values = vars(parser.parse_args(arguments))
@@ -90,6 +91,18 @@ def add_model_parallel(parser: argparse.ArgumentParser) -> None:
     """Add the degrees of model parallelism."""
     parser.add_argument("--tensor_parallel_size", type=integer(1), default=1)
     parser.add_argument("--pipeline_parallel_size", type=integer(1), default=1)
+
+
+def add_activation_checkpointing(parser: argparse.ArgumentParser) -> None:
+    """Add whether activations are computed again."""
+    parser.add_argument("--activation_checkpointing", choices=("none", "blocks"), default="none")
+
+
+def add_sharding(parser: argparse.ArgumentParser) -> None:
+    """Add the choices of the strategy ``fsdp``."""
+    parser.add_argument("--fsdp_reshard", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument("--fsdp_reduce", choices=("step", "micro_batch"), default="step")
+    parser.add_argument("--fsdp_cpu_offload", type=boolean, default=False)
 
 
 def boolean(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wstrain import arithmetic, export, loop, models, strategies
+from wstrain import arithmetic, export, loop, models, optimizers, strategies
 from wstrain.batches import Batches
 from wstrain.data import Manifest, ShardReader, read_manifest, verify
 from wstrain.errors import UserError
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.models import user
+from wstrain.models.recompute import recompute_blocks
 from wstrain.optimizers import OptimizerOptions
 from wstrain.precision import Precision
 from wstrain.process_group import Group
@@ -57,8 +58,9 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
         reader = ShardReader(settings.shards, "train", checksums=False)
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
         model = _model(settings, task, reader, sampler)
+    order = optimizers.order(model)
     strategy = strategies.build(settings.strategy, model, _updates(settings, precision), group)
-    saver = _saver(settings, steps, facts, group, strategy)
+    saver = _saver(settings, steps, facts, group, strategy, order=order)
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
 
@@ -136,6 +138,8 @@ def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalB
     )
     if user.is_reference(settings.model):
         export.program(model, task)  # better refused now than after the last epoch
+    if settings.activation_checkpointing == "blocks":
+        recompute_blocks(model)
     return model
 
 
@@ -159,18 +163,27 @@ def _updates(settings: Settings, precision: Precision) -> Updates:
 
 
 def _saver(
-    settings: Settings, steps: Mapping[str, int], facts: Mapping[str, Any], group: Group, strategy: Strategy
+    settings: Settings,
+    steps: Mapping[str, int],
+    facts: Mapping[str, Any],
+    group: Group,
+    strategy: Strategy,
+    *,
+    order: Sequence[str],
 ) -> CheckpointSaver:
     by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])
     # The rest of a training depends on these; learning rate and length may be changed on purpose.
     same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
+    sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
     return CheckpointSaver(
         folder=settings.checkpoints,
         group=group,
         strategy=strategy,
-        identity={name: facts[name] for name in same},
+        identity={name: facts[name] for name in (*same, *sizes)},
         intervals=[interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0],
         keep=settings.keep_checkpoints,
+        order=order,
+        about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
     )
 
 

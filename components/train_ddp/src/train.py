@@ -7,11 +7,11 @@ import sys
 
 from wstrain.errors import entry
 from wstrain.launch import read_pytorch
-from wstrain.settings import add_model_parallel, parse
+from wstrain.settings import add_activation_checkpointing, add_model_parallel, add_sharding, parse
 from wstrain.start import start
 
-STRATEGIES = ("ddp",)
-OPTIONS = (add_model_parallel,)
+STRATEGIES = ("ddp", "fsdp")
+OPTIONS = (add_model_parallel, add_activation_checkpointing, add_sharding)
 
 
 def main() -> None:

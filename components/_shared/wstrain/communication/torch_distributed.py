@@ -15,7 +15,8 @@ class TorchDistributed:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # Gloo too where there are GPUs: what is offloaded to the host is exchanged there.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
 
     def sum(self, values: torch.Tensor) -> None:
         """Add a tensor up over ranks, in place."""

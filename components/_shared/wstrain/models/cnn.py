@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wstrain.errors import UserError
+from wstrain.models.blocks import Stack
 from wstrain.models.options import ModelOptions
 from wstrain.tasks import Task
 
@@ -47,7 +48,7 @@ def build(task: Task, options: ModelOptions) -> nn.Module:
         layers.append(Residual(features, 2 * features, 2))
         size, features = size // 2, 2 * features
     layers += [nn.GroupNorm(GROUPS, features), nn.GELU(), nn.AdaptiveAvgPool2d(SMALLEST), nn.Flatten()]
-    return nn.Sequential(*layers, Head(features * SMALLEST**2, task.outputs))
+    return Stack(*layers, Head(features * SMALLEST**2, task.outputs), kind=Residual)
 
 
 class Residual(nn.Module):

@@ -6,6 +6,7 @@ import math
 
 from torch import nn
 
+from wstrain.models.blocks import Stack
 from wstrain.models.options import ModelOptions
 from wstrain.tasks import Task
 
@@ -15,7 +16,7 @@ WIDTH = 256
 def build(task: Task, options: ModelOptions) -> nn.Module:
     """Return two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
     del options
-    return nn.Sequential(
+    return Stack(
         nn.Flatten(),
         nn.Linear(math.prod(task.input_shape), WIDTH),
         nn.LayerNorm(WIDTH),
@@ -24,4 +25,5 @@ def build(task: Task, options: ModelOptions) -> nn.Module:
         nn.LayerNorm(WIDTH),
         nn.GELU(),
         nn.Linear(WIDTH, task.outputs),
+        kind=nn.Linear,
     )

@@ -12,7 +12,9 @@ from torch.distributed.tensor import DTensor
 
 
 @torch.no_grad()
-def clip(parameters: Iterable[nn.Parameter], longest: float, stages: dist.ProcessGroup | None = None) -> None:
+def clip_gradients(
+    parameters: Iterable[nn.Parameter], longest: float, stages: dist.ProcessGroup | None = None
+) -> None:
     """Scale gradients down so that they are at most ``longest`` long together (Pascanu et al. 2013).
 
     Args:

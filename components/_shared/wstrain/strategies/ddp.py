@@ -22,6 +22,8 @@ from wstrain.strategies.protocol import MicroBatches, Objective, Updates
 class DataParallel:
     """The strategy ``ddp``; with one process there is nothing to exchange and nothing is wrapped."""
 
+    sharded = False
+
     def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
         self._module = model.to(group.device)
         self.model = self._wrap(updates, group)

@@ -78,6 +78,9 @@ class Strategy(Protocol):
     model: nn.Module
     """What this rank computes with."""
 
+    sharded: bool
+    """Whether ``state()`` differs between ranks."""
+
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Compute the gradients of the global batch's mean loss.
 
@@ -90,10 +93,19 @@ class Strategy(Protocol):
         """Take one optimizer step with these gradients, and clear them."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that a checkpoint needs, in types that ``torch.load(weights_only=True)`` reads."""
+        """Return all that a checkpoint needs, in types that ``torch.load(weights_only=True)`` reads.
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take up a state that any number of ranks saved."""
+        Rank 0's is kept; it has ``model`` and ``optimizer`` in the form of ``Module.state_dict()`` and
+        ``Optimizer.state_dict()``, so that other strategies can go on from it. A sharded strategy returns
+        what :func:`wstrain.named.take` does: this rank's tensors by name; each rank writes its own.
+        """
+
+    def load(self, state: Any) -> None:
+        """Take up a state that any number of ranks saved: one that :meth:`state` returned.
+
+        A sharded strategy gets a :class:`wstrain.named.Stored` to fill its tensors from, see
+        :func:`wstrain.named.restore`.
+        """
 
     def whole_model(self) -> nn.Module:
         """Return the model unwrapped and undivided; only rank 0's need have its weights."""

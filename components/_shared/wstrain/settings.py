@@ -93,6 +93,11 @@ def add_model_parallel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pipeline_parallel_size", type=integer(1), default=1)
 
 
+def add_pipeline_schedule(parser: argparse.ArgumentParser) -> None:
+    """Add the order in which pipeline stages take micro-batches."""
+    parser.add_argument("--pipeline_schedule", choices=("gpipe", "1f1b"), default="gpipe")
+
+
 def add_activation_checkpointing(parser: argparse.ArgumentParser) -> None:
     """Add whether activations are computed again."""
     parser.add_argument("--activation_checkpointing", choices=("none", "blocks"), default="none")

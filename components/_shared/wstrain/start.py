@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from wstrain.launch import Launch, expect_global_batch, expect_world_size
 from wstrain.mesh import mesh_of
+from wstrain.parallelism import expect_parallelism
 from wstrain.settings import Settings
 
 
@@ -23,6 +24,7 @@ def start(settings: Settings, launch: Launch, *, communication: str) -> None:
         UserError: the plan is for other processes than were started, or its numbers contradict each other.
     """
     expect_world_size(launch, settings.world_size)
+    expect_parallelism(settings)
     mesh = mesh_of(
         launch.world_size, tensor=settings.tensor_parallel_size, pipeline=settings.pipeline_parallel_size
     )

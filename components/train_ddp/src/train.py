@@ -7,11 +7,17 @@ import sys
 
 from wstrain.errors import entry
 from wstrain.launch import read_pytorch
-from wstrain.settings import add_activation_checkpointing, add_model_parallel, add_sharding, parse
+from wstrain.settings import (
+    add_activation_checkpointing,
+    add_model_parallel,
+    add_pipeline_schedule,
+    add_sharding,
+    parse,
+)
 from wstrain.start import start
 
-STRATEGIES = ("ddp", "fsdp")
-OPTIONS = (add_model_parallel, add_activation_checkpointing, add_sharding)
+STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
+OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointing, add_sharding)
 
 
 def main() -> None:

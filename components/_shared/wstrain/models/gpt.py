@@ -101,7 +101,7 @@ class Attention(nn.Module):
         self.split = _linear(width, 3 * width)
         self.merge = _linear(width, width)
         with torch.no_grad():  # drawn as query, key and value, kept head by head: a rank can hold some heads
-            drawn = self.split.weight.unflatten(0, (3, heads, self.features))
+            drawn = self.split.weight.view(3, heads, self.features, width)
             self.split.weight.copy_(drawn.transpose(0, 1).flatten(0, 2))
 
     def forward(self, x: Tensor) -> Tensor:

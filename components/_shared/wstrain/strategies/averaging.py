@@ -37,7 +37,7 @@ def average_gradients(parameters: Iterable[nn.Parameter], replicas: dist.Process
     for work, flat, bucket in sent:
         if work is not None:
             work.wait()
-        parts = flat.split([gradient.numel() for gradient in bucket])
+        parts = torch.split(flat, [gradient.numel() for gradient in bucket])
         for gradient, part in zip(bucket, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 

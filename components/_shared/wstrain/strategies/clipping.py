@@ -24,11 +24,11 @@ def clip_gradients(
     """
     own = list(parameters)
     gradients = [parameter.grad for parameter in own if parameter.grad is not None]
-    lengths = [_length(alike) for alike in _by_mesh(gradients)]
-    squares = torch.stack([length.square() for length in lengths]).sum() if lengths else own[0].new_zeros(())
+    squares = [_square(alike) for alike in _by_mesh(gradients)]
+    square = torch.stack(squares).sum() if squares else torch.zeros((), device=own[0].device)
     if stages is not None:
-        dist.all_reduce(squares, group=stages)
-    factor = (longest / (squares.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
+        dist.all_reduce(square, group=stages)
+    factor = (longest / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
     for gradient in gradients:
         (gradient.to_local() if isinstance(gradient, DTensor) else gradient).mul_(factor)
 
@@ -41,6 +41,13 @@ def _by_mesh(gradients: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(groups.values())
 
 
-def _length(gradients: list[Tensor]) -> Tensor:
+def _square(gradients: list[Tensor]) -> Tensor:
+    """The squared length of all of ``gradients``, also of what other ranks have of them."""
     length = nn.utils.get_total_norm(gradients)
-    return length.full_tensor() if isinstance(length, DTensor) else length
+    if not isinstance(length, DTensor):
+        return length.square()
+    square = length.to_local().square()
+    for dimension, placement in enumerate(length.placements):
+        if placement.is_partial():
+            dist.all_reduce(square, group=length.device_mesh.get_group(dimension))
+    return square

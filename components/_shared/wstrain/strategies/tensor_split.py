@@ -5,8 +5,8 @@ A model names its plan in a method::
     def tensor_parallel_plan(self) -> dict[str, str]:
         return {"blocks.*.attention.split": "colwise", "blocks.*.attention.merge": "rowwise"}
 
-from names of linear and embedding layers, in which ``*`` stands for anything, to how their weights are divided
-(Shoeybi et al. 2019, "Megatron-LM"):
+from names of linear and embedding layers, in which ``*`` stands for anything, to how their weights are
+divided (Shoeybi et al. 2019, "Megatron-LM"):
 
 - ``colwise``: each rank computes a part of the outputs and keeps it;
 - ``rowwise``: each rank takes a part of the inputs, as ``colwise`` left them, and all ranks get the sum;

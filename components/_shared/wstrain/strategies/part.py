@@ -1,0 +1,99 @@
+"""What a rank does with its part of a model that is divided over ranks: update it, save it, give it back."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from wstrain import named, optimizers
+from wstrain.device_mesh import DATA, PIPELINE, TENSOR
+from wstrain.strategies.averaging import average_gradients
+from wstrain.strategies.clipping import clip_gradients
+from wstrain.strategies.protocol import Updates
+
+
+class Part:
+    """The layers of one pipeline stage, perhaps divided over the ranks of the tensor dimension.
+
+    Args:
+        module: this rank's part, in which everything has the name that it has in the whole model.
+        plain: the whole model without weights.
+        updates: how gradients become updates.
+        mesh: ``[pipeline, data, tensor]``.
+    """
+
+    def __init__(self, module: nn.Module, plain: nn.Module, updates: Updates, mesh: DeviceMesh) -> None:
+        self._module, self._plain, self._mesh = module, plain, mesh
+        self._trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._optimizer = optimizers.build(module, updates.optimizer, learning_rate=0.0)
+        self._scaler = updates.precision.scaler  # does nothing: fp16 is not offered
+        self._longest = updates.max_gradient_norm
+
+    def average(self) -> None:
+        """Average the gradients over the replicas of this part."""
+        average_gradients(self._trained, self._mesh[DATA].get_group())
+
+    def update(self, learning_rate: float) -> None:
+        """Clip, step at ``learning_rate``, and clear the gradients."""
+        if self._longest > 0:
+            clip_gradients(self._trained, self._longest, self._mesh[PIPELINE].get_group())
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Tensor]:
+        """This rank's part, by name."""
+        return named.take(self._module, self._optimizer, self._scaler)
+
+    def load(self, state: named.Stored) -> None:
+        """Fill this rank's part."""
+        named.restore(state, self._module, self._optimizer, self._scaler)
+
+    def whole_model(self) -> nn.Module:
+        """Put the weights of all parts into a plain copy of the model, in rank 0's memory."""
+        if self._mesh.get_local_rank(DATA) == 0:  # other replicas have the same
+            weights = self._gather()
+            if dist.get_rank() == 0:
+                self._plain.load_state_dict(weights, assign=True)
+        return self._plain
+
+    def _gather(self) -> dict[str, Tensor]:
+        """Send each stage's weights to the first stage, one after the other."""
+        line = self._mesh[PIPELINE].get_group()
+        state = self._module.state_dict()
+        shapes = [(name, tensor.shape, tensor.dtype) for name, tensor in state.items()]
+        held: list[list[tuple[str, torch.Size, torch.dtype]]] = [shapes] * line.size()
+        dist.all_gather_object(held, shapes, group=line)
+        weights: dict[str, Tensor] = {}
+        for stage, names in enumerate(held):
+            for name, shape, dtype in names:
+                own = _whole(state[name]) if stage == line.rank() else None
+                if self._mesh.get_local_rank(TENSOR) == 0:
+                    found = _to_first(own, line, stage, shape, dtype)
+                    if found is not None:
+                        weights[name] = found
+        return weights
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach()
+
+
+def _to_first(
+    own: Tensor | None, line: dist.ProcessGroup, stage: int, shape: torch.Size, dtype: torch.dtype
+) -> Tensor | None:
+    """Return on the first rank of ``line`` what ``stage`` has, on the CPU."""
+    if stage == 0:
+        return None if own is None else own.cpu()
+    if own is not None:
+        dist.send(own.contiguous(), group=line, group_dst=0)
+    if line.rank() > 0:
+        return None
+    device = "cuda" if dist.get_backend(line) == "nccl" else "cpu"
+    received = torch.empty(shape, dtype=dtype, device=device)
+    dist.recv(received, group=line, group_src=stage)
+    return received.cpu()

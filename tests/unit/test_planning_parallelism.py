@@ -21,6 +21,7 @@ from worldsize.planning.degrees import Degrees
 from worldsize.planning.missing import explain
 from worldsize.running import fit, tasks
 from worldsize.running.machine import Machine
+from worldsize.running.sources import Text
 
 Planner = Any  # the fixture's class lives in conftest.py
 
@@ -109,6 +110,13 @@ def test_strategy_and_degrees_give_one_another(
     assert plan.steps["train"].inputs.get("strategy") == strategy
 
 
+def test_one_process_may_rehearse_any_strategy(planner: Planner) -> None:
+    lines = ("process_count_per_instance: 1", "with: {strategy: tensor_parallel}")
+    plan, problems = using(planner, *lines, instances=1)
+    assert [problem.slug for problem in problems] == ["processes-below-gpus"]
+    assert mesh(plan.steps["train"]) == (1, 1, 1)
+
+
 def test_a_component_whose_default_is_fsdp_keeps_it(planner: Planner) -> None:
     sharding = Interface({**INPUTS, "strategy": "fsdp"}, "pytorch")
     plan, problems = using(planner, "parallelism: {tensor: 2}", interface=sharding)
@@ -153,6 +161,18 @@ def test_a_model_of_ones_own_is_taken_at_its_word(planner: Planner) -> None:
     assert bound[1] == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "slug"),
+    [
+        (["parallelism: {tensor: 2}", "with: {precision: fp16}"], "strategy-option-refused"),
+        (["parallelism: {pipeline: 2}", "with: {sync_batch_norm: true}"], "strategy-option-refused"),
+        (["with: {strategy: fsdp, precision: fp16, sync_batch_norm: true}"], None),
+    ],
+)
+def test_options_that_a_strategy_does_not_take(planner: Planner, lines: list[str], slug: str | None) -> None:
+    assert [problem.slug for problem in using(planner, *lines)[1]] == ([slug] if slug else [])
+
+
 def test_who_cannot_split_a_model_says_so(planner: Planner) -> None:
     plain = Interface({"strategy": "ddp"}, "pytorch")
     problem = planner.only(using(planner, "parallelism: {tensor: 2}", interface=plain)[1])
@@ -195,9 +215,11 @@ def test_the_arithmetic_of_degrees() -> None:
     assert arithmetic.bubble(4, 1) == 0.75
     assert arithmetic.bubble(1, 1) == 0
     assert arithmetic.shrink(4, 2, 8) == (4, 2)
-    assert arithmetic.shrink(4, 2, 5) == (4, 1)
+    assert arithmetic.shrink(4, 2, 5) == (2, 2)
     assert arithmetic.shrink(2, 3, 3) == (1, 3)
     assert arithmetic.shrink(6, 1, 5) == (3, 1)
+    assert arithmetic.shrink(3, 1, 2) == (1, 1)
+    assert arithmetic.shrink(1, 1, 2) == (1, 1)
 
 
 @given(st.integers(1, 64))
@@ -291,13 +313,17 @@ def same_training(plan: Plan, local: Plan, slots: int, *, grow: bool) -> None:
     assert planned_tensor % tensor == planned_pipeline % pipeline == 0
     if slots >= planned_tensor * planned_pipeline:
         assert (tensor, pipeline) == (planned_tensor, planned_pipeline), "replicas go before degrees"
+    own, planned_own = (pipeline, planned_pipeline) if planned_pipeline > 1 else (tensor, planned_tensor)
+    assert own > 1 or planned_own == 1 or data == 1, "a strategy splits, unless one process is alone"
+    if before.training.gradient_accumulation_steps >= planned_pipeline:
+        assert here.training.gradient_accumulation_steps >= pipeline, "no stage loses its micro-batch"
     assert here.inputs["tensor_parallel_size"] == tensor
     assert here.inputs["learning_rate"] == before.inputs["learning_rate"]
 
 
 @pytest.mark.parametrize(
     ("slots", "degrees", "accumulation"),
-    [(8, (2, 2, 2), 1), (7, (1, 2, 2), 2), (4, (1, 2, 2), 2), (3, (1, 2, 1), 2), (1, (1, 1, 1), 2)],
+    [(8, (2, 2, 2), 1), (7, (1, 2, 2), 2), (4, (1, 2, 2), 2), (3, (1, 1, 2), 2), (1, (1, 1, 1), 2)],
 )
 def test_replicas_go_first_then_the_degrees(
     planner: Planner, slots: int, degrees: tuple[int, int, int], accumulation: int
@@ -353,5 +379,5 @@ def test_running_here_says_the_mesh_in_one_line(
     said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"
     assert fitted.notices == [f"{said} with accumulation ×{accumulation}, global batch 128 unchanged{why}"]
     given = fitted.tasks["train"].inputs["tensor"]
-    assert given is not None
+    assert isinstance(given, Text)
     assert given.value == (1 if processes == 1 else 2)

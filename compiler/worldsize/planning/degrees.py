@@ -65,8 +65,13 @@ def enough(stages: int) -> int:
 def shrink(tensor: int, pipeline: int, processes: int) -> tuple[int, int]:
     """The degrees of a replica that fits ``processes``: divisors of the planned ones, with the most ranks.
 
-    A divisor still divides heads, width and layers, so the model is the same. Among equals the tensor
-    degree is kept.
+    A divisor still divides heads, width and layers, so the model is the same. The degree that the strategy is
+    named after, pipeline before tensor, stays above 1; where that does not fit, nothing is split: ``(1, 1)``.
     """
-    pairs = ((t, p) for t in divisors(tensor) for p in divisors(pipeline) if t * p <= processes)
-    return max(pairs, key=lambda pair: (pair[0] * pair[1], pair[0]))
+    own = 1 if pipeline > 1 else 0
+    pairs = [
+        pair
+        for pair in ((t, p) for t in divisors(tensor) for p in divisors(pipeline))
+        if pair[0] * pair[1] <= processes and pair[own] > 1
+    ]
+    return max(pairs, key=lambda pair: (pair[0] * pair[1], pair[0]), default=(1, 1))

@@ -21,8 +21,9 @@ def localise(plan: Plan, processes: int, *, grow: bool = False) -> Plan:
     Every training step keeps its global batch ``G`` and its micro-batch ``b``. Its data-parallel size becomes
     the largest divisor of ``G / b`` whose replicas fit ``processes``, each step its own; accumulation
     becomes ``G / (b·D′)``. A replica keeps its tensor and pipeline degrees where one fits; where not even
-    one does, they shrink to divisors of theirs, which split the same model into fewer parts. Nothing else
-    that a step is told changes. A step that does not train gets at most as many processes as were planned.
+    one does, they shrink to divisors of theirs, which split the same model into fewer parts, down to one
+    process that splits nothing. Nothing else that a step is told changes. A step that does not train gets at
+    most as many processes as were planned.
 
     Args:
         plan: The plan.
@@ -44,11 +45,14 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
             step, topology=replace(planned, instance_count=1), inputs=_inputs(step, planned, step.training)
         )
     most = processes if grow and step.training else min(processes, planned.world_size)
-    tensor, pipeline = _replica(planned, most)
-    data = most // (tensor * pipeline)
+    tensor, pipeline = degrees.shrink(planned.tensor_parallel_size, planned.pipeline_parallel_size, most)
+    whole = planned.splits_model and tensor * pipeline == 1
+    data = 1 if whole else most // (tensor * pipeline)
     training = step.training
     if training is not None:
         share = training.global_batch_size // training.batch_size_per_device
+        if training.gradient_accumulation_steps >= pipeline:
+            data = min(data, share // pipeline)  # growing must not leave stages without micro-batches
         data, accumulation = batch.split(share, data)
         training = replace(training, gradient_accumulation_steps=accumulation)
     world = data * tensor * pipeline
@@ -68,11 +72,6 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         derivations=_derivations(step, topology, training),
         inputs=_inputs(step, topology, training),
     )
-
-
-def _replica(planned: Topology, processes: int) -> tuple[int, int]:
-    """The tensor and pipeline degrees here: the planned ones where such a replica fits."""
-    return degrees.shrink(planned.tensor_parallel_size, planned.pipeline_parallel_size, processes)
 
 
 def _inputs(step: StepPlan, topology: Topology, training: Training | None) -> Mapping[str, PlanValue]:

@@ -13,6 +13,8 @@ from worldsize.spec.model import Located, Step
 
 _WHOLE = ("mlp", "cnn")  # built-in models without layers that could be shared out
 _INPUTS = {"tensor": "tensor_parallel_size", "pipeline": "pipeline_parallel_size"}
+_SPLITTING = ("tensor_parallel", "pipeline_parallel")
+_METHODS = {"tensor": "tensor_parallel_plan()", "pipeline": "pipeline_blocks()"}  # of a user's model
 
 
 def is_gpt(step: Step, interface: Interface | None) -> bool:
@@ -31,12 +33,14 @@ def check(
         return None
     named = options.strategy(step)
     if named is not None:
-        if _contradicts(step, named, found, topology, notes):
+        if _contradicts(step, named, found, notes):
             return None
     elif found.tensor * found.pipeline == 1:
         return None
     _model(step, interface, found, notes)
-    return _planned(step, interface, found, notes)
+    planned = _planned(step, interface, found, notes)
+    _options(step, interface, planned or (named.value if named is not None else None), notes)
+    return planned
 
 
 def _planned(step: Step, interface: Interface | None, found: Degrees, notes: Notes) -> str | None:
@@ -85,9 +89,9 @@ def _component(step: Step) -> str:
     return f"`{step.uses.value}`" if step.uses else f"step `{step.name}`"
 
 
-def _contradicts(step: Step, named: Located[str], found: Degrees, topology: Topology, notes: Notes) -> bool:
+def _contradicts(step: Step, named: Located[str], found: Degrees, notes: Notes) -> bool:
     """Whether the named strategy does not do what the degrees say; reported with the fix."""
-    verdict = _verdict(named.value, found, topology)
+    verdict = _verdict(named.value, found)
     if verdict is None:
         return False
     message, help_ = verdict
@@ -103,7 +107,7 @@ def _contradicts(step: Step, named: Located[str], found: Degrees, topology: Topo
     return True
 
 
-def _verdict(strategy: str, found: Degrees, topology: Topology) -> tuple[str, str] | None:
+def _verdict(strategy: str, found: Degrees) -> tuple[str, str] | None:
     """The end of the message, and the help; None where strategy and degrees agree."""
     tensor, pipeline = found.tensor, found.pipeline
     fitting = "pipeline_parallel" if pipeline > 1 else "tensor_parallel"
@@ -123,10 +127,10 @@ def _verdict(strategy: str, found: Degrees, topology: Topology) -> tuple[str, st
             f"but `parallelism` has pipeline {pipeline}",
             "write `strategy: pipeline_parallel`, which takes a tensor degree as well",
         )
-    if strategy in ("tensor_parallel", "pipeline_parallel"):
+    if strategy in _SPLITTING:
         name = strategy.removesuffix("_parallel")
         if (tensor if name == "tensor" else pipeline) == 1:
-            return _nothing_to_split(name, topology)
+            return _nothing_to_split(name, found.world_size)
     return None
 
 
@@ -134,11 +138,10 @@ def _only(found: Degrees) -> str:
     return f"tensor {found.tensor}" if found.tensor > 1 else f"pipeline {found.pipeline}"
 
 
-def _nothing_to_split(name: str, topology: Topology) -> tuple[str, str]:
-    world = topology.world_size
-    message = f"but the {name} degree is 1 on {plural(world, 'process')}, so nothing would be split"
+def _nothing_to_split(name: str, world: int) -> tuple[str, str] | None:
     if world == 1:
-        return message, "run more processes, or write `strategy: ddp`"
+        return None  # one process may rehearse any strategy
+    message = f"but the {name} degree is 1 on {plural(world, 'process')}, so nothing would be split"
     smallest = degrees.divisors(world)[1]
     return message, f"write `parallelism: {{{name}: {smallest}}}`, or `strategy: ddp`"
 
@@ -161,13 +164,35 @@ def _model(step: Step, interface: Interface | None, found: Degrees, notes: Notes
         _heads(step, interface, found, notes)
         _layers(step, interface, found, notes)
     elif isinstance(model, str) and ":" in model and "${{" not in model:
-        notes.advice.append(
-            f"`{model}` is split only as it says itself: a model of your own has to name its plan"
-        )
+        needed = " and ".join(f"`{_METHODS[name]}`" for name in _split(found))
+        notes.advice.append(f"`{model}` has to return a model that says how it is split, by {needed}")
 
 
 def _first(found: Degrees) -> str:
     return "tensor" if found.tensor > 1 else "pipeline"
+
+
+def _split(found: Degrees) -> list[str]:
+    """The dimensions that the model is split over."""
+    return [name for name in _INPUTS if getattr(found, name) > 1]
+
+
+def _options(step: Step, interface: Interface | None, strategy: str | None, notes: Notes) -> None:
+    """Options of the built-in components that a strategy does not take."""
+    if interface is None or "gpt_heads" not in interface.inputs:
+        return
+    refused = {
+        "precision": strategy in _SPLITTING and ("fp16", "bf16", "parts of a model share no loss scale"),
+        "sync_batch_norm": strategy == "pipeline_parallel" and (True, "false", "no layer is on all ranks"),
+    }
+    for name, case in refused.items():
+        if not case or options.value(step, interface, name) != case[0]:
+            continue
+        given = step.with_.get(name)
+        shown = str(case[0]).lower()
+        message = f"`{name}` is `{shown}`, which strategy `{strategy}` does not take: {case[2]}"
+        span = given.span if given is not None else step.span
+        notes.report("strategy-option-refused", span, message, f"write `{name}: {case[1]}`")
 
 
 def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from worldsize.planning import degrees, options
 from worldsize.planning.batches import Batches
+from worldsize.planning.interface import Interface
 from worldsize.planning.model import Topology
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import clean
 from worldsize.spec.model import Scale, Step
 
 
-def check(step: Step, scale: Scale, topology: Topology, found: Batches, notes: Notes) -> None:
+def check(
+    step: Step,
+    scale: Scale,
+    topology: Topology,
+    interface: Interface | None,
+    found: Batches,
+    *,
+    notes: Notes,
+) -> None:
     """Derive the pipeline's bubble; warn where there are fewer micro-batches than stages.
 
     The micro-batches of gradient accumulation are those that flow through the pipeline.
@@ -21,6 +30,8 @@ def check(step: Step, scale: Scale, topology: Topology, found: Batches, notes: N
     share = clean(round(degrees.bubble(stages, micro), 4))
     formula = f"({stages} − 1) / ({micro} + {stages} − 1)"
     notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
+    if micro < stages and _starves(step, interface, stages, micro, notes):
+        return
     if share < degrees.TOLERABLE_BUBBLE:
         return
     remedy = _remedy(stages, found)
@@ -34,6 +45,21 @@ def check(step: Step, scale: Scale, topology: Topology, found: Batches, notes: N
         f" they idle {_percent(stages, micro)} of a step, ({stages} − 1) / ({micro} + {stages} − 1)"
     )
     notes.report("pipeline-bubble", span, message, remedy)
+
+
+def _starves(step: Step, interface: Interface | None, stages: int, micro: int, notes: Notes) -> bool:
+    """Whether the schedule cannot run with so few micro-batches; torch's ``Schedule1F1B`` refuses to."""
+    if options.value(step, interface, "pipeline_schedule") != "1f1b":
+        return False
+    given = step.with_.get("pipeline_schedule")
+    message = (
+        f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
+        f" but `gradient_accumulation_steps` is {micro}"
+    )
+    help_ = f"write `gradient_accumulation_steps: {degrees.enough(stages)}`, or `pipeline_schedule: gpipe`"
+    span = given.span if given is not None else options.place(step, "pipeline")
+    notes.report("strategy-option-refused", span, message, help_)
+    return True
 
 
 def _remedy(stages: int, found: Batches) -> str:

@@ -46,7 +46,7 @@ def train(
     found = batches(scale, replicas, notes)
     if found is None:
         return None
-    stages.check(step, scale, topology, found, notes)
+    stages.check(step, scale, topology, interface, found, notes=notes)
     kappa = _kappa(scale, found, notes)
     scaled = rate(settings, kappa, found.global_batch, notes)
     if scaled is None:

@@ -86,6 +86,10 @@ def _unequal(here: StepPlan, processes: int | None) -> str:
     replica = here.topology.world_size // here.topology.data_parallel_size
     if processes % replica:
         return f"; {processes} are no multiple of the {replica} that hold a model"
+    if share % (processes // replica) == 0:
+        return (
+            f"; more would leave {here.topology.pipeline_parallel_size} stages fewer micro-batches than that"
+        )
     sharing = f"{processes // replica} replicas" if replica > 1 else str(processes)
     return f"; {sharing} do not share its {share} micro-batches equally"
 

@@ -77,5 +77,6 @@ RULES = (
     Entry("WS236", "strategy-contradicts-degrees"),
     Entry("WS237", "pipeline-bubble"),
     Entry("WS238", "model-parallelism-unsupported"),
+    Entry("WS239", "strategy-option-refused"),
     Entry("WS250", "distribution-field-of-other-type"),
 )

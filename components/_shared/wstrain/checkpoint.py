@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-import torch
-
 from wstrain.digesting import Digesting, flush
 from wstrain.errors import UserError
 from wstrain.manifest import sha256_of
@@ -143,6 +141,8 @@ def load(found: Found) -> dict[str, Any]:
     Raises:
         UserError: the file cannot be read here.
     """
+    import torch  # noqa: PLC0415  all else here serves frameworks that have no torch
+
     try:
         state: dict[str, Any] = torch.load(found.path / STATE, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
@@ -167,6 +167,8 @@ def expect_identity(found: Found, identity: Mapping[str, Any]) -> None:
 
 
 def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    import torch  # noqa: PLC0415
+
     with path.open("wb") as file:
         digesting = Digesting(file)
         try:

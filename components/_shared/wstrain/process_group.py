@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -54,6 +54,12 @@ class Group:
         self._others.sum(values)
         values /= self.launch.world_size
         return values
+
+    def average(self, losses: Sequence[torch.Tensor], seconds: float) -> tuple[list[float], float]:
+        """Average 0-d losses, and a time, over ranks in one exchange."""
+        values = torch.stack(list(losses)).double()
+        means: list[float] = self.mean(torch.cat([values, values.new_tensor([seconds])])).tolist()
+        return means[:-1], means[-1]
 
     def from_main(self, value: T | None) -> T | None:
         """Give every rank what rank 0 has."""

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import torch
-from torch import Tensor
+from typing import Any, Protocol
 
 from wstrain.errors import UserError
-from wstrain.process_group import Group
+from wstrain.launch import Launch
 from wstrain.progress import Progress
 from wstrain.tracking import Point, Tracker
 
 WINDOW_SECONDS = 0.25
 LONGEST_WINDOW = 100  # steps
 PRINT_SECONDS = 10.0
+
+
+class Ranks(Protocol):
+    """What is needed of the ranks, whatever their framework."""
+
+    @property
+    def launch(self) -> Launch:
+        """Who this process is."""
+
+    def average(self, losses: Sequence[Any], seconds: float) -> tuple[list[float], float]:
+        """Average 0-d tensors, and a time, over ranks; every rank calls it for the same steps."""
 
 
 @dataclass
@@ -36,20 +46,20 @@ class StepRecorder:
         progress: the live view, on rank 0.
     """
 
-    group: Group
+    group: Ranks
     total_steps: int
     steps_per_epoch: int
     global_batch: int
     tracker: Tracker | None
     progress: Progress
-    _held: list[tuple[int, Tensor, float]] = field(default_factory=list)
+    _held: list[tuple[int, Any, float]] = field(default_factory=list)
     _window: int = 1
     _since: float = field(default_factory=time.perf_counter)
     _printed: float = 0.0
     _done: int = 0
     _last: dict[str, float] = field(default_factory=dict)
 
-    def step(self, step: int, loss: Tensor, learning_rate: float) -> None:
+    def step(self, step: int, loss: Any, learning_rate: float) -> None:
         """Note one step."""
         self._held.append((step, loss, learning_rate))
         if len(self._held) >= self._window:
@@ -65,9 +75,8 @@ class StepRecorder:
 
     def _report(self) -> None:
         seconds = (time.perf_counter() - self._since) / len(self._held)
-        values = torch.stack([loss for _, loss, _ in self._held]).double()
-        means = self.group.mean(torch.cat([values, values.new_tensor([seconds])])).tolist()
-        seconds = max(means.pop(), 1e-9)
+        means, seconds = self.group.average([loss for _, loss, _ in self._held], seconds)
+        seconds = max(seconds, 1e-9)
         for (step, _, rate), loss in zip(self._held, means, strict=True):
             _refuse_non_finite(loss, step + 1)
             self._note(step + 1, loss, rate, self.global_batch / seconds)

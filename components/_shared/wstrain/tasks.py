@@ -12,26 +12,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from wstrain.errors import UserError
-
-VOCABULARY = 256  # a byte-level model reads and predicts bytes
+from wstrain.samples import Samples, samples_of
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Samples):
     """A task as the loop sees it.
 
     Attributes:
-        name: ``classification`` or ``language_model``.
-        input_shape: shape of one sample as the model gets it, without the batch dimension.
-        input_dtype: NumPy name of the stored values.
-        outputs: classes, or the vocabulary.
         prepare: ``(features [n, …], labels [n] | None) -> (inputs, targets)``, CPU tensors.
     """
 
-    name: str
-    input_shape: tuple[int, ...]
-    input_dtype: str
-    outputs: int
     prepare: Callable[[npt.NDArray[np.generic], npt.NDArray[np.int64] | None], tuple[Tensor, Tensor]]
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -56,19 +47,9 @@ def task_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Task
     Raises:
         UserError: the task is unknown, or nothing can be learned from such shards.
     """
-    if name == "classification":
-        if classes < 2:
-            raise UserError(f"the shards hold {classes} class, a classifier needs at least 2")
-        return Task(name, shape, dtype, classes, _classification)
-    if name == "language_model":
-        if len(shape) != 1 or shape[0] < 2:
-            raise UserError(
-                f"language-model shards need rows of at least 2 tokens, these have shape {list(shape)}"
-            )
-        return Task(name, (shape[0] - 1,), dtype, VOCABULARY, _next_byte)
-    raise UserError(
-        f"the shard manifest names the unknown task `{name}`", "use classification or language_model"
-    )
+    of = samples_of(name, shape, dtype, classes)
+    prepare = _classification if of.name == "classification" else _next_byte
+    return Task(of.name, of.input_shape, of.input_dtype, of.outputs, prepare)
 
 
 def _classification(

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wstrain import arithmetic, export, loop, models, optimizers, strategies
+from wstrain import derived, export, loop, models, optimizers, strategies
 from wstrain.batches import Batches
-from wstrain.data import Manifest, ShardReader, read_manifest, verify
-from wstrain.errors import UserError
+from wstrain.data import ShardReader, read_manifest, verify
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.models import user
@@ -27,7 +26,6 @@ from wstrain.progress import Progress
 from wstrain.recorder import StepRecorder
 from wstrain.sampler import GlobalBatchSampler
 from wstrain.saver import CheckpointSaver
-from wstrain.schedule import Schedule
 from wstrain.settings import Settings
 from wstrain.strategies import Objective, Strategy, Updates
 from wstrain.tasks import Task, task_of
@@ -48,8 +46,8 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
     manifest = read_manifest(settings.shards)
     label, features = manifest.label, manifest.features
     task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
-    steps = _steps(settings, manifest)
-    facts = _facts(settings, manifest, steps)
+    steps = derived.steps(settings, manifest)
+    facts = derived.facts(settings, manifest, steps)
 
     group = Group(launch, communication, mesh)
     precision = Precision(settings.precision, group.device)
@@ -83,7 +81,7 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
             strategy=strategy,
             objective=Objective(task, precision),
             batches=batches.stream(start, stop),
-            schedule=_schedule(settings, steps),
+            schedule=derived.schedule(settings, steps),
             recorder=_recorder(settings, group, steps, tracker),
             saver=saver,
         )
@@ -91,39 +89,9 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
         network = strategy.whole_model()
         with group.together():
             if launch.is_main:
-                card = {**_plan(facts), "steps_done": max(start, stop), "final": final}
+                card = {**derived.plan(facts), "steps_done": max(start, stop), "final": final}
                 export.save(network.cpu(), task, settings.trained_model, card)
     group.leave()
-
-
-def _steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
-    rows, batch = manifest.train.rows, settings.global_batch_size
-    per_epoch = arithmetic.steps_per_epoch(rows, batch)
-    if per_epoch == 0:
-        raise UserError(
-            f"the shards have {rows} training rows, fewer than one global batch of {batch}",
-            "lower `global_batch_size`, or shard more rows",
-        )
-    total = arithmetic.total_steps(settings.epochs, per_epoch)
-    if total == 0:
-        raise UserError(f"`epochs` is {settings.epochs:g}, less than one step of {per_epoch} an epoch")
-    warmup = min(arithmetic.warmup_steps(settings.warmup_epochs, per_epoch), total)
-    return {"steps_per_epoch": per_epoch, "total_steps": total, "warmup_steps": warmup}
-
-
-def _facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
-    paths = ("shards", "checkpoints", "trained_model", "resume_from")
-    plan = {
-        name: value for name, value in asdict(settings).items() if name not in paths and value is not None
-    }
-    plan |= plan.pop("options")
-    plan["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
-    return {**plan, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
-
-
-def _plan(facts: Mapping[str, Any]) -> dict[str, Any]:
-    local = ("gpt_", "loader_", "checkpoint", "keep_", "beta", "lr_decay_", "stop_")
-    return {name: value for name, value in facts.items() if not name.startswith(local)}
 
 
 def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler) -> nn.Module:
@@ -171,31 +139,15 @@ def _saver(
     *,
     order: Sequence[str],
 ) -> CheckpointSaver:
-    by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])
-    # The rest of a training depends on these; learning rate and length may be changed on purpose.
-    same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
-    sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
     return CheckpointSaver(
         folder=settings.checkpoints,
         group=group,
         strategy=strategy,
-        identity={name: facts[name] for name in (*same, *sizes)},
-        intervals=[interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0],
+        identity=derived.identity(settings, facts),
+        intervals=derived.checkpoint_intervals(settings, steps),
         keep=settings.keep_checkpoints,
         order=order,
         about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
-    )
-
-
-def _schedule(settings: Settings, steps: Mapping[str, int]) -> Schedule:
-    return Schedule(
-        reference_rate=settings.reference_learning_rate or settings.learning_rate,
-        peak_rate=settings.learning_rate,
-        warmup_steps=steps["warmup_steps"],
-        total_steps=steps["total_steps"],
-        decay=settings.lr_schedule,
-        milestones=[round(epoch * steps["steps_per_epoch"]) for epoch in settings.lr_decay_epochs],
-        factor=settings.lr_decay_factor,
     )
 
 

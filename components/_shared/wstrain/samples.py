@@ -1,0 +1,53 @@
+"""What one sample is and what is predicted from it: a manifest's task, whatever the framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wstrain.errors import UserError
+
+VOCABULARY = 256  # a byte-level model reads and predicts bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What goes in and out of a model.
+
+    Attributes:
+        name: ``classification`` or ``language_model``.
+        input_shape: shape of one sample as the model gets it, without the batch dimension.
+        input_dtype: NumPy name of the stored values.
+        outputs: classes, or the vocabulary.
+    """
+
+    name: str
+    input_shape: tuple[int, ...]
+    input_dtype: str
+    outputs: int
+
+
+def samples_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Samples:
+    """Return what a shard manifest describes.
+
+    Args:
+        name: the manifest's ``task``.
+        shape: shape of one row's features.
+        dtype: NumPy name of the features' type.
+        classes: number of classes; ignored by a language model.
+
+    Raises:
+        UserError: the task is unknown, or nothing can be learned from such shards.
+    """
+    if name == "classification":
+        if classes < 2:
+            raise UserError(f"the shards hold {classes} class, a classifier needs at least 2")
+        return Samples(name, shape, dtype, classes)
+    if name == "language_model":
+        if len(shape) != 1 or shape[0] < 2:
+            raise UserError(
+                f"language-model shards need rows of at least 2 tokens, these have shape {list(shape)}"
+            )
+        return Samples(name, (shape[0] - 1,), dtype, VOCABULARY)
+    raise UserError(
+        f"the shard manifest names the unknown task `{name}`", "use classification or language_model"
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from worldsize.rules.launch import Launch
-from worldsize.rules.topology import _launchers
+from worldsize.rules.topology import _degrees, _launchers
 
+_SPLITS_OTHERWISE = ("model_parallel_size", "context_parallel_size", "expert_parallel_size")
 _SPLITS_MODEL = (
-    "tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size", "tp_size", "pp_size",
-    "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size", "expert_parallel_size",
+    "tensor_model_parallel_size", "pipeline_model_parallel_size", "tp_size", "pp_size",
+    "tensor_parallel_size", "pipeline_parallel_size", *_SPLITS_OTHERWISE,
 )  # fmt: skip
 
 
@@ -22,3 +23,13 @@ def replicas(found: Launch) -> int | None:
     if found.kind is None and found.instances.value == 1:
         outer = 1
     return outer * (inner[0].starts or 1) if inner and outer is not None else outer
+
+
+def of_split_model(found: Launch) -> int | None:
+    """The replicas of a model that tensor and pipeline degrees split; None where it is split otherwise."""
+    said, world = _degrees.given(found), found.world
+    if said is None or world is None or world % said.product:
+        return None
+    if any(found.number(flag) != 1 for flag in found.flags(*_SPLITS_OTHERWISE)):
+        return None
+    return world // said.product

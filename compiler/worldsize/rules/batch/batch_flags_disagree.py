@@ -1,7 +1,7 @@
 """The global batch in the command is not micro-batch × accumulation × processes.
 
-Without a flag for accumulation it must be a multiple of micro-batch × processes. Jobs that split the
-model itself are not judged.
+Without a flag for accumulation it must be a multiple of micro-batch × processes. Where tensor and pipeline
+degrees split the model, only its replicas count: processes / (tensor × pipeline).
 
 Why: the script stops at its first line, or trains with another batch than the learning rate was chosen
 for.
@@ -50,7 +50,9 @@ _MICRO = (
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
     for found in launch.of(context, job):
-        world = _replicas.replicas(found)
+        world, noun = _replicas.replicas(found), "processes"
+        if world is None:
+            world, noun = _replicas.of_split_model(found), "replicas"
         flags = found.flags("global_batch_size")
         whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
         if world is None or whole is None or micro is None or flags[0].value is None:
@@ -62,16 +64,12 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         if steps is not None:
             if whole != micro * steps * world:
                 product = micro * steps * world
-                message = (
-                    f"the global batch is {whole}, but {micro} × {steps} × {world} processes is {product}"
-                )
+                message = f"the global batch is {whole}, but {micro} × {steps} × {world} {noun} is {product}"
                 yield RULE.problem(span, message, f"write {product}")
         elif whole % (micro * world):
             below = whole // (micro * world) * micro * world
             near = " or ".join(str(number) for number in (below, below + micro * world) if number)
-            message = (
-                f"the global batch {whole} is no multiple of {micro} × {world} processes = {micro * world}"
-            )
+            message = f"the global batch {whole} is no multiple of {micro} × {world} {noun} = {micro * world}"
             yield RULE.problem(span, message, f"write {near}")
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from worldsize.azureml import binding
 from worldsize.rules.command_line import Flag
 from worldsize.rules.launch import Launch
+from worldsize.rules.topology import _launchers
 from worldsize.yaml.span import Span
 
 _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")
@@ -28,7 +29,12 @@ class Given(NamedTuple):
 
 
 def given(launch: Launch) -> Given | None:
-    """The degrees of a step; None where nothing is split, or a degree is not known here."""
+    """The degrees of a step; None where nothing is split, or a degree is not known here.
+
+    A program that may start ranks itself (torchrun, or one process for all GPUs) is not judged.
+    """
+    if not _one_process_a_rank(launch):
+        return None
     tensors, pipelines = launch.flags(*_TENSOR), launch.flags(*_PIPELINE)
     tensor, pipeline = _value(launch, tensors), _value(launch, pipelines)
     if tensor is None or pipeline is None or tensor * pipeline == 1:
@@ -37,6 +43,11 @@ def given(launch: Launch) -> Given | None:
     parts = [f"{word} {value}" for word, value in (("tensor", tensor), ("pipeline", pipeline)) if value > 1]
     product = f" = {tensor * pipeline}" if len(parts) > 1 else ""
     return Given(tensor, pipeline, _span(launch, flag), " × ".join(parts) + product)
+
+
+def _one_process_a_rank(launch: Launch) -> bool:
+    alone = launch.size is not None and launch.size.devices <= 1
+    return (alone or (launch.processes.value or 1) > 1) and not any(_launchers.inside(launch))
 
 
 def _value(launch: Launch, flags: list[Flag]) -> int | None:

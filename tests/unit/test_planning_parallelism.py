@@ -256,6 +256,25 @@ def test_links_of_the_catalogue() -> None:
             assert inside.gigabytes_per_s > between.gigabytes_per_s, name
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "parallelism: {tensor: 2147483643}",
+        "parallelism: {pipeline: 2147483647}",
+        "parallelism: {tensor: 46337}",
+    ],
+)
+def test_huge_counts_are_judged_at_once(planner: Planner, more: str) -> None:
+    count = 2147483647
+    lines = f"instance_count: {count}\n    process_count_per_instance: {count}\n    {more}"
+    scale = planner.scaled(
+        "optimizer: sgd", f"batch_size_per_device: {count}", "gradient_accumulation_steps: 3"
+    )
+    plan, problems = derive(planner.load(planner.write(scale, size="Standard_D16s_v5", more=lines)))
+    assert plan is None or "pipeline" in more
+    assert problems
+
+
 def test_why_no_strategy_is_planned(planner: Planner) -> None:
     plan, _ = planner.planned(planner.write())
     assert "degrees decide it" in explain(plan, "train", "strategy")[1]

@@ -24,6 +24,7 @@ FULL = {
             "command": "python train.py",
             "environment": {"image": "ubuntu"},
             "distribution": {"type": "pytorch"},
+            "parallelism": {"data": 1, "tensor": 2, "pipeline": 1},
             "outputs": {"model": "mlflow_model", "shards": {"type": "uri_folder"}},
             "scale": {
                 "reference": {"batch_size": 32, "learning_rate": 0.05},

@@ -13,6 +13,7 @@ from worldsize.records import dataclass
 
 # A pipeline that idles less than this is usual: GPipe, Huang et al. 2019, wants four micro-batches a stage.
 TOLERABLE_BUBBLE = 0.2
+_TRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,19 @@ def divisors(number: int) -> list[int]:
     small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
     large = [number // divisor for divisor in reversed(small)]
     return small + large[large[0] == small[-1] :]
+
+
+def divisor_near(number: int, start: int, step: int) -> int | None:
+    """The first divisor above 1 from ``start`` on, upwards or downwards (``step`` is 1 or −1).
+
+    None where there is none, or none among the first thousands: products of counts may be too large to factor.
+    """
+    for candidate in range(start, start + step * _TRIES, step):
+        if candidate <= 1 or candidate > number:
+            return None
+        if number % candidate == 0:
+            return candidate
+    return None
 
 
 def common(most: int, *numbers: int) -> int:

@@ -139,8 +139,8 @@ def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology,
     else:
         message = f"`{name}` {value} does not divide"
     message += f" the world size {_world(topology)}"
-    room = [number for number in degrees.divisors(world // other) if number > 1] if world % other == 0 else []
-    near = " or ".join(f"`{name}: {number}`" for number in _near(room, value))
+    fits = world % other == 0
+    near = " or ".join(f"`{name}: {number}`" for number in _near(world // other, value)) if fits else ""
     if topology.launcher == "none":
         help_ = "add `distribution: {type: pytorch}` to the step or to its component"
     elif near:
@@ -151,10 +151,11 @@ def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology,
     notes.report("degree-does-not-divide", span, message, help_, *_instances(step))
 
 
-def _near(divisors: list[int], wanted: int) -> list[int]:
-    """The divisors next to a number, below and above it."""
-    below = [number for number in divisors if number < wanted][-1:]
-    return below + [number for number in divisors if number > wanted][:1]
+def _near(room: int, wanted: int) -> list[int]:
+    """The divisors of ``room`` next to a number, below and above it."""
+    start = min(wanted - 1, room)
+    found = (degrees.divisor_near(room, start, -1), degrees.divisor_near(room, wanted + 1, 1))
+    return [number for number in found if number is not None]
 
 
 def _world(topology: Topology) -> str:

@@ -42,10 +42,27 @@ def rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> R
         )
         help_ = f"write {show(by_rule)}, or remove it: it is derived"
         notes.report("learning-rate-disagrees", pinned.span, message, help_)
+    if rule == "none" and _adds_steps_up(settings):
+        source = "Adasum keeps the rate of one rank, Maleki et al. 2020"
+    else:
+        source = arithmetic.SOURCES[rule]
     growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show(kappa)}"
-    _explain(notes, rule, reference, value, by_rule=None if pinned is None else by_rule, growth=growth)
+    _explain(
+        notes,
+        rule,
+        reference,
+        value,
+        by_rule=None if pinned is None else by_rule,
+        growth=growth,
+        source=source,
+    )
     if rule == "sqrt" and kappa != 1 and optimizer is not None:
         _advise_adam(settings, optimizer, kappa, notes)
+    if rule != "none" and kappa != 1 and _adds_steps_up(settings):
+        notes.advice.append(
+            f"rule {rule} with `reduction: adasum`: Adasum combines whole steps of the ranks and wants the rate of"
+            " one, Maleki et al. 2020"
+        )
     if kappa != 1:
         _advise(settings, optimizer, rule, kappa, global_batch=global_batch, learning_rate=value, notes=notes)
     return Rate(rule, value, optimizer.name if optimizer else name)
@@ -57,6 +74,8 @@ def _rule(
     said = settings.scale.rule
     if said is not None and said.value != "auto":
         return said.value
+    if _adds_steps_up(settings):
+        return "none"
     if optimizer is not None:
         return optimizer.rule
     if kappa == 1:
@@ -76,19 +95,32 @@ def _rule(
     return None
 
 
+def _adds_steps_up(settings: Settings) -> bool:
+    """Whether Adasum combines the ranks' own steps, which then need not be larger (Maleki et al. 2020)."""
+    found = settings.find("reduction")
+    return found is not None and found.value == "adasum"
+
+
 def _how(rule: Rule, reference: float, kappa: float) -> str:
     formulas = {"linear": "κ × {}", "sqrt": "√κ × {}", "none": "{}"}
     return f"{rule} rule, {formulas[rule].format(show(reference))} with κ {show(kappa)},"
 
 
 def _explain(
-    notes: Notes, rule: Rule, reference: float, value: float, *, by_rule: float | None, growth: str
+    notes: Notes,
+    rule: Rule,
+    reference: float,
+    value: float,
+    *,
+    by_rule: float | None,
+    growth: str,
+    source: str,
 ) -> None:
     notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
     if by_rule is None:
         pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
         formula = pattern.format(show(reference), growth)
-        notes.derive("learning_rate", value, formula, arithmetic.SOURCES[rule])
+        notes.derive("learning_rate", value, formula, source)
         return
     compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show(by_rule)}"
     notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {compared}")

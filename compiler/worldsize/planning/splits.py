@@ -142,7 +142,7 @@ def _nothing_to_split(name: str, world: int) -> tuple[str, str] | None:
     if world == 1:
         return None  # one process may rehearse any strategy
     message = f"but the {name} degree is 1 on {plural(world, 'process')}, so nothing would be split"
-    smallest = degrees.divisors(world)[1]
+    smallest = degrees.divisor_near(world, 2, 1) or world
     return message, f"write `parallelism: {{{name}: {smallest}}}`, or `strategy: ddp`"
 
 

@@ -66,7 +66,7 @@ def _remedy(stages: int, found: Batches) -> str:
     """More micro-batches, of the same global batch where it can be cut that small."""
     wanted = degrees.enough(stages)
     share = found.per_device * found.accumulation
-    micro = next((number for number in degrees.divisors(share) if number >= wanted), wanted)
+    micro = degrees.divisor_near(share, wanted, 1) or wanted
     written = f"write `gradient_accumulation_steps: {micro}`"
     if micro <= share and share % micro == 0:
         written += f" and `batch_size_per_device: {share // micro}`, the same global batch,"

@@ -103,8 +103,18 @@ class Trained:
 
 
 @pytest.fixture(scope="session")
+def mpirun() -> Callable[[int], list[str]]:
+    """Open MPI's launcher, the one beside this Python before the system's: `mpirun(2)`."""
+    beside = shutil.which("mpirun", path=Path(sys.executable).parent)
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return lambda processes: [beside or "mpirun", *root, "--oversubscribe", "-np", str(processes)]
+
+
+@pytest.fixture(scope="session")
 def training(
-    snapshots: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+    snapshots: Callable[[str], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    mpirun: Callable[[int], list[str]],
 ) -> Callable[..., Trained]:
     """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`."""
     database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
@@ -132,6 +142,8 @@ def training(
         common |= {"WORLDSIZE_PROGRESS": str(folder / "progress.jsonl")} | (env or {})
         began = time.monotonic()
         cwd = code or snapshots(component)
+        if described["distribution"]["type"] == "mpi" and processes > 1:
+            arguments, processes = [*mpirun(processes), *arguments], 0
         statuses = _run_group(processes, arguments, cwd=cwd, common=common, folder=folder, timeout=timeout)
         seconds = time.monotonic() - began
         ranks = [
@@ -146,6 +158,7 @@ def training(
 def _run_group(
     processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path, timeout: float
 ) -> list[int]:
+    """Start the ranks, or with 0 processes one launcher that starts them; return how they ended."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -153,13 +166,13 @@ def _run_group(
     deadline = time.monotonic() + timeout
     started = []
     try:
-        for rank in range(processes):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
+        for rank in range(processes or 1):
+            own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"} if processes else {}
             with (folder / f"out-{rank}").open("wb") as out, (folder / f"err-{rank}").open("wb") as err:
                 process = subprocess.Popen(
                     arguments,
                     cwd=cwd,
-                    env=group | own | common,
+                    env=own | common,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,

@@ -60,8 +60,8 @@ def rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> R
         _advise_adam(settings, optimizer, kappa, notes)
     if rule != "none" and kappa != 1 and _adds_steps_up(settings):
         notes.advice.append(
-            f"rule {rule} with `reduction: adasum`: Adasum combines whole steps of the ranks and wants the rate of"
-            " one, Maleki et al. 2020"
+            f"rule {rule} with `reduction: adasum`: Adasum combines whole steps of the ranks and wants the"
+            " rate of one, Maleki et al. 2020"
         )
     if kappa != 1:
         _advise(settings, optimizer, rule, kappa, global_batch=global_batch, learning_rate=value, notes=notes)

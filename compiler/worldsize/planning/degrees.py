@@ -44,7 +44,7 @@ def divisors(number: int) -> list[int]:
 def divisor_near(number: int, start: int, step: int) -> int | None:
     """The first divisor above 1 from ``start`` on, upwards or downwards (``step`` is 1 or −1).
 
-    None where there is none, or none among the first thousands: products of counts may be too large to factor.
+    None where there is none, or none in the first thousands: products of counts may be too large to factor.
     """
     for candidate in range(start, start + step * _TRIES, step):
         if candidate <= 1 or candidate > number:

@@ -1,0 +1,71 @@
+"""The arithmetic of degrees, tensor groups that leave an instance, and the links they would use."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from worldsize.facts import links, vm_sizes
+from worldsize.planning import degrees as arithmetic
+from worldsize.planning.across import crosses, joined
+
+
+def test_the_arithmetic_of_degrees() -> None:
+    assert [arithmetic.divisors(number) for number in (1, 4, 12)] == [[1], [1, 2, 4], [1, 2, 3, 4, 6, 12]]
+    assert arithmetic.common(8, 12, 8) == 4
+    assert arithmetic.bubble(4, 1) == 0.75
+    assert arithmetic.bubble(1, 1) == 0
+    assert arithmetic.shrink(4, 2, 8) == (4, 2)
+    assert arithmetic.shrink(4, 2, 5) == (2, 2)
+    assert arithmetic.shrink(2, 3, 3) == (1, 3)
+    assert arithmetic.shrink(6, 1, 5) == (3, 1)
+    assert arithmetic.shrink(3, 1, 2) == (1, 1)
+    assert arithmetic.shrink(1, 1, 2) == (1, 1)
+
+
+@given(st.integers(1, 64))
+def test_enough_micro_batches_are_just_enough(stages: int) -> None:
+    enough = arithmetic.enough(stages)
+    assert arithmetic.bubble(stages, enough) < arithmetic.TOLERABLE_BUBBLE
+    assert enough == 1 or arithmetic.bubble(stages, enough - 1) >= arithmetic.TOLERABLE_BUBBLE - 1e-9
+
+
+@given(tensor=st.integers(1, 16), processes=st.integers(1, 16), instances=st.integers(1, 8))
+def test_a_tensor_group_crosses_exactly_where_neighbours_lie_apart(
+    tensor: int, processes: int, instances: int
+) -> None:
+    assume(processes * instances % tensor == 0)
+    groups = [range(first, first + tensor) for first in range(0, processes * instances, tensor)]
+    apart = any(len({rank // processes for rank in group}) > 1 for group in groups)
+    assert crosses(tensor, processes, instances) == apart
+
+
+def test_links_of_the_catalogue() -> None:
+    infiniband, ethernet = (vm_sizes.lookup(f"Standard_{name}") for name in ("ND96asr_v4", "NC96ads_A100_v4"))
+    assert infiniband is not None
+    assert ethernet is not None
+    assert links.inside(infiniband) == links.Link("NVLink 3", 300)
+    assert links.between(infiniband) == links.Link("InfiniBand", 25)
+    assert links.inside(ethernet) == links.Link("PCIe 4.0", 32)
+    assert links.between(ethernet) == links.Link("Ethernet", 2.5)
+    assert joined(vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6"))
+    for name in vm_sizes.names():
+        size = vm_sizes.lookup(name)
+        assert size is not None
+        inside, between = links.inside(size), links.between(size)
+        if inside is not None and between is not None and size.devices > 1:
+            assert inside.gigabytes_per_s > between.gigabytes_per_s, name
+
+
+@given(number=st.integers(1, 10_000), start=st.integers(1, 200), step=st.sampled_from([1, -1]))
+def test_the_divisor_next_to_a_number(number: int, start: int, step: int) -> None:
+    found = arithmetic.divisor_near(number, start, step)
+    beyond = [
+        divisor
+        for divisor in arithmetic.divisors(number)
+        if divisor > 1 and (divisor >= start if step > 0 else divisor <= start)
+    ]
+    if step > 0 and start > 1:
+        assert found == min(beyond, default=None)
+    elif step < 0 and start <= number:
+        assert found == max(beyond, default=None)

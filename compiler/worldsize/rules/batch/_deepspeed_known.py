@@ -110,7 +110,7 @@ def _is_given(value: ast.expr | None) -> bool:
 
 
 def _maker(module: Module, value: ast.expr | None) -> str | None:
-    """The optimizer handed over: its name in lower case, None where none is, or where there may be none."""
+    """The optimizer handed over: its name, "" where it is none of torch's, None where there may be none."""
     if isinstance(value, ast.Name):
         assigned = [
             node.value
@@ -122,7 +122,7 @@ def _maker(module: Module, value: ast.expr | None) -> str | None:
     if not isinstance(value, ast.Call):
         return None
     name = module.name_of(value.func)
-    return name.rpartition(".")[2].lower() if name.startswith("torch.optim.") else ""
+    return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
 
 
 def _argument(found: Launch, name: str) -> Any:

@@ -94,6 +94,8 @@ def _deprecated(key: str, place: Path, values: Mapping[str, Any], entry: Key) ->
     help_ = f"write `{entry.instead}`"
     if entry.instead in ("offload_optimizer", "offload_param"):
         help_ = f'write `"{entry.instead}": {{"device": "cpu"}}`'
+    elif not entry.moved:
+        help_ = "write `pin_memory` in `offload_optimizer` or `offload_param`"
     yield Finding("deprecated", place, f"`{key}` is deprecated", help_, on_key=True)
 
 

@@ -39,10 +39,10 @@ def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
 def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
     """What DeepSpeed asserts of an optimizer that the program gives it."""
     zero = stage(config)
-    if zero and name not in TESTED and not on(config.get("zero_allow_untested_optimizer")):
+    if zero and name.lower() not in TESTED and not on(config.get("zero_allow_untested_optimizer")):
         message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
         given = "zero_allow_untested_optimizer" in config
-        place: Path = ("zero_allow_untested_optimizer",) if given else ()
+        place: Path = ("zero_allow_untested_optimizer",) if given else ("zero_optimization", "stage")
         yield Finding("optimizer", place, message, 'write `"zero_allow_untested_optimizer": true`')
     device = at(config, "zero_optimization", "offload_optimizer", "device")
     if zero and device in ("cpu", "nvme") and config.get("zero_force_ds_cpu_optimizer", True) is not False:

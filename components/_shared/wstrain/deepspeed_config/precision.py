@@ -40,10 +40,6 @@ def _loss_scale(config: Mapping[str, Any], *, enabled: bool) -> Iterator[Finding
     """DeepSpeed checks the scale always, the window and the floor where the scale is dynamic."""
     fp16 = block(config, "fp16")
     scale = fp16.get("loss_scale", 0)
-    if isinstance(scale, bool):
-        message = f"`loss_scale` is {shown(scale)}, not a number"
-        yield _scale("loss_scale", message, "write 0 for a dynamic scale, or remove it")
-        return
     number = real(scale)
     if number is not None and (number < 0 or not math.isfinite(number)):
         message = f"`loss_scale` is {shown(scale)}, not a number of at least 0"

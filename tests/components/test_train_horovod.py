@@ -131,6 +131,20 @@ def test_a_rank_that_is_killed_ends_the_others(
     assert not [found for found in psutil.process_iter(["cmdline"]) if str(run.folder) in str(found.info)]
 
 
+def test_ranks_that_were_told_different_things_are_named(
+    training: Training, digits: Path, snapshots: Callable[[str], Path], tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    shutil.copytree(snapshots("train_horovod"), code)
+    (code / "train.py").rename(code / "own.py")
+    told = "sys.argv += ['--seed', os.environ['OMPI_COMM_WORLD_RANK']]"
+    (code / "train.py").write_text(f"import os, sys, own\n{told}\nown.entry(own.main)\n")
+    values = LAW | {"gradient_accumulation_steps": 4, "shards": digits}
+    run = training(2, component="train_horovod", code=code, **values)
+    assert run.ranks[0].status == 2
+    assert "error: rank 1 was started with `seed` 1, but rank 0 with 0" in run.ranks[0].stderr
+
+
 def test_what_is_wrong_is_one_sentence(training: Training, digits: Path) -> None:
     common = LAW | {"shards": digits, "component": "train_horovod", "gradient_accumulation_steps": 4}
     for processes, values, message in (

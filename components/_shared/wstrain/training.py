@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wstrain import derived, export, loop, models, optimizers, strategies
+from wstrain import agreement, derived, export, loop, models, optimizers, strategies
 from wstrain.batches import Batches
 from wstrain.data import ShardReader, read_manifest, verify
+from wstrain.errors import UserError
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.models import user
@@ -51,6 +54,7 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
 
     group = Group(launch, communication, mesh)
     precision = Precision(settings.precision, group.device)
+    _agree(group, settings, facts)
     with group.together():
         verify(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
         reader = ShardReader(settings.shards, "train", checksums=False)
@@ -92,6 +96,14 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
                 card = {**derived.plan(facts), "steps_done": max(start, stop), "final": final}
                 export.save(network.cpu(), task, settings.trained_model, card)
     group.leave()
+
+
+def _agree(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
+    code = Path(sys.argv[0]).resolve().parent
+    values = group.everyone(agreement.fingerprint(code, settings.shards, facts))
+    difference = agreement.differing(values)
+    if difference is not None:
+        raise UserError(difference, "give every process the same code, shards and inputs")
 
 
 def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler) -> nn.Module:

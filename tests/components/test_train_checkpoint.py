@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.run
 
-from wstrain import checkpoint  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+
+from wstrain import checkpoint, named, optimizers, parts  # noqa: E402
 from wstrain.errors import UserError  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 SAME = {"model": "cnn", "seed": 0}
 
@@ -99,3 +108,139 @@ def test_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     checkpoint.expect_identity(found, SAME)
     with pytest.raises(UserError, match="was trained with `seed` 0, but this run has 1"):
         checkpoint.expect_identity(found, {**SAME, "seed": 1})
+
+
+@pytest.fixture
+def group_of_one() -> Iterator[DeviceMesh]:
+    """A mesh of this process only, whose tensors are spread all the same."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield init_device_mesh("cpu", (1,), mesh_dim_names=("data",))
+    finally:
+        dist.destroy_process_group()
+
+
+def spread(mesh: DeviceMesh, *values: float) -> Any:
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(torch.tensor(values), mesh, [Shard(0)])
+
+
+def save_parts(folder: Path, step: int, tensors: dict[str, Any]) -> Path:
+    temporary = checkpoint.begin(folder, step)
+    return checkpoint.finish(temporary, parts.write(temporary, tensors), {"identity": SAME}, keep=3)
+
+
+def test_parts_are_read_whole_or_sliced(tmp_path: Path, group_of_one: DeviceMesh) -> None:
+    save_parts(tmp_path, 5, {"model.w": spread(group_of_one, 1.0, 2.0, 3.0), "step": torch.tensor(5.0)})
+    found = checkpoint.newest([tmp_path])
+    assert found is not None
+    assert (found.step, found.in_parts, found.identity) == (5, True, SAME)
+    stored = parts.Parts(found.path)
+    assert {name: tuple(like.shape) for name, like in stored.like.items()} == {"model.w": (3,), "step": ()}
+    whole, sliced, step = torch.zeros(3), spread(group_of_one, 0.0, 0.0, 0.0), torch.zeros(())
+    stored.fill({"model.w": whole, "step": step})
+    stored.fill({"model.w": sliced})
+    assert whole.tolist() == sliced.full_tensor().tolist() == [1.0, 2.0, 3.0]
+    assert step.item() == 5.0
+
+
+def test_a_checkpoint_says_nothing_of_the_machine_that_wrote_it(
+    tmp_path: Path, group_of_one: DeviceMesh
+) -> None:
+    folder = save_parts(tmp_path / "here", 5, {"w": spread(group_of_one, 1.0)})
+    again = save_parts(tmp_path / "there", 5, {"w": spread(group_of_one, 1.0)})
+    for path in folder.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes()
+        assert path.read_bytes() == (again / path.name).read_bytes()
+
+
+def test_nothing_in_a_list_of_parts_is_executed(tmp_path: Path, group_of_one: DeviceMesh) -> None:
+    folder = save_parts(tmp_path, 5, {"w": spread(group_of_one, 1.0)})
+    ran = tmp_path / "ran"
+    payload = b"cos\nsystem\n(S'touch " + str(ran).encode() + b"'\ntR."
+    (folder / ".metadata").write_bytes(payload)
+    with pytest.raises(
+        UserError, match=re.escape("cannot read checkpoint `step-00000005`: `.metadata` names")
+    ):
+        parts.Parts(folder)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", ["../other", "/etc/hostname", "a/b", ""])
+def test_a_card_cannot_name_files_elsewhere(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 5)
+    card = tmp_path / "step-00000005" / checkpoint.CARD
+    card.write_text(card.read_text().replace(checkpoint.STATE, name))
+    assert checkpoint.newest([tmp_path]) is None
+    assert f"`checkpoint.json` names a file `{name}`" in capsys.readouterr().err
+
+
+def test_a_part_that_rank_0_does_not_see_is_no_checkpoint(tmp_path: Path) -> None:
+    temporary = checkpoint.begin(tmp_path, 5)
+    (temporary / "__0_0.distcp").write_bytes(b"part")
+    files = {f"__{rank}_0.distcp": {"bytes": 4, "sha256": ""} for rank in (0, 1)}
+    with pytest.raises(UserError, match=r"part `__1_0.distcp` of checkpoint `step-00000005` was written by"):
+        checkpoint.finish(temporary, files, {"identity": SAME}, keep=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def trained(model: Any, optimizer: Any, steps: int) -> None:
+    torch.manual_seed(0)
+    for _ in range(steps):
+        model(torch.randn(8, 4)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_a_state_by_name_is_the_state_by_number(name: str) -> None:
+    def made(seed: int) -> tuple[Any, Any, Any]:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+        model[0].bias.requires_grad_(False)
+        options = optimizers.OptimizerOptions(name, weight_decay=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=32.0)
+        return model, optimizers.build(model, options, learning_rate=0.1), scaler
+
+    model, optimizer, scaler = made(1)
+    trained(model, optimizer, 3)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}
+    order = optimizers.order(model)
+
+    by_name, by_number = made(2), made(3)
+    named.restore(named.from_state(state, order), *by_name)
+    taken = named.Whole(named.take(*by_name))
+    own = {"model": by_number[0].state_dict(), "optimizer": by_number[1].state_dict(), "scaler": {}}
+    again = named.into_state(taken, own, order)
+    by_number[0].load_state_dict(again["model"])
+    by_number[1].load_state_dict(again["optimizer"])
+    assert again["scaler"] == by_name[2].state_dict() == scaler.state_dict()
+    for one in ((model, optimizer), by_name[:2], by_number[:2]):
+        trained(*one, 2)
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(tensor, by_name[0].state_dict()[key]), key
+        assert torch.equal(tensor, by_number[0].state_dict()[key]), key
+
+
+def test_another_model_is_not_filled() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters())
+    wide = named.Whole({"model.weight": torch.zeros(2, 5), "model.bias": torch.zeros(2)})
+    with pytest.raises(
+        UserError, match=re.escape("`weight` of the model has shape [2, 4], but in the checkpoint it has")
+    ):
+        named.restore(wide, model, optimizer, torch.amp.GradScaler("cpu", enabled=False))
+    with pytest.raises(
+        UserError, match=re.escape("`bias` of the model has shape [2], but in the checkpoint it is missing")
+    ):
+        named.restore(
+            named.Whole({"model.weight": torch.zeros(2, 4)}),
+            model,
+            optimizer,
+            torch.amp.GradScaler("cpu", enabled=False),
+        )

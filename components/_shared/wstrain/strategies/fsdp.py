@@ -7,6 +7,8 @@ DDP, so the steps are DDP's up to rounding.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -111,6 +113,7 @@ class ShardedData:
         if group.mesh.tensor > 1:
             split_tensors(model, mesh[TENSOR])
         self._module = shard(model, parts, mesh[DATA], self._sharding)
+        _quieten(model, group)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimizer = optimizers.build(model, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler
@@ -164,6 +167,14 @@ class ShardedData:
 def _constants(model: nn.Module) -> set[nn.Parameter]:
     # The scale of inputs is a few numbers, which half precision would round away.
     return {model.mean, model.deviation} if isinstance(model, Standardised) else set()
+
+
+def _quieten(model: nn.Module, group: Group) -> None:
+    # Scores go into a loss, which changes nothing in place.
+    view = rf"FSDP2-wrapped module \({type(model).__name__}\) returned a view"
+    warnings.filterwarnings("ignore", message=view)
+    if group.mesh.tensor > 1:  # gathering what is cut twice takes two steps: once a training
+        logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
 def _sharding(updates: Updates, group: Group) -> Sharding:

@@ -1,0 +1,48 @@
+"""Training with ``MultiWorkerMirroredStrategy``: all workers take every step together."""
+
+from __future__ import annotations
+
+from wstrain import derived
+from wstrain.data import Manifest
+from wstrain.meeting import Meeting
+from wstrain.settings import Settings
+from wstrain.tf import mirrored
+from wstrain.tf.training import Job, expect_replicas
+from wstrain.tf_config import Cluster
+
+
+def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest) -> None:
+    """Train on this worker; worker 0 writes metrics, checkpoints and the model.
+
+    Raises:
+        UserError: shards, model, inputs and devices do not fit each other.
+    """
+    strategy = mirrored.strategy_of(cluster)  # TensorFlow wants it before its first operation
+    expect_replicas(strategy, settings)
+    job = Job(settings, cluster, meeting, manifest)
+    network = job.network(strategy)
+    optimizer, scale = job.optimizer(network, strategy), job.scale(strategy)
+    trainer = mirrored.Mirrored(
+        strategy,
+        network,
+        optimizer,
+        scale,
+        accumulation=settings.gradient_accumulation_steps,
+        max_gradient_norm=settings.max_gradient_norm,
+    )
+    saver = job.saver(
+        {"model": network.trained, "kept": network.kept, "scale": scale.variables, **optimizer.slots}
+    )
+    start = saver.resume(settings.resume_from)
+    local = settings.world_size // cluster.worker_count
+    feed = job.feed(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
+    schedule = derived.schedule(settings, job.steps)
+    with job.recorder() as recorder:
+        micro_batches = feed.stream(start, job.stop)
+        for step in range(start, job.stop):
+            rate = schedule.rate(step)
+            recorder.step(step, trainer.step(micro_batches, rate), rate)
+            saver.step(step + 1)
+        final, done = recorder.finish(), max(start, job.stop)
+        saver.save(done)
+        job.export(network, final, done)

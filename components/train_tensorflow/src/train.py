@@ -1,0 +1,29 @@
+"""Entry of the component ``train_tensorflow``: started by Azure ML's TensorFlow distribution, or alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from wstrain.errors import entry
+from wstrain.settings import number, parse
+from wstrain.tf.start import MIRRORED, PARAMETER_SERVER, start
+from wstrain.tf_config import read
+
+STRATEGIES = (MIRRORED, PARAMETER_SERVER)
+
+
+def add_meeting(parser: argparse.ArgumentParser) -> None:
+    """Add the input that only this component has."""
+    parser.add_argument("--join_timeout", type=number(0, above=True), default=600.0)
+
+
+def main() -> None:
+    """Read inputs and environment, then train."""
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=(add_meeting,))
+    start(settings, read(os.environ))
+
+
+if __name__ == "__main__":
+    entry(main)

@@ -24,6 +24,8 @@ RULES = (
     Entry("WS317", "deepspeed-text-for-value", on=("Job",), when="deepspeed"),
     Entry("WS318", "deepspeed-auto-left", on=("Job",), when="deepspeed"),
     Entry("WS319", "deepspeed-made-twice", on=("Job",), when="deepspeed"),
+    Entry("WS320", "memory-exceeded"),
+    Entry("WS321", "memory-nearly-full"),
     Entry("WS340", "deepspeed-block-unused", on=("Job",), when="deepspeed"),
     Entry("WS341", "deepspeed-stage-refused", on=("Job",), when="deepspeed"),
     Entry("WS342", "deepspeed-offload-ignored", on=("Job",), when="deepspeed"),

@@ -60,9 +60,9 @@ def faults(rule: Rule, context: Context, job: Job, kind: str) -> Iterator[Proble
 
 
 def configs(context: Context, found: Launch) -> Iterator[Mapping]:
-    """The configurations of one step, as nodes."""
+    """The configurations of one step, as nodes; not where our own component verifies them."""
     for use in uses(context, found.job):
-        if use.launch.step is found.step and use.root is not None:
+        if use.launch.step is found.step and use.root is not None and not use.known.pinned:
             yield use.root
 
 

@@ -1,6 +1,6 @@
-"""The command asks for another ZeRO stage than the DeepSpeed configuration.
+"""The command or step asks for another ZeRO stage than the DeepSpeed configuration.
 
-Which of the two wins depends on the script.
+Which of the two wins depends on the script; with `train_deepspeed` it is the configuration.
 
 Why: the job runs out of memory, or pays for communication that it does not need.
 
@@ -21,31 +21,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
+from worldsize.azureml.model import Job, Literal
 from worldsize.diagnostics.problem import Problem, Related
-from worldsize.rules import launch
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
+from worldsize.yaml.span import Span
 
 RULE = Rule("WS313", "zero-stage-disagrees", "warning", since="0.1.0", summary="two different ZeRO stages")
 
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    for found in launch.of(context, job):
-        flags = found.flags("zero_stage", "zero_optimization_stage")
-        given = found.number(flags[0]) if len(flags) == 1 else None
-        if given is None or flags[0].value is None:
-            continue
-        span = found.span(flags[0].value)
-        for root in _deepspeed.configs(context, found):
-            zero = root.get("zero_optimization")
-            stage = _deepspeed.whole(zero, "stage") if isinstance(zero, Mapping) else None
-            if stage is not None and stage[0] != given and span is not None:
-                message = (
-                    f"the command asks for ZeRO stage {given:g}, the DeepSpeed configuration for {stage[0]}"
-                )
-                related = (Related(stage[1].span, "the stage of the configuration"),)
-                yield RULE.problem(span, message, f"write {stage[0]}, or remove the flag", related=related)
+    for use in _deepspeed.uses(context, job):
+        asked = _input(use) if use.known.pinned else _flag(use.launch)
+        zero = use.root.get("zero_optimization") if use.root is not None else None
+        stage = _deepspeed.whole(zero, "stage") if isinstance(zero, Mapping) else None
+        if asked is not None and stage is not None and stage[0] != asked[0]:
+            given, span, who, other = asked
+            message = f"{who} asks for ZeRO stage {given:g}, the DeepSpeed configuration for {stage[0]}"
+            related = (Related(stage[1].span, "the stage of the configuration"),)
+            yield RULE.problem(span, message, f"write {stage[0]}, or remove {other}", related=related)
+
+
+def _flag(found: Launch) -> tuple[float, Span, str, str] | None:
+    flags = found.flags("zero_stage", "zero_optimization_stage")
+    given = found.number(flags[0]) if len(flags) == 1 else None
+    span = found.span(flags[0].value) if given is not None and flags[0].value is not None else None
+    return None if given is None or span is None else (given, span, "the command", "the flag")
+
+
+def _input(use: _deepspeed.Use) -> tuple[float, Span, str, str] | None:
+    """What is given to our own component, of which the configuration decides."""
+    field = use.launch.step.inputs.get("zero_stage")
+    value = field.value.value if field is not None and isinstance(field.value, Literal) else None
+    if field is None or field.span is None or not isinstance(value, int):
+        return None
+    return value, field.span, "the step", "the input"

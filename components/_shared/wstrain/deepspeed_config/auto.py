@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wstrain.deepspeed_config.finding import Finding, Known, Path, on
+from wstrain.deepspeed_config.finding import Finding, Known, Path, at, on
 
 _MEANT = {("data_types", "keep_in_fp32_modules"), ("hybrid_engine", "replace_method")}  # DeepSpeed's own
 
 
 def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """One finding for all of them: they share a cause."""
-    if known.fills_auto is not False or on(config.get("autotuning", {}).get("enabled")):
+    if known.fills_auto is not False or on(at(config, "autotuning", "enabled")):
         return
     places = [place for place in _places(config, ()) if place not in _MEANT and place[0] != "pipeline"]
     if not places:

@@ -18,7 +18,8 @@ def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """
     given = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
     numbers = {name: whole(value) for name, value in given.items()}
-    if TRAIN not in given and MICRO not in given:
+    filled_in = known.pinned and known.micro_batch is not None  # by `own`, from the plan
+    if TRAIN not in given and MICRO not in given and not filled_in:
         message = "the configuration has no batch size, and DeepSpeed cannot start without one"
         yield Finding("batch-missing", (), message, f"add `{MICRO}`, or `{TRAIN}` for all processes together")
     if any(value is None or value < 1 for value in numbers.values()):

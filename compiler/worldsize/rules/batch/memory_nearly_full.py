@@ -1,0 +1,32 @@
+"""A training step needs more than nine tenths of the memory that a process has.
+
+The memory is worked out as for WS320. What no formula knows comes on top: fragments of the allocator, work
+space of the kernels, what other libraries keep.
+
+Why: the job may stop for want of memory, perhaps hours after its start.
+
+Bad::
+
+    batch_size_per_device: 64
+
+Good::
+
+    batch_size_per_device: 32
+    gradient_accumulation_steps: 2
+
+Fix: take one of the changes that the help names, or measure a few steps and suppress this.
+
+Source: Rajbhandari et al. 2020 (arXiv:1910.02054); Korthikanti et al. 2022 (arXiv:2205.05198).
+"""
+
+from __future__ import annotations
+
+from worldsize.rules.rule import Rule
+
+RULE = Rule(
+    "WS321",
+    "memory-nearly-full",
+    "warning",
+    since="0.1.0",
+    summary="a training that takes nearly all memory of its VM size",
+)

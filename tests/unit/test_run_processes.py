@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running import launchers, preview, processes
+from worldsize.running import launchers, preview, private, processes
+from worldsize.running.launchers import mpi
 from worldsize.running.processes import Call
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "processes"
@@ -20,6 +23,16 @@ CASES = {
     ),
     "pytorch_some_gpus": Call(
         "train", "pytorch", "python train.py", 2, 2, gpus=("2", "3", "5", "7"), cores=64
+    ),
+    "tensorflow_two_by_two": Call(
+        "train", "tensorflow", "python train.py", 2, worker_count=2, gpus=("0", "1", "2", "3"), cores=8
+    ),
+    "tensorflow_with_servers": Call(
+        "train", "tensorflow", "python train.py", 2, worker_count=2, parameter_server_count=1, cores=8
+    ),
+    "mpi_one": Call("train", "mpi", "python train.py", cores=2),
+    "mpi_two_by_two": Call(
+        "train", "mpi", "python train.py", 2, 2, {"OMPI_MCA_pml": "ucx"}, gpus=("2", "3", "5", "7"), cores=2
     ),
     "secrets_are_hidden": Call(
         "train",
@@ -33,8 +46,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_the_committed_one(name: str, update_golden: bool) -> None:
     call = CASES[name]
-    ports = ["{port}"] * processes.ports_needed(call)
+    ports = preview.ports(processes.ports_needed(call))
     text = preview.render({call.step: processes.plan(call, ports)})
+    text = text.replace(sys.executable, "{python}").replace(str(mpi.MEMBER), "{worldsize}/running/member.py")
     path = GOLDEN / f"{name}.txt"
     if update_golden:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +61,8 @@ def test_ranks_and_places_are_a_bijection(instances: int, per_instance: int, lau
     if launcher == "none":
         instances = per_instance = 1
     call = Call("s", launcher, "true", instances, per_instance)
-    plan = processes.plan(call, ["1"] * processes.ports_needed(call))
+    started = processes.plan(call, ["1"] * processes.ports_needed(call))
+    plan = [process for process in processes.every(started) if not process.members]
     assert [process.rank for process in plan] == list(range(instances * per_instance))
     places = {(process.node, process.local_rank) for process in plan}
     assert places == {(node, local) for node in range(instances) for local in range(per_instance)}
@@ -58,6 +73,53 @@ def test_ranks_and_places_are_a_bijection(instances: int, per_instance: int, lau
             assert process.env["RANK"] == str(process.rank)
             assert process.env["LOCAL_RANK"] == str(process.local_rank)
             assert process.env["WORLD_SIZE"] == str(len(plan))
+        if launcher == "mpi":
+            assert process.env["OMPI_COMM_WORLD_RANK"] == str(process.rank)
+            assert process.env["OMPI_COMM_WORLD_LOCAL_RANK"] == str(process.local_rank)
+            assert process.env["OMPI_COMM_WORLD_SIZE"] == str(len(plan))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 4))
+def test_tensorflow_tasks_are_a_bijection_onto_their_addresses(
+    instances: int, workers: int, servers: int
+) -> None:
+    call = Call("s", "tensorflow", "true", instances, worker_count=workers, parameter_server_count=servers)
+    plan = processes.plan(call, [str(port) for port in range(processes.ports_needed(call))])
+    configs = [json.loads(process.env["TF_CONFIG"]) for process in plan]
+    (cluster,) = {json.dumps(config["cluster"]) for config in configs}
+    jobs = json.loads(cluster)
+    assert set(jobs) == ({"worker", "ps"} if servers else {"worker"})  # an empty `ps` crashes TensorFlow
+    own = [jobs[config["task"]["type"]][config["task"]["index"]] for config in configs]
+    assert own == [f"127.0.0.1:{port}" for port in range(workers + servers)]
+    assert {config["environment"] for config in configs} == {"cloud"}
+    tasks = [f"{config['task']['type']}-{config['task']['index']}" for config in configs]
+    assert [process.name for process in plan] == tasks
+    assert [process.serves for process in plan] == [task.startswith("ps") for task in tasks]
+    assert len({(process.node, process.local_rank) for process in plan}) == len(plan)
+    # Worker 0 and parameter server 0 stand on the first instance.
+    first = {process.name for process in plan if process.node == 0}
+    assert first >= {"worker-0", *(["ps-0"] if servers else [])}
+
+
+def test_a_settings_of_mpi_gives_way_to_the_steps_own() -> None:
+    (started,) = processes.plan(Call("s", "mpi", "true", 1, 2, {"OMPI_MCA_pml": "ucx"}), [])
+    assert started.env["OMPI_MCA_pml"] == "ucx"
+    assert started.env["OMPI_MCA_btl"].startswith("^tcp")
+
+
+@given(st.integers(1, 5), st.integers(1, 5))
+def test_a_member_gets_what_its_launcher_does_not_have(instances: int, per_instance: int) -> None:
+    """What the guard is sent gives each rank exactly the variables of the plan."""
+    call = Call("s", "mpi", "true", instances, per_instance, {"A": "1"}, gpus=tuple("01234567"))
+    plan = processes.plan(call, ["1"] * processes.ports_needed(call))
+    known = tuple(processes.every(plan))
+    request = private.request(plan[0], known, Path("logs"), Path("folder"))
+    table = json.loads(request["env"].pop("WORLDSIZE_MEMBERS"))
+    assert [member["log"] for member in table["members"]] == [f"logs/{each.name}.log" for each in known[1:]]
+    for member, process in zip(table["members"], known[1:], strict=True):
+        assert known[member["index"]] is process
+        got = {**request["env"], **member["env"]}
+        assert {name: got[name] for name in process.env} == process.env
 
 
 @given(st.integers(1, 4), st.integers(1, 4))

@@ -49,7 +49,7 @@ PIPELINE = """
         type: command
         component: ./component.yml
         resources: {instance_count: "${{parent.inputs.nodes}}"}
-        environment_variables: {FLAG: true, EMPTY: null, RATE: "${{parent.inputs.rate}}", RANK: "5"}
+        environment_variables: {FLAG: true, EMPTY: null, RATE: "${{parent.inputs.rate}}", AZUREML_RUN_ID: "5"}
         inputs:
           rate: ${{parent.inputs.rate}}
           made: ${{parent.jobs.first.outputs.made}}
@@ -112,7 +112,7 @@ def test_commands_are_rendered_as_azure_renders_them(pipeline: dict[str, Task]) 
     assert call.env["FLAG"] == "True"
     assert call.env["RATE"] == "1e-05"
     assert "EMPTY" not in call.env
-    assert contract.overridden(task) == ["RANK"]
+    assert contract.overridden(task) == ["AZUREML_RUN_ID"]
 
 
 def test_a_file_output_is_a_path_in_a_folder_that_exists(pipeline: dict[str, Task], tmp_path: Path) -> None:
@@ -124,14 +124,38 @@ def test_a_file_output_is_a_path_in_a_folder_that_exists(pipeline: dict[str, Tas
     assert Path(values.outputs["list"]).parent.is_dir()
 
 
+SETS = (
+    "`environment_variables` of step `s` sets `{0}`, which `distribution: {{type: {1}}}`"
+    " sets for each process"
+)
 REFUSALS = {
     "sweep": (
         "{type: sweep, trial: {type: command, command: a}}",
         "step `s` is of type `sweep`, and only `command` steps are run here",
     ),
-    "mpi": (
-        "{command: a, distribution: {type: mpi, process_count_per_instance: 2}}",
-        "step `s` is distributed with `mpi`, which is not started here",
+    "ray": (
+        "{command: a, distribution: {type: ray}}",
+        "step `s` is distributed with `ray`, which is not started here",
+    ),
+    "own TF_CONFIG": (
+        "{command: a, distribution: {type: tensorflow}, environment_variables: {TF_CONFIG: '{}'}}",
+        SETS.format("TF_CONFIG", "tensorflow"),
+    ),
+    "own RANK": (
+        "{command: a, distribution: {type: pytorch}, environment_variables: {RANK: 0, TF_CONFIG: x}}",
+        SETS.format("RANK", "pytorch"),
+    ),
+    "own MPI rank": (
+        "{command: a, distribution: {type: mpi}, environment_variables: {OMPI_COMM_WORLD_SIZE: 2, RANK: 1}}",
+        SETS.format("OMPI_COMM_WORLD_SIZE", "mpi"),
+    ),
+    "no worker": (
+        "{command: a, distribution: {type: tensorflow, worker_count: 0}}",
+        "`worker_count` of step `s` is `0`",
+    ),
+    "half a server": (
+        "{command: a, distribution: {type: tensorflow, parameter_server_count: 0.5}}",
+        "`parameter_server_count` of step `s` is `0.5`",
     ),
     "registered": (
         "{type: command, component: 'azureml:train:1'}",
@@ -180,6 +204,34 @@ def test_a_timeout_may_be_an_input_of_the_pipeline(read: Read) -> None:
     assert (tasks["s"].timeout, tasks["u"].timeout) == (60, None)
 
 
+def test_the_counts_of_each_launcher(read: Read) -> None:
+    tasks, problems = read("""
+        type: pipeline
+        inputs: {n: 3, s: 1, p: 3}
+        jobs:
+          default: {command: a, resources: {instance_count: 2}, distribution: {type: TensorFlow}}
+          servers:
+            command: a
+            resources: {instance_count: "${{parent.inputs.n}}"}
+            distribution: {type: tensorflow, worker_count: 2, parameter_server_count: "${{parent.inputs.s}}"}
+          mpi:
+            command: a
+            resources: {instance_count: 2}
+            distribution: {type: Mpi, process_count_per_instance: "${{parent.inputs.p}}"}
+          alone: {command: a, environment_variables: {RANK: 0, TF_CONFIG: '{}'}}
+    """)
+    assert problems == []
+    counts = {n: (t.launcher, t.instance_count, t.worker_count, t.process_count) for n, t in tasks.items()}
+    assert counts == {
+        "default": ("tensorflow", 2, 2, 2),
+        "servers": ("tensorflow", 3, 2, 3),
+        "mpi": ("mpi", 2, None, 6),
+        "alone": ("none", 1, None, 1),
+    }
+    assert tasks["servers"].world_size == 2
+    assert tasks["alone"].environment_variables == {"RANK": "0", "TF_CONFIG": "{}"}
+
+
 def test_steps_that_wait_for_each_other(read: Read) -> None:
     step = "{{command: a, inputs: {{i: '${{{{parent.jobs.{0}.outputs.o}}}}'}}, outputs: {{o: }}}}"
     _, problems = read(f"type: pipeline\njobs:\n  a: {step.format('b')}\n  b: {step.format('a')}\n")
@@ -197,12 +249,12 @@ def test_a_refusal_shows_the_line_and_starts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "job.yml"
     path.write_text(
         "type: command\ncompute: azureml:cpu\nenvironment: azureml:any@latest\ncommand: 'true'\n"
-        "distribution:\n  type: mpi\n  process_count_per_instance: 1\n"
+        "distribution:\n  type: ray\n  port: 1\n"
     )
     with pytest.raises(running.RunError) as caught:
         running.run(path, runs_dir=tmp_path / "home", track=False)
     text = str(caught.value)
-    assert "job.yml:6:9: error: step `command` is distributed with `mpi`" in text
-    assert "6 |   type: mpi\n  |         ^^^" in text
-    assert "= help: what is: `pytorch`" in text
+    assert "job.yml:6:9: error: step `command` is distributed with `ray`" in text
+    assert "6 |   type: ray\n  |         ^^^" in text
+    assert "= help: what is: `pytorch`, `tensorflow`, `mpi`, and steps" in text
     assert list((tmp_path / "home" / "runs").iterdir()) == []

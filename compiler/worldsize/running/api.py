@@ -24,6 +24,7 @@ from worldsize.running import (
     machine,
     outcome,
     preview,
+    programs,
     sources,
     tasks,
     tracking,
@@ -142,6 +143,7 @@ def prepare(target: Path, pipeline: Path, processes: int | None) -> Prepared:
     here = machine.detect()
     fitted = fit.fit(found, path, here, processes)
     code, missing = workplace.snapshots(fitted.tasks)
+    missing += programs.missing(job, fitted.tasks)
     if fitted.problems or missing:
         raise RunError([*fitted.problems, *missing], texts)
     notices = [*fitted.notices, *_overridden(fitted.tasks)]
@@ -260,6 +262,8 @@ def _overridden(found: Mapping[str, Task]) -> Iterator[str]:
     for task in found.values():
         for name in contract.overridden(task):
             yield f"{task.name}: `{name}` of `environment_variables` has no effect: Azure ML sets it itself"
+    for name in contract.not_passed_on(found.values()):
+        yield f"`{name}` is set where this was called; it is not passed on, because each process gets its own"
 
 
 def _check_processes(processes: int | None) -> None:

@@ -40,6 +40,8 @@ def of(
         command=command.render(task.command, values.inputs, values.outputs).strip(),
         instance_count=task.instance_count,
         process_count_per_instance=task.process_count_per_instance,
+        worker_count=task.worker_count,
+        parameter_server_count=task.parameter_server_count,
         env=contract.environment(task, run, values, experiment=experiment, tracking=tracking),
         gpus=gpus,
         cores=cores,

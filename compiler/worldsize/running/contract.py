@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from worldsize.running import launchers
 from worldsize.running.folder import RunFolder
 from worldsize.running.inputs import Values
 from worldsize.running.tasks import Task
@@ -21,7 +22,11 @@ LAUNCHER_VARIABLES = frozenset(
      "GROUP_RANK", "TF_CONFIG", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME",
      "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS"}
 )  # fmt: skip
-LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "TORCHELASTIC_", "AZUREML_", "AZURE_ML_", "AZ_BATCH")
+LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_", "AZUREML_", "AZURE_ML_", "AZ_BATCH")
+PRESET_PREFIXES = (
+    "AZUREML_", "AZURE_ML_", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_", "MLFLOW_TRACKING_URI",
+    "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS",
+)  # fmt: skip
 
 DEFAULTS = {
     "PYTHONUNBUFFERED": "1",  # a log is read while it is written
@@ -60,8 +65,13 @@ def preset(task: Task, run: RunFolder, values: Values, experiment: str) -> dict[
 
 def overridden(task: Task) -> list[str]:
     """The step's own variables that have no effect, because the contract sets them."""
-    names = task.environment_variables
-    return sorted(name for name in names if name in LAUNCHER_VARIABLES or name.startswith(LAUNCHER_PREFIXES))
+    return sorted(name for name in task.environment_variables if name.startswith(PRESET_PREFIXES))
+
+
+def not_passed_on(tasks: Iterable[Task]) -> list[str]:
+    """Variables of the runner itself that another launcher has set and that mean nothing to these steps."""
+    theirs = [name for task in tasks for name in launchers.find(task.launcher).VARIABLES]
+    return sorted({name for name in theirs if name in os.environ})
 
 
 def inherited(bin_folder: Path) -> dict[str, str]:

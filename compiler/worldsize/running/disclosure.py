@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from worldsize.running.processes import Process
+from worldsize.running.processes import Process, every
 
 HIDDEN = "***"
 _SECRET = re.compile(
@@ -17,6 +17,11 @@ _SECRET = re.compile(
 def masked(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables, with the values of those hidden whose name says that they are secret."""
     return {name: HIDDEN if _SECRET.search(name) else value for name, value in environment.items()}
+
+
+def listed(plan: Iterable[Process]) -> list[dict[str, Any]]:
+    """All processes of a plan for the event log."""
+    return [shown(process) for process in every(plan)]
 
 
 def shown(process: Process) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,13 +49,27 @@ def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: 
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or task.launcher == "none":
             continue
-        found[name] = replace(
-            found[name], instance_count=1, process_count_per_instance=step.topology.process_count_per_instance
-        )
+        found[name] = _shaped(found[name], step.topology, machine)
         unequal = _unequal(step, processes)
-        if step.topology.world_size != task.world_size or unequal:
+        if step.topology.world_size != before.topology.world_size or unequal:
             notices.append(f"{name}: {_said(before, step)}{unequal}")
     return Fitted(found, notices, [])
+
+
+def _shaped(task: Task, here: Topology, machine: Machine) -> Task:
+    """The task with the processes of a plan for this machine.
+
+    One instance has all ranks, which Azure ML would do too. A TensorFlow worker is an instance: without GPUs
+    each replica is a worker of its own; with GPUs as many of the planned workers stay as share them equally.
+    """
+    if task.worker_count is None:
+        return replace(task, instance_count=1, process_count_per_instance=here.process_count_per_instance)
+    replicas, workers = here.world_size, here.world_size
+    if machine.gpus:
+        workers = max(
+            count for count in range(1, min(replicas, task.worker_count) + 1) if not replicas % count
+        )
+    return replace(task, instance_count=workers, worker_count=workers, gpus_per_process=replicas // workers)
 
 
 def _said(before: StepPlan, here: StepPlan) -> str:
@@ -137,10 +151,10 @@ def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
 def _fit_native(tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span) -> Fitted:
     """Without a plan nobody knows what a script derives from its world size: it is kept, unless told."""
     fitted = Fitted({}, [], [])
-    for name, task in tasks.items():
-        if task.launcher != "none" and processes is not None:
-            task = replace(task, instance_count=1, process_count_per_instance=processes)  # noqa: PLW2901
+    for name, given in tasks.items():
+        task = given if processes is None or given.launcher == "none" else _asked(given, processes)
         fitted.tasks[name] = task
+        fitted.notices.extend(_uneven(task))
         if task.launcher == "none" or task.world_size <= machine.slots:
             continue
         count, slots = task.world_size, f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
@@ -150,3 +164,22 @@ def _fit_native(tasks: Mapping[str, Task], machine: Machine, processes: int | No
         else:
             fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow")
     return fitted
+
+
+def _asked(task: Task, processes: int) -> Task:
+    if task.worker_count is not None:
+        return replace(task, instance_count=processes, worker_count=processes)
+    return replace(task, instance_count=1, process_count_per_instance=processes)
+
+
+def _uneven(task: Task) -> Iterator[str]:
+    """What Azure ML does with workers and instances that differ in number, and what is done here."""
+    workers, instances = task.worker_count, task.instance_count
+    if workers is None or workers == instances:
+        return
+    said = f"{task.name}: `worker_count` is {workers} but `instance_count` is {instances}"
+    if workers > instances:
+        yield f"{said}: {workers} workers are started, and share instances and their GPUs"
+    elif workers + task.parameter_server_count < instances:
+        idle = instances - workers - task.parameter_server_count
+        yield f"{said}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"

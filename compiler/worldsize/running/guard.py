@@ -13,12 +13,14 @@ which is the parent of that step's ranks. Parents of their own are what makes th
 
 Forking a guard costs a millisecond; starting a second interpreter for it would cost thirty.
 
-Elsewhere than on Linux the ranks' process groups are all that can be found and stopped.
+Elsewhere than on Linux the ranks' process groups are all that can be found and stopped. The ranks of a
+launcher such as ``mpirun`` are started by it; their parents (``member.py``) report through a named pipe in
+``folder``, which lasts as long as the group.
 
 The runner sends the warden one socket a group. Protocol on it, one JSON document a line. In: the request
-(``processes``, ``cwd``, ``grace``), then ``"stop"`` or ``"kill"``; the end of the input means stop. Out:
-``guarded`` (pid of the guard), ``started`` (index, pid), ``ended`` (index, status; a signal as a negative
-number), ``done`` (left: processes that could not be killed).
+(``processes``, ``cwd``, ``grace``, ``folder``), then ``"stop"`` or ``"kill"``; the end of the input means
+stop. Out: ``guarded`` (pid of the guard), ``started`` (index, pid), ``ended`` (index, status; a signal as a
+negative number; told: whether it had been asked to end), ``done`` (left: processes that could not be killed).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 TICK_SECONDS = 0.5  # how often the parent is looked after, should its socket be kept open by somebody else
 RETRY_SECONDS = 0.05
+REPORTS = "reports"  # the pipe's name
 UNKILLABLE_SECONDS = 5.0  # after SIGKILL; only a process stuck in the kernel lasts so long
 
 
@@ -48,7 +51,9 @@ class Guard:
         self.request = request
         self.line = line
         self.warden = os.getppid()
-        self.running: dict[int, int] = {}
+        self.running: dict[int, dict[str, Any]] = {}
+        self.members: set[int] = set()  # ranks of a launcher that have begun and not ended
+        self.reports = Reports(request["folder"])
         self.groups: list[int] = []
         self.stopping = False
         self.kill_at: float | None = None  # when TERM has had its time
@@ -56,16 +61,23 @@ class Guard:
 
     def start(self) -> None:
         """Start every rank in a session of its own."""
-        for index, process in enumerate(self.request["processes"]):
+        for process in self.request["processes"]:
             pid = os.fork()
             if pid == 0:
                 become(process, self.request["cwd"])
-            self.running[pid] = index
+            self.running[pid] = process
             self.groups.append(pid)
-            self.line.say(event="started", index=index, pid=pid)
+            self.line.say(event="started", index=process["index"], pid=pid)
 
     def reap(self) -> bool:
         """Collect what has ended; False once nothing is left."""
+        reports = self.reports.read()  # taken after: members that lost their launcher come after it
+        alive = self.collect(reports)
+        self.take(reports)
+        return alive
+
+    def collect(self, reports: list[dict[str, Any]]) -> bool:
+        """Do so, and take the reports first where they explain the end of their launcher."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -73,12 +85,33 @@ class Guard:
                 return not LINUX and any(self.group_alive(group) for group in self.groups)
             if pid == 0:
                 return True
-            index = self.running.pop(pid, None)
-            if index is not None:
-                code = os.waitstatus_to_exitcode(status)
-                self.line.say(event="ended", index=index, status=code)
-                if code != 0:
-                    self.stop()
+            process = self.running.pop(pid, None)
+            if process is None:
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            if process["launches"] and code >= 0:  # it had a reason, and its members know it
+                reports += self.reports.read()
+                self.take(reports)
+                for index in sorted(self.members):  # nothing but SIGKILL keeps their parents silent
+                    self.ended(index, -signal.SIGKILL)
+            self.ended(process["index"], code)
+
+    def take(self, reports: list[dict[str, Any]]) -> None:
+        """Pass on what members have said of themselves."""
+        while reports:
+            report = reports.pop(0)
+            if "pid" in report:
+                self.members.add(report["index"])
+                self.line.say(event="started", **report)
+            else:
+                self.ended(report["index"], report["status"], told=report["told"])
+
+    def ended(self, index: int, status: int, *, told: bool = False) -> None:
+        """Pass on how a process has ended; the first that fails ends the others."""
+        self.members.discard(index)
+        self.line.say(event="ended", index=index, status=status, told=told or self.stopping)
+        if status != 0:
+            self.stop()
 
     def stop(self, *, grace: float | None = None) -> None:
         """First stage: ask everything to end, and give all of it one budget of time."""
@@ -117,6 +150,8 @@ class Guard:
         if not self.running and not self.stopping:
             # The command is over: as when a container ends, what it left in the background is killed.
             self.stop(grace=0.0)
+        elif not self.stopping and all(process["serves"] for process in self.running.values()):
+            self.stop()
         if self.kill_at is not None and time.monotonic() >= self.kill_at:
             self.signal(signal.SIGKILL)
             if self.give_up_at is None:
@@ -225,6 +260,25 @@ class Line:
         return None
 
 
+class Reports:
+    """The named pipe on which the parents of a launcher's ranks speak."""
+
+    def __init__(self, folder: str | None) -> None:
+        self.pipe: int | None = None
+        self._pending = b""
+        if folder is not None:
+            path = f"{folder}/{REPORTS}"
+            os.mkfifo(path, 0o600)
+            self.pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # as a writer too: it never ends
+
+    def read(self) -> list[dict[str, Any]]:
+        """What has arrived."""
+        with contextlib.suppress(BlockingIOError):
+            self._pending += os.read(self.pipe, 1 << 16) if self.pipe is not None else b""
+        *lines, self._pending = self._pending.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
 class Wake:
     """A pipe that a signal writes to, so that a select ends."""
 
@@ -255,6 +309,8 @@ def serve_group(line: Line) -> None:
     guard.start()
     while guard.step():
         attend(guard, wake)
+    if request["folder"]:  # the runner may be gone
+        __import__("shutil").rmtree(request["folder"], ignore_errors=True)
     left = [pid for pid, _ in descendants(os.getpid())] if LINUX else []
     line.say(event="done", left=left)
 
@@ -262,8 +318,8 @@ def serve_group(line: Line) -> None:
 def attend(guard: Guard, wake: Wake) -> None:
     """Wait until something happens and take what the runner says."""
     line = guard.line
-    sources = [wake.reading, *([line.connection] if line.open else [])]
-    ready, _, _ = select.select(sources, [], [], guard.patience())
+    pipes = [wake.reading, line.connection if line.open else None, guard.reports.pipe]
+    ready, _, _ = select.select([pipe for pipe in pipes if pipe is not None], [], [], guard.patience())
     if wake.reading in ready and signal.SIGTERM in wake.numbers():
         guard.stop()
     words = line.hear() if line.connection in ready else []

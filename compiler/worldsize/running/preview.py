@@ -17,6 +17,7 @@ from worldsize.running.tracking import variables
 
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
 PORT = "{port}"
+FOLDER = "{private folder}"
 
 
 def plan(tasks: Mapping[str, Task], machine: Machine, experiment: str) -> dict[str, tuple[Process, ...]]:
@@ -33,8 +34,12 @@ def _processes(task: Task, machine: Machine, experiment: str) -> tuple[Process, 
         tracking=variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
         cores=machine.cores,
     )
-    wanted = processes.ports_needed(call)
-    return processes.plan(call, [PORT if wanted == 1 else f"{{port {number}}}" for number in range(wanted)])
+    return processes.plan(call, ports(processes.ports_needed(call)))
+
+
+def ports(count: int) -> list[str]:
+    """Placeholders for ports that are only reserved when the run starts."""
+    return [PORT] if count == 1 else [f"{{port {number}}}" for number in range(count)]
 
 
 def render(plans: Mapping[str, tuple[Process, ...]]) -> str:
@@ -43,18 +48,24 @@ def render(plans: Mapping[str, tuple[Process, ...]]) -> str:
 
 
 def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
-    first = plan[0].env
+    ranks = [process for process in processes.every(plan) if not process.members]
     common = {
         name: value
-        for name, value in first.items()
-        if len(plan) > 1 and all(process.env.get(name) == value for process in plan)
+        for name, value in ranks[0].env.items()
+        if len(ranks) > 1 and all(process.env.get(name) == value for process in ranks)
     }
-    yield f"step {step}: {len(plan)} process{'es' if len(plan) > 1 else ''} in {RUN.step(step).code}"
+    yield f"step {step}: {len(ranks)} process{'es' if len(ranks) > 1 else ''} in {RUN.step(step).code}"
+    for starter in (process for process in plan if process.members):
+        yield f"  {starter.name}, which starts every rank"
+        own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
+        yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
+        yield f"    $ {shlex.join(starter.argv)}"
     if common:
-        yield "  every rank"
+        yield "  every process" if any(process.serves for process in ranks) else "  every rank"
         yield from _environment(common)
-    for process in plan:
-        yield f"  {process.name} (node {process.node}, local rank {process.local_rank})"
+    for process in ranks:
+        served = ", ended when all others have" if process.serves else ""
+        yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
         yield from _environment({name: value for name, value in process.env.items() if name not in common})
         yield f"    $ {shlex.join(process.argv)}"
     yield ""
@@ -62,7 +73,11 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
 
 def _environment(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in sorted(masked(environment).items()):
-        yield f"    {name}={value if value.startswith('{') else shlex.quote(value)}"
+        yield f"    {name}={value if _is_placeholder(value) else shlex.quote(value)}"
+
+
+def _is_placeholder(value: str) -> bool:
+    return value.startswith("{") and '"' not in value  # which JSON has
 
 
 def _shown(path: Path) -> str:

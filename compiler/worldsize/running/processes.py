@@ -2,11 +2,14 @@
 
 A step becomes a :class:`Call`; its launcher turns that into one :class:`Process` a rank. Both are plain
 data, so that ``--dry-run`` prints and a test compares exactly what a run would start.
+
+Who starts a rank is part of the plan: a process with ``members``, such as ``mpirun``, is started here and
+starts those itself. Every one of them is known, watched and named like a rank that is started here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worldsize.running import launchers
@@ -21,7 +24,7 @@ class Call:
     """
 
     step: str
-    launcher: str  # none, pytorch
+    launcher: str  # none, pytorch, tensorflow, mpi
     command: str  # placeholders filled in
     instance_count: int = 1
     process_count_per_instance: int = 1
@@ -29,10 +32,14 @@ class Call:
     gpus: tuple[str, ...] = ()
     cores: int = 1
     shell: str = "bash"
+    worker_count: int | None = None  # TensorFlow counts workers, not processes of an instance
+    parameter_server_count: int = 0
 
     @property
     def world_size(self) -> int:
-        """Processes that the launcher starts."""
+        """Processes that train; parameter servers are not among them."""
+        if self.worker_count is not None:
+            return self.worker_count
         return self.instance_count * self.process_count_per_instance
 
     @property
@@ -45,12 +52,30 @@ class Call:
 class Process:
     """One process to start. ``env`` holds only what is set on top of the runner's environment."""
 
-    name: str  # "rank-0": how messages call it, and its log file's stem
-    rank: int
+    name: str  # "rank-0", "ps-1", "mpirun": its log file's stem
+    rank: int | None  # None for a process that only starts others
     local_rank: int
     node: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    serves: bool = False  # it never ends by itself: the step is over when all others have ended well
+    members: tuple[Process, ...] = ()  # what this process starts, by rank
+    rank_variable: str = ""  # what tells a member its rank
+    private_folder: tuple[
+        str, ...
+    ] = ()  # variables that are set to a folder which lasts as long as the group
+
+    @property
+    def title(self) -> str:
+        """How messages call it: ``rank 0``, ``ps 1``, ``mpirun``."""
+        return self.name.replace("-", " ")
+
+
+def every(plan: Iterable[Process]) -> Iterator[Process]:
+    """All processes of a plan, those first that start others."""
+    for process in plan:
+        yield process
+        yield from process.members
 
 
 def ports_needed(call: Call) -> int:
@@ -68,24 +93,40 @@ def plan(call: Call, ports: Sequence[str]) -> tuple[Process, ...]:
     return tuple(launchers.find(call.launcher).processes(call, ports))
 
 
-def place(call: Call, rank: int, env: Mapping[str, str]) -> Process:
+def place(
+    call: Call,
+    rank: int,
+    env: Mapping[str, str],
+    *,
+    at: tuple[int, int] | None = None,
+    name: str | None = None,
+    serves: bool = False,
+) -> Process:
     """The process of one rank: its place among the others, and the variables that every launcher sets.
 
     Args:
         call: The step.
-        rank: From 0; ranks fill the first instance, then the next.
+        rank: From 0.
         env: What the launcher adds for this rank.
+        at: Its instance, and its number there. By default ranks fill the first instance, then the next.
+        name: By default ``rank-N``.
+        serves: Whether it never ends by itself.
     """
-    node, local_rank = divmod(rank, call.process_count_per_instance)
-    alone = call.world_size == 1
+    node, local_rank = at or divmod(rank, call.process_count_per_instance)
+    alone = call.world_size + call.parameter_server_count == 1
     own = {
         "AZUREML_CR_NODE_RANK": str(node),
         "AZUREML_PROCESS_NAME": "main" if alone else f"rank_{rank}",
         **_visible_gpus(call, node),
     }
+    full = {**shared(call), **own, **env}
+    return Process(name or f"rank-{rank}", rank, local_rank, node, call.argv, full, serves=serves)
+
+
+def shared(call: Call) -> dict[str, str]:
+    """The variables that are the same in every process of a call."""
     # Left alone, each process would start as many threads as the machine has cores.
-    threads = {"OMP_NUM_THREADS": str(max(1, call.cores // call.world_size))}
-    return Process(f"rank-{rank}", rank, local_rank, node, call.argv, {**threads, **call.env, **own, **env})
+    return {"OMP_NUM_THREADS": str(max(1, call.cores // call.world_size)), **call.env}
 
 
 def _visible_gpus(call: Call, node: int) -> dict[str, str]:

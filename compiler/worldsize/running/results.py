@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from worldsize.running.processes import Process
 
 StepState = Literal["waiting", "preparing", "running", "succeeded", "failed", "stopped"]
 RunState = Literal["succeeded", "failed", "interrupted"]
@@ -21,7 +23,7 @@ class Failure:
     status: int | None  # exit status; a signal as a negative number
     log: Path | None
     last_lines: tuple[str, ...]
-    message: str  # "rank 1 ended with exit status 3", "rank 1 was killed by SIGKILL"
+    message: str  # "rank 1 ended with exit status 3", "worker 1 was killed by SIGKILL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,26 @@ class RunResult:
         if self.state == "interrupted":
             return 128 + (self.signal or signal.SIGINT)
         return 0 if self.state == "succeeded" else 1
+
+
+MOST_NAMES = 6
+
+
+def still_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
+    """Which processes of a group had not ended, and which had, in words."""
+    left = [each for each in ranks if each in running]
+    over = [each for each in ranks if each not in running and not each.serves]
+    if not left:
+        return "when every process had ended"
+    said = f"when {_named(left)} still ran"
+    return f"{said} and {_named(over)} had ended" if over else said
+
+
+def _named(processes: Sequence[Process]) -> str:
+    titles = [each.title for each in processes]
+    if len(titles) > MOST_NAMES:
+        titles = [*titles[: MOST_NAMES - 1], f"{len(titles) - MOST_NAMES + 1} more"]
+    return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)
 
 
 def ending(name: str, status: int) -> str:

@@ -16,8 +16,9 @@ from worldsize.running.folder import RunFolder
 from worldsize.running.interrupts import Interrupts
 from worldsize.running.logs import last_lines
 from worldsize.running.machine import Machine
+from worldsize.running.processes import Process
 from worldsize.running.progress import ProgressFile
-from worldsize.running.results import Failure, StepResult, StepState, ending
+from worldsize.running.results import Failure, StepResult, StepState, ending, still_running
 from worldsize.running.supervise import GRACE_SECONDS, Ended, Group, Warden
 from worldsize.running.tasks import Task
 from worldsize.running.tracking import Tracking
@@ -38,6 +39,7 @@ class Active:
     group: Group | None = None
     told_to_stop: bool = False
     overdue: bool = False  # told to stop because its time was up
+    unfinished: tuple[Process, ...] = ()  # those that were, then
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class Schedule:
     def _begin(self) -> None:
         self._free = list(self.machine.gpus) or [str(core) for core in range(self.machine.cores)]
         for name, task in self.tasks.items():
-            self.statuses[name] = Status(name, processes=task.world_size)
+            self.statuses[name] = Status(name, processes=task.process_count)
             self._waiting[name] = set(task.needs)
             for needed in task.needs:
                 self._readers.setdefault(needed, []).append(name)
@@ -124,7 +126,7 @@ class Schedule:
         """
         while self._ready and not self._stopping:
             task = self.tasks[self._ready[0]]
-            wanted = min(task.world_size, self.machine.slots)
+            wanted = min(self._slots(task), self.machine.slots)
             if wanted > len(self._free):
                 break
             self._ready.pop(0)
@@ -175,7 +177,7 @@ class Schedule:
         active.group = active.stack.enter_context(group)
         selector.register(group, selectors.EVENT_READ, active)
         active.stack.callback(selector.unregister, group)
-        self.log.write("step_started", step=task.name, processes=[disclosure.shown(each) for each in plan])
+        self.log.write("step_started", step=task.name, processes=disclosure.listed(plan))
         self.statuses[task.name].started = time.monotonic()
         self._change(self.statuses[task.name], "running")
 
@@ -186,7 +188,12 @@ class Schedule:
             return
         if time.monotonic() - started >= limit:
             active.overdue = True
+            active.unfinished = tuple(active.group.unfinished)
             active.group.stop()
+
+    def _slots(self, task: Task) -> int:
+        """What a step occupies; parameter servers mostly wait, so they take none."""
+        return task.world_size * (task.gpus_per_process if self.machine.gpus else 1)
 
     def _lent(self, active: Active) -> tuple[str, ...]:
         """GPUs that a distributed step is restricted to; one that has them all needs no restriction."""
@@ -215,8 +222,13 @@ class Schedule:
             self._finish(active, "succeeded", None)
 
     def _overdue(self, active: Active) -> Failure:
-        log = self.run.step(active.task.name).logs / "rank-0.log"
+        assert active.group is not None
         message = f"it was stopped at its timeout of {active.task.timeout} s"
+        running = [each for each in active.unfinished if not each.serves]
+        waited = running or list(active.unfinished)
+        if active.task.process_count > 1:
+            message += f", {still_running(waited, active.group.ranks)}"
+        log = self.run.step(active.task.name).logs / f"{waited[0].name if waited else 'rank-0'}.log"
         return Failure(None, None, None, log, tuple(last_lines(log, LAST_LINES)), message)
 
     def _failure(self, active: Active, ended: Ended | None) -> Failure:
@@ -224,7 +236,7 @@ class Schedule:
             return Failure(None, None, None, None, (), "the process that watched over it was killed")
         process = ended.process
         log = self.run.step(active.task.name).logs / f"{process.name}.log"
-        message = ending(f"rank {process.rank}", ended.status)
+        message = ending(process.title, ended.status)
         lines = tuple(last_lines(log, LAST_LINES))
         return Failure(process.name, process.rank, ended.status, log, lines, message)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worldsize.running.processes import Process
+from worldsize.running import private
+from worldsize.running.processes import Process, every
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,10 +29,14 @@ MARGIN_SECONDS = 7.0  # what the guard may take beyond that before it is given u
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process is over. ``status`` is its exit status, or the negative number of a signal."""
+    """A process is over. ``status`` is its exit status, or the negative number of a signal.
+
+    ``told`` says whether it, or the whole group, had been asked to end before.
+    """
 
     process: Process
     status: int
+    told: bool = False
 
 
 class Warden:
@@ -106,24 +112,26 @@ class Group:
         logs: Path,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        self.processes = tuple(processes)
+        self.processes = tuple(every(processes))
         self.ended: list[Ended] = []
         self.left: tuple[int, ...] = ()  # processes that even SIGKILL did not end
         self.lost = False  # whether the guard died before its group was over
         self.guard: int | None = None  # its pid
         self._pids: list[int] = []
+        self._leaders = {self.processes.index(each) for each in processes}  # of sessions of their own
         self._grace = grace
         self._done = False
         self._rest = b""
         self._line = warden.connect()
+        self._folder = private.folder() if any(each.members for each in processes) else None
         self._send(
             {
                 "processes": [
-                    {"argv": each.argv, "env": dict(each.env), "log": str(logs / f"{each.name}.log")}
-                    for each in self.processes
+                    private.request(each, self.processes, logs, self._folder) for each in processes
                 ],
                 "cwd": str(cwd),
                 "grace": grace,
+                "folder": None if self._folder is None else str(self._folder),
             }
         )
 
@@ -134,8 +142,23 @@ class Group:
 
     @property
     def failure(self) -> Ended | None:
-        """The process that failed first."""
-        return next((each for each in self.ended if each.status != 0), None)
+        """The process that failed first, of its own accord where there is one such.
+
+        One that serves is ended by us once it is no longer needed, which is no failure.
+        """
+        failed = [each for each in self.ended if each.status != 0 and not (each.told and each.process.serves)]
+        return next((each for each in failed if not each.told), failed[0] if failed else None)
+
+    @property
+    def unfinished(self) -> list[Process]:
+        """The ranks that have not ended."""
+        over = {id(each.process) for each in self.ended}
+        return [each for each in self.ranks if id(each) not in over]
+
+    @property
+    def ranks(self) -> list[Process]:
+        """The processes that run the command."""
+        return [each for each in self.processes if not each.members]
 
     def fileno(self) -> int:
         """What a selector waits on."""
@@ -180,6 +203,8 @@ class Group:
             except TimeoutError:
                 self._give_up()
         self._line.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -198,10 +223,11 @@ class Group:
         if event["event"] == "guarded":
             self.guard = int(str(event["pid"]))
         elif event["event"] == "started":
-            self._pids.append(int(str(event["pid"])))
+            if int(str(event["index"])) in self._leaders:
+                self._pids.append(int(str(event["pid"])))
         elif event["event"] == "ended":
             process = self.processes[int(str(event["index"]))]
-            self.ended.append(Ended(process, int(str(event["status"]))))
+            self.ended.append(Ended(process, int(str(event["status"])), told=bool(event["told"])))
         elif event["event"] == "done":
             left = event["left"]
             self.left = tuple(left) if isinstance(left, list) else ()

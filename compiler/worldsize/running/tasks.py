@@ -34,6 +34,9 @@ class Task:
     launcher: str = "none"
     instance_count: int = 1
     process_count_per_instance: int = 1
+    worker_count: int | None = None  # TensorFlow's, which starts workers and not processes of an instance
+    parameter_server_count: int = 0
+    gpus_per_process: int = 1  # where there are any
     inputs: Mapping[str, Source | None] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     environment_variables: Mapping[str, str] = field(default_factory=dict)
@@ -48,8 +51,15 @@ class Task:
 
     @property
     def world_size(self) -> int:
-        """Processes that are started."""
+        """Processes that train; parameter servers are not among them."""
+        if self.worker_count is not None:
+            return self.worker_count
         return self.instance_count * self.process_count_per_instance
+
+    @property
+    def process_count(self) -> int:
+        """Processes that are started."""
+        return self.world_size + self.parameter_server_count
 
     @property
     def needs(self) -> frozenset[str]:
@@ -107,6 +117,7 @@ class _Reader:
         launcher = self._launcher(block)
         # Without `distribution` the command is started once, however many instances are asked for.
         instances = 1 if launcher == "none" else self._count("instance_count", self._resources(), 1)
+        workers, servers = self._workers(launcher, block, instances)
         return Task(
             name=step.name,
             component=component,
@@ -114,9 +125,11 @@ class _Reader:
             launcher=launcher,
             instance_count=instances,
             process_count_per_instance=self._per_instance(block),
+            worker_count=workers,
+            parameter_server_count=servers,
             inputs=self._inputs(component),
             outputs={name: self._output_type(port) for name, port in component.outputs.items()},
-            environment_variables=self._environment(),
+            environment_variables=self._environment(launcher),
             display_name=step.display_name.value if step.display_name else None,
             timeout=self._count("timeout", step.limits, 0) or None,
         )
@@ -149,36 +162,58 @@ class _Reader:
 
     def _per_instance(self, block: distribution.Distribution | None) -> int:
         """Azure ML starts one process an instance where nothing is said."""
-        return 1 if block is None else self._count("", block.process_count_per_instance, 1)
+        name = "process_count_per_instance"
+        return 1 if block is None else self._count(name, block.process_count_per_instance, 1, inside=False)
+
+    def _workers(
+        self, launcher: str, block: distribution.Distribution | None, instances: int
+    ) -> tuple[int | None, int]:
+        """Azure ML starts one worker an instance where nothing is said, and no parameter server."""
+        if launcher != "tensorflow" or block is None:
+            return None, 0
+        workers = self._count("worker_count", block.worker_count, instances, inside=False)
+        name = "parameter_server_count"
+        return workers, self._count(name, block.parameter_server_count, 0, inside=False, least=0)
 
     def _resources(self) -> Field[Any] | None:
         component = self.step.component
         return self.step.resources or (component.resources if component else None)
 
-    def _count(self, name: str, block: Field[Any] | None, default: int) -> int:
-        """A count, which may be bound to an input of the pipeline."""
-        found = distribution.member(block, name) if name else block
+    def _count(
+        self, name: str, block: Field[Any] | None, default: int, *, inside: bool = True, least: int = 1
+    ) -> int:
+        """A count, ``inside`` a block or the field itself, which may be bound to an input of the pipeline."""
+        found = distribution.member(block, name) if inside else block
         if found is None or found.value is None:
             return default
         source = sources.literal(self.job, found.value)
         number = literals.number(source.value) if isinstance(source, sources.Text) else None
-        if number is None or number < 1 or number != int(number):
-            what = name or "process_count_per_instance"
-            self.refuse(
-                f"`{what}` of step `{self.step.name}` is `{found.value}`", "give a whole number from 1", found
-            )
+        if number is None or number < least or number != int(number):
+            message = f"`{name}` of step `{self.step.name}` is `{found.value}`"
+            self.refuse(message, f"give a whole number from {least}", found)
             return default
         return int(number)
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, launcher: str) -> dict[str, str]:
         block = self.step.environment_variables
         given = block.value if block is not None and isinstance(block.value, dict) else {}
         rendered = {}
         for name, value in given.items():
+            if name in launchers.find(launcher).VARIABLES:
+                self._contradiction(launcher, name)
             source = sources.literal(self.job, value)
             if isinstance(source, sources.Text) and source.value is not None:
                 rendered[str(name)] = source.rendered
         return rendered
+
+    def _contradiction(self, launcher: str, name: str) -> None:
+        """A variable that the launcher gives every process anew: one value for all cannot be meant."""
+        self.refuse(
+            f"`environment_variables` of step `{self.step.name}` sets `{name}`,"
+            f" which `distribution: {{type: {launcher}}}` sets for each process",
+            f"remove `{name}`, or remove `distribution` and start the processes yourself",
+            distribution.member(self.step.environment_variables, name),
+        )
 
     def _output_type(self, port: Port) -> str:
         """The type of an output; an inline job that only binds it takes that of the pipeline's output."""

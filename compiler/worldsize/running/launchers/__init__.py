@@ -1,7 +1,7 @@
 """One file a launcher: how a ``distribution`` becomes processes with Azure ML's environment.
 
-A launcher is a module with two functions; it starts nothing. To add one, write the file and name it in
-:data:`LAUNCHERS`.
+A launcher is a module with two functions and a constant; it starts nothing. To add one, write the file and
+name it in :data:`LAUNCHERS`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from worldsize.running.processes import Call, Process
 
-LAUNCHERS = {"none": "plain", "pytorch": "pytorch"}
+LAUNCHERS = {"none": "plain", "pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
 
 
 class Launcher(Protocol):
-    """What a launcher module offers."""
+    """What a launcher module offers.
+
+    ``VARIABLES`` are those that it sets for each process, and that nobody else can give a meaning to.
+    """
+
+    VARIABLES: frozenset[str]
 
     def ports_needed(self, call: Call) -> int:
         """How many free ports the processes want to listen on."""

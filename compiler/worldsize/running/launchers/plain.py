@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from worldsize.running.processes import Call, Process
 
+VARIABLES: frozenset[str] = frozenset()
+
 
 def ports_needed(_call: Call) -> int:
     """None: the process talks to nobody."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from worldsize.running.processes import Call, Process
 
+VARIABLES = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK"})
+
 
 def ports_needed(_call: Call) -> int:
     """One, on which rank 0 gathers the others."""

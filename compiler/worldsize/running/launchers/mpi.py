@@ -1,0 +1,100 @@
+"""``distribution: {type: mpi}``: Open MPI's own ``mpirun``, which starts the command once per process.
+
+Azure ML builds the ``mpirun`` line itself and promises OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and
+_LOCAL_SIZE, AZ_BATCHAI_MPI_MASTER_NODE (the address of the first instance) and, with several instances,
+AZ_BATCH_MASTER_NODE (``address:port``). Here all instances are this machine. What a script reads from the
+environment counts on the instance that is emulated; what it asks MPI itself, such as
+``Split_type(COMM_TYPE_SHARED)``, is about the one machine there is. OMPI_COMM_WORLD_NODE_RANK is no number of
+an instance in the cloud either: it is the local rank.
+
+``mpirun`` starts :mod:`worldsize.running.member` in place of the command. That gives each rank its variables
+and its log, and says how it ended. The settings hold for Open MPI 4.1, of Azure ML's images, and for 5.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from worldsize.running.processes import Call, Process
+
+PROGRAM = "mpirun"
+MEMBER = Path(__file__).parents[1] / "member.py"
+WORLD = "OMPI_COMM_WORLD_"
+VARIABLES = frozenset(
+    {f"{WORLD}{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK")}
+    | {"AZ_BATCH_MASTER_NODE", "AZ_BATCHAI_MPI_MASTER_NODE"}
+)
+
+# As variables, because a setting that a version does not have is no error then.
+SETTINGS = {
+    # Ranks of one machine meet in shared memory: none of them listens on a network.
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "^tcp,openib,uct,ofi",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # 4.1: containers forbid what it tries first
+    "OMPI_MCA_odls_base_sigkill_timeout": "5",  # after SIGTERM; the time that every launcher's ranks get
+    "PRTE_MCA_odls_base_sigkill_timeout": "5",
+}
+# Where both versions keep sockets and shared memory: when mpirun is killed nobody else removes them.
+FOLDERS = (
+    "OMPI_MCA_orte_tmpdir_base",
+    "PRTE_MCA_prte_tmpdir_base",
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+    "OMPI_MCA_osc_sm_backing_directory",
+)
+
+
+def ports_needed(call: Call) -> int:
+    """One that AZ_BATCH_MASTER_NODE names, where there are several instances."""
+    return 1 if call.instance_count > 1 else 0
+
+
+def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
+    """``mpirun``, and the ranks as its members."""
+    from worldsize.running.processes import Process, place, shared  # noqa: PLC0415 - it imports the launchers
+
+    master = {"AZ_BATCHAI_MPI_MASTER_NODE": "127.0.0.1"}
+    if ports:
+        master["AZ_BATCH_MASTER_NODE"] = f"127.0.0.1:{ports[0]}"
+    settings = dict(SETTINGS)
+    if call.world_size > call.cores:
+        settings["OMPI_MCA_mpi_yield_when_idle"] = "1"  # a rank that waits must not keep the others waiting
+    ranks = tuple(place(call, rank, {**master, **_world(call, rank)}) for rank in range(call.world_size))
+    yield Process(
+        PROGRAM,
+        rank=None,
+        local_rank=0,
+        node=0,
+        argv=(*_line(call.world_size), sys.executable, "-I", "-S", str(MEMBER), *call.argv),
+        env={**settings, **shared(call), **master},
+        members=ranks,
+        rank_variable=f"{WORLD}RANK",
+        private_folder=FOLDERS,
+    )
+
+
+def _line(count: int) -> tuple[str, ...]:
+    """No binding: two runs side by side would bind to the same cores."""
+    return (
+        PROGRAM,
+        "--allow-run-as-root",
+        "--oversubscribe",
+        *("--bind-to", "none"),
+        *("--host", f"localhost:{count}"),
+        *("-np", str(count)),
+    )
+
+
+def _world(call: Call, rank: int) -> dict[str, str]:
+    local_rank = str(rank % call.process_count_per_instance)
+    return {
+        f"{WORLD}RANK": str(rank),
+        f"{WORLD}SIZE": str(call.world_size),
+        f"{WORLD}LOCAL_RANK": local_rank,
+        f"{WORLD}LOCAL_SIZE": str(call.process_count_per_instance),
+        f"{WORLD}NODE_RANK": local_rank,
+    }

@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+_Ranks = tuple[dist.ProcessGroup, ...]
+
 
 @torch.no_grad()
 def clip_gradients(
@@ -23,31 +25,32 @@ def clip_gradients(
         stages: ranks that hold the rest of the model, with parameters of their own.
     """
     own = list(parameters)
-    gradients = [parameter.grad for parameter in own if parameter.grad is not None]
-    squares = [_square(alike) for alike in _by_mesh(gradients)]
-    square = torch.stack(squares).sum() if squares else torch.zeros((), device=own[0].device)
+    groups: dict[_Ranks, list[Tensor]] = defaultdict(list)
+    for parameter in own:
+        if parameter.grad is not None:
+            groups[_ranks(parameter.grad)].append(_local(parameter.grad))
+    square = torch.zeros((), device=own[0].device)
+    for ranks, gradients in groups.items():
+        part = nn.utils.get_total_norm(gradients).square()
+        for others in ranks:
+            dist.all_reduce(part, group=others)
+        square += part
     if stages is not None:
         dist.all_reduce(square, group=stages)
     factor = (longest / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
-    for gradient in gradients:
-        (gradient.to_local() if isinstance(gradient, DTensor) else gradient).mul_(factor)
+    for gradients in groups.values():
+        for gradient in gradients:
+            gradient.mul_(factor)
 
 
-def _by_mesh(gradients: Iterable[Tensor]) -> list[list[Tensor]]:
-    # Tensors of different meshes cannot take part in one operation.
-    groups: dict[object, list[Tensor]] = defaultdict(list)
-    for gradient in gradients:
-        groups[gradient.device_mesh if isinstance(gradient, DTensor) else None].append(gradient)
-    return list(groups.values())
+def _ranks(gradient: Tensor) -> _Ranks:
+    """The groups of ranks that hold the other parts of a gradient, one for each dimension it is cut along."""
+    if not isinstance(gradient, DTensor):
+        return ()
+    mesh = gradient.device_mesh
+    cut = [number for number, placement in enumerate(gradient.placements) if not placement.is_replicate()]
+    return tuple(mesh.get_group(number) for number in cut)
 
 
-def _square(gradients: list[Tensor]) -> Tensor:
-    """The squared length of all of ``gradients``, also of what other ranks have of them."""
-    length = nn.utils.get_total_norm(gradients)
-    if not isinstance(length, DTensor):
-        return length.square()
-    square = length.to_local().square()
-    for dimension, placement in enumerate(length.placements):
-        if placement.is_partial():
-            dist.all_reduce(square, group=length.device_mesh.get_group(dimension))
-    return square
+def _local(gradient: Tensor) -> Tensor:
+    return gradient.to_local() if isinstance(gradient, DTensor) else gradient

@@ -28,6 +28,7 @@ class Part:
     def __init__(self, module: nn.Module, plain: nn.Module, updates: Updates, mesh: DeviceMesh) -> None:
         self._module, self._plain, self._mesh = module, plain, mesh
         self._trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._device = self._trained[0].device
         self._optimizer = optimizers.build(module, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler  # does nothing: fp16 is not offered
         self._longest = updates.max_gradient_norm
@@ -72,28 +73,19 @@ class Part:
         for stage, names in enumerate(held):
             for name, shape, dtype in names:
                 own = _whole(state[name]) if stage == line.rank() else None
-                if self._mesh.get_local_rank(TENSOR) == 0:
-                    found = _to_first(own, line, stage, shape, dtype)
-                    if found is not None:
-                        weights[name] = found
+                if self._mesh.get_local_rank(TENSOR) > 0:
+                    continue  # its neighbour has the same
+                if line.rank() == 0:
+                    weights[name] = self._receive(line, stage, shape, dtype) if own is None else own.cpu()
+                elif own is not None:
+                    dist.send(own.contiguous(), group=line, group_dst=0)
         return weights
+
+    def _receive(self, line: dist.ProcessGroup, stage: int, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+        received = torch.empty(shape, dtype=dtype, device=self._device)
+        dist.recv(received, group=line, group_src=stage)
+        return received.cpu()
 
 
 def _whole(tensor: Tensor) -> Tensor:
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach()
-
-
-def _to_first(
-    own: Tensor | None, line: dist.ProcessGroup, stage: int, shape: torch.Size, dtype: torch.dtype
-) -> Tensor | None:
-    """Return on the first rank of ``line`` what ``stage`` has, on the CPU."""
-    if stage == 0:
-        return None if own is None else own.cpu()
-    if own is not None:
-        dist.send(own.contiguous(), group=line, group_dst=0)
-    if line.rank() > 0:
-        return None
-    device = "cuda" if dist.get_backend(line) == "nccl" else "cpu"
-    received = torch.empty(shape, dtype=dtype, device=device)
-    dist.recv(received, group=line, group_src=stage)
-    return received.cpu()

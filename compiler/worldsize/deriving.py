@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
+
+if TYPE_CHECKING:
+    from worldsize.emit.build import Built
+    from worldsize.emit.memory import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,7 @@ class Derived:
     plan: Plan
     warnings: tuple[Diagnostic, ...]
     sources: Sources
+    built: Built
 
 
 def plan(spec: str | os.PathLike[str]) -> Plan:
@@ -59,15 +66,39 @@ def derive(spec: str | os.PathLike[str]) -> Derived:
         built, problems = build.build(loaded, Files())
     if built is None or built.plan is None:
         raise SpecError(list(engine.diagnose(problems)), report.sources)
-    return Derived(built.plan, report.diagnostics, report.sources)
+    return Derived(built.plan, report.diagnostics, report.sources, built)
 
 
-def document(plan: Plan) -> dict[str, Any]:
-    """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON."""
+def memory(derived: Derived, *, import_model: bool = False) -> dict[str, Need]:
+    """The memory that each training step needs a process, where its model and samples are known.
+
+    Args:
+        derived: From :func:`derive`.
+        import_model: Run the code of users' own models for their shapes; otherwise such steps are left out.
+
+    Raises:
+        ModelImportError: A user's model could not be made.
+    """
+    from worldsize.emit import imported_model  # noqa: PLC0415
+    from worldsize.emit import memory as remembering  # noqa: PLC0415
+
+    built = derived.built
+    folder = built.spec.path.parent
+    load = partial(imported_model.read, folder) if import_model else None
+    return remembering.needs(built.resolved.job, derived.plan, load)
+
+
+def document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:
+    """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
     from worldsize.emit.plan_file import FORMAT  # noqa: PLC0415
 
-    return {
-        "format": FORMAT,
-        "name": plan.name,
-        "steps": {name: asdict(step) for name, step in plan.steps.items()},
-    }
+    steps = {name: asdict(step) for name, step in plan.steps.items()}
+    for name, need in (needs or {}).items():
+        found = need.breakdown
+        steps[name]["memory"] = {
+            **asdict(found),
+            "total": found.total,
+            "available": need.available,
+            "device": need.device,
+        }
+    return {"format": FORMAT, "name": plan.name, "steps": steps}

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from worldsize.deriving import Derived
+    from worldsize.emit.memory import Need
 
 EPILOG = """\b
 Examples:
   worldsize plan pipelines/digits_ddp.yml           a table for people
   worldsize plan SPEC --json | jq .steps.train      the same for machines
+  worldsize plan SPEC --memory                      the memory of each training step, too
 
 \b
 Exit status: 0 planned, 1 the spec has faults, 2 usage, 3 a fault of worldsize itself.
@@ -21,7 +27,18 @@ Exit status: 0 planned, 1 the spec has faults, 2 usage, 3 a fault of worldsize i
 @click.command(epilog=EPILOG)
 @click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/plan.schema.json describes it.")
-def command(spec: Path, as_json: bool) -> None:
+@click.option(
+    "--memory",
+    "with_memory",
+    is_flag=True,
+    help="Add what each process of a training step needs of its GPU's memory, by what it is for.",
+)
+@click.option(
+    "--import-model",
+    is_flag=True,
+    help="With --memory: run the code of your own models, in a process of its own, for their shapes.",
+)
+def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) -> None:
     """Print what a spec derives, and the arithmetic behind it."""
     from worldsize import deriving  # noqa: PLC0415 - `worldsize plan --help` needs none of it
     from worldsize.errors import SpecError  # noqa: PLC0415
@@ -36,17 +53,31 @@ def command(spec: Path, as_json: bool) -> None:
     if derived.warnings:
         shown = SpecError(derived.warnings, derived.sources)
         click.echo(shown.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
+    needs = _memory(derived, import_model) if with_memory or import_model else None
     if as_json:
         import json  # noqa: PLC0415
 
-        click.echo(json.dumps(deriving.document(derived.plan), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(deriving.document(derived.plan, needs), indent=2, ensure_ascii=False))
         return
-    from worldsize.cli import plan_table  # noqa: PLC0415
+    from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
 
     if _colour(sys.stdout.isatty()):
         plan_table.show_plan(derived.plan)
     else:
         click.echo(plan_table.text(derived.plan), nl=False)
+    if needs is not None:
+        click.echo("\n" + memory_table.text(derived.plan, needs, imported=import_model), nl=False)
+
+
+def _memory(derived: Derived, import_model: bool) -> dict[str, Need]:
+    from worldsize import deriving  # noqa: PLC0415
+    from worldsize.emit.imported_model import ModelImportError  # noqa: PLC0415
+
+    try:
+        return deriving.memory(derived, import_model=import_model)
+    except ModelImportError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from None
 
 
 def _colour(terminal: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worldsize.azureml.files import Files
 from worldsize.diagnostics.problem import Problem
-from worldsize.emit import lookup, rows
+from worldsize.emit import lookup, memory_bound, rows
 from worldsize.emit.resolve import Resolved, resolve, wired
 from worldsize.planning.model import Plan
 from worldsize.records import dataclass
@@ -39,4 +39,16 @@ def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]
     )  # planning needs to know what trains on which data
     plan, faults = derive(spec, lookup.interfaces(components), counted)
     resolved, more = resolve(spec, components, plan, files.readable)
-    return Built(spec, plan, resolved), [*problems, *faults, *more]
+    return Built(spec, plan, resolved), [*problems, *faults, *more, *_memory(spec, plan, resolved)]
+
+
+def _memory(spec: Spec, plan: Plan | None, resolved: Resolved) -> list[Problem]:
+    """Steps that do not fit their VM size; the formulas are loaded only for steps of some size."""
+    if plan is None:
+        return []
+    steps = [(step, plan.steps[name]) for name, step in resolved.job.steps.items() if name in plan.steps]
+    if not any(memory_bound.may_matter(step, planned) for step, planned in steps):
+        return []
+    from worldsize.emit import memory  # noqa: PLC0415 - few specs train something that large
+
+    return list(memory.check(spec, resolved.job, plan))

@@ -1,0 +1,73 @@
+"""The shapes of a user's own model, which only its code knows: the code is run, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from worldsize.emit.samples import Samples
+from worldsize.planning.memory.network import Kept, Network, Part, Weight
+
+LONGEST = 120  # seconds for importing torch and the user's file, and for making the model
+
+
+class ModelImportError(Exception):
+    """The user's model could not be looked at; the text says why."""
+
+
+def read(folder: Path, reference: str, samples: Samples) -> Network:
+    """Run a user's function on torch's meta device and return what it makes.
+
+    What its layers keep is counted in a forward pass on that device, where one runs; else activations are
+    left out. In half precision all of it counts as half, which is rather too little than too much.
+
+    Args:
+        folder: the spec's, from which the reference starts.
+        reference: ``path/to/file.py:function``.
+        samples: what the model is trained on.
+
+    Raises:
+        ModelImportError: torch is not installed, or the function fails or takes too long.
+    """
+    task = [samples.task, json.dumps(list(samples.shape)), str(samples.outputs)]
+    command = [sys.executable, "-m", "wstrain.model_shapes", reference, *task]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=LONGEST, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ModelImportError(f"`{reference}` made no model within {LONGEST} seconds") from None
+    if done.returncode != 0:
+        raise ModelImportError(_reason(reference, done.stderr))
+    return _network(reference, json.loads(done.stdout.splitlines()[-1]), samples)
+
+
+def _reason(reference: str, stderr: str) -> str:
+    lines = [line for line in stderr.strip().splitlines() if line]
+    said = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    if said is not None:
+        return said
+    if any("No module named 'torch'" in line for line in lines):
+        return "torch is not installed here, and the model cannot be made without it"
+    return f"`{reference}` failed: {lines[-1] if lines else 'it said nothing'}"
+
+
+def _network(reference: str, described: Mapping[str, Any], samples: Samples) -> Network:
+    parts = [
+        Part(
+            name=f"block {number}" if number else "around",
+            weights=tuple(Weight(name, tuple(shape), trained) for name, shape, trained in part["weights"]),
+            kept=Kept(narrow=part["kept"] // 4),
+            block=number > 0,
+        )
+        for number, part in enumerate(described["parts"])
+    ]
+    width = 8 if samples.task == "language_model" else 4
+    count = 1
+    for size in samples.shape:
+        count *= size
+    return Network(reference, tuple(parts), width * count, exact=bool(described["counted"]))

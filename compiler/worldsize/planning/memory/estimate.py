@@ -1,0 +1,57 @@
+"""The memory of one rank, summed up."""
+
+from __future__ import annotations
+
+from worldsize.planning.memory import activations, division, states
+from worldsize.planning.memory import reserve as reserving
+from worldsize.planning.memory.network import Network, Part
+from worldsize.planning.memory.setup import Setup
+from worldsize.records import dataclass
+
+SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserve")
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Bytes of the rank with the most, at the worst moment of an optimizer step."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    buffers: int
+    reserve: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(getattr(self, name) for name in SHARES)
+
+
+def estimate(network: Network, setup: Setup) -> Breakdown | None:
+    """The memory of the rank that needs most; None where the model cannot be divided so.
+
+    Args:
+        network: the model.
+        setup: how it is trained.
+    """
+    stages = division.stage_parts(network, setup.pipeline)
+    found = [of_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
+    return max(found, key=lambda breakdown: breakdown.total, default=None)
+
+
+def of_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
+    """The memory of a rank of pipeline stage ``index``, whose whole layers are ``parts``."""
+    own = division.shared(parts, setup.tensor)
+    held = states.states(own, setup)
+    # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
+    batches = setup.accumulation if setup.pipeline > 1 else 2
+    samples = network.sample * setup.micro_batch * batches
+    return Breakdown(
+        parameters=held.parameters,
+        gradients=held.gradients,
+        optimizer=held.optimizer,
+        activations=activations.peak(own, setup, index) + samples if network.exact else 0,
+        buffers=held.buffers,
+        reserve=reserving.reserve(setup.gpu),
+    )

@@ -1,0 +1,115 @@
+"""What would fit: each change alone, else some together, with the memory that is needed then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations, product
+from typing import Any
+
+from worldsize.planning import degrees
+from worldsize.planning.memory.estimate import estimate
+from worldsize.planning.memory.network import Network
+from worldsize.planning.memory.setup import Setup
+from worldsize.records import dataclass, replace
+
+MOST = 3  # a help with more is not read
+Change = tuple[str, Mapping[str, Any]]
+"""What to write, and the fields of the setup that it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What the component lets one choose."""
+
+    checkpointing: bool = False
+    strategies: tuple[str, ...] = ()
+    stages: bool = False
+    micro_batch: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of the spec, and the bytes that a rank needs with it."""
+
+    text: str
+    setup: Setup
+    total: int
+
+
+def remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
+    """Changes after which a rank needs at most ``room`` bytes: single ones, or else as few together as fit.
+
+    Args:
+        network: the model.
+        setup: how it is trained, which does not fit.
+        room: bytes that there are.
+        knobs: what can be changed.
+    """
+    kinds = [
+        kind
+        for kind in (
+            _sharding(network, setup, knobs),
+            _micro_batch(setup, knobs),
+            _checkpointing(network, setup, knobs),
+        )
+        if kind
+    ]
+    chosen = [_first(network, setup, room, product(kind)) for kind in kinds]
+    found = [remedy for remedy in chosen if remedy is not None]
+    for together in range(2, len(kinds) + 1):
+        if found:
+            break
+        chosen = [_first(network, setup, room, product(*some)) for some in combinations(kinds, together)]
+        found = [remedy for remedy in chosen if remedy is not None]
+    return found[:MOST]
+
+
+def _first(network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]) -> Remedy | None:
+    """The first of some changes, made together, after which it fits."""
+    for changes in choices:
+        changed = setup
+        for _, fields in changes:
+            changed = replace(changed, **fields)
+        needed = estimate(network, changed)
+        if needed is not None and needed.total <= room:
+            return Remedy(" with ".join(text for text, _ in changes), changed, needed.total)
+    return None
+
+
+def _sharding(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:
+    """The next stages of ZeRO, or FSDP in place of whole copies."""
+    if setup.data == 1:
+        return []  # there is no other rank to share with
+    if setup.strategy == "deepspeed" and knobs.stages:
+        return [(f"`zero_stage: {stage}`", {"stage": stage}) for stage in range(setup.stage + 1, 4)]
+    whole = setup.strategy in ("ddp", "tensor_parallel")
+    if whole and "fsdp" in knobs.strategies and network.has_blocks:
+        return [
+            ("`strategy: fsdp`", {"strategy": "fsdp"}),
+            (
+                "`strategy: fsdp` and `fsdp_reduce: micro_batch`",
+                {"strategy": "fsdp", "reduce_always": True},
+            ),
+        ]
+    return []
+
+
+def _micro_batch(setup: Setup, knobs: Knobs) -> list[Change]:
+    """Smaller micro-batches and more of them: the same global batch. The largest first."""
+    if not knobs.micro_batch:
+        return []
+    share = setup.micro_batch * setup.accumulation
+    return [
+        (
+            f"`batch_size_per_device: {micro}` and `gradient_accumulation_steps: {share // micro}`",
+            {"micro_batch": micro, "accumulation": share // micro},
+        )
+        for micro in reversed(degrees.divisors(share))
+        if micro < setup.micro_batch
+    ]
+
+
+def _checkpointing(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:
+    if not knobs.checkpointing or setup.checkpointing or not network.has_blocks:
+        return []
+    return [("`activation_checkpointing: blocks`", {"checkpointing": True})]

@@ -1,0 +1,122 @@
+"""Weights, gradients and optimizer states of a rank, and what is held only to compute or to exchange them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from worldsize.planning.memory import division, zero
+from worldsize.planning.memory.network import Part, Weight
+from worldsize.planning.memory.setup import Setup
+from worldsize.records import dataclass
+
+FUSION_BUFFER = 128 * 2**20  # Horovod's default since 0.21: HOROVOD_FUSION_THRESHOLD, docs/tensor-fusion.rst
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Bytes of a rank. ``buffers`` are working copies and what is packed to be exchanged."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    buffers: int = 0
+
+
+def states(parts: Sequence[Part], setup: Setup) -> States:
+    """The states of a rank.
+
+    Args:
+        parts: the rank's pipeline stage, each weight with the rank's share of it.
+        setup: how it is trained.
+    """
+    if setup.strategy == "deepspeed":
+        return zero.states(parts, setup, States)
+    if setup.strategy == "fsdp":
+        return _fsdp(parts, setup)
+    if setup.strategy == "parameter_server":
+        return _parameter_server(parts)
+    return _replicated(parts, setup)
+
+
+def _weights(parts: Sequence[Part]) -> list[Weight]:
+    return [weight for part in parts for weight in part.weights]
+
+
+def _trained(parts: Sequence[Part]) -> int:
+    return sum(part.trained for part in parts)
+
+
+def casts(parts: Sequence[Part], setup: Setup) -> int:
+    """Copies of matrices in half precision, which autocast makes once a forward pass and the backward needs.
+
+    Source: ``torch.autocast``, whose cache holds the copy of a leaf that requires gradients.
+    """
+    if setup.narrow == 4:
+        return 0
+    matrices = [weight for weight in _weights(parts) if len(weight.shape) > 1 and weight.trained]
+    return sum(weight.count for weight in matrices) * setup.narrow
+
+
+def _replicated(parts: Sequence[Part], setup: Setup) -> States:
+    """Every replica has all of its part of the model: ddp, Horovod, tensor and pipeline parallelism.
+
+    Weights, gradients and moments stay fp32 under autocast (Micikevicius et al. 2018): 4 + 4 + 4·moments
+    bytes a weight. DDP's gradients are views of its buckets. A model that is divided over ranks is
+    exchanged after the last micro-batch, from a copy of its gradients.
+    """
+    trained = _trained(parts)
+    buffers = casts(parts, setup)
+    if setup.strategy == "horovod" and setup.data > 1:
+        buffers += FUSION_BUFFER
+    if setup.strategy in ("tensor_parallel", "pipeline_parallel") and setup.data > 1:
+        buffers += 4 * trained
+    everything = sum(weight.count for weight in _weights(parts))
+    return States(4 * everything, 4 * trained, 4 * setup.moments * trained, buffers)
+
+
+def _parameter_server(parts: Sequence[Part]) -> States:
+    """A worker fetches the variables and sends gradients; moments stay on the servers (Li et al. 2014)."""
+    everything = sum(weight.count for weight in _weights(parts))
+    return States(4 * everything, 4 * _trained(parts), 0)
+
+
+def _fsdp(parts: Sequence[Part], setup: Setup) -> States:
+    """Slices of everything, fp32, and the gathered weights of the blocks that are being computed.
+
+    Source: Rajbhandari et al. 2020 (arXiv:1910.02054), P_os+g+p; Zhao et al. 2023 (arXiv:2304.11277). What is
+    not trained stays whole where it is the scale of inputs.
+    """
+    scales = sum(w.count for part in parts if part.name == "scales" for w in part.weights)
+    sharded = [part for part in parts if part.name != "scales"]
+    weights = _weights(sharded)
+    own = sum(division.slice_of(weight, setup.data) for weight in weights)
+    trained = sum(division.slice_of(weight, setup.data) for weight in weights if weight.trained)
+    buffers = _gathered(sharded, setup)
+    if setup.data > 1 or setup.narrow == 2:
+        buffers += _unreduced(sharded, setup)
+    if setup.cpu_offload:
+        return States(4 * scales, 0, 0, buffers)
+    return States(4 * (own + scales), 4 * trained, 4 * setup.moments * trained, buffers)
+
+
+def _gathered(parts: Sequence[Part], setup: Setup) -> int:
+    """Whole weights in the arithmetic's precision: of all blocks, or of two, as the next is fetched early.
+
+    What surrounds the blocks is freed after the forward pass only with ``always``, and is needed first in the
+    backward pass even then.
+    """
+    sizes = [sum(w.count for w in part.weights) * setup.narrow for part in parts if part.block]
+    around = sum(w.count for part in parts if not part.block for w in part.weights) * setup.narrow
+    if setup.data == 1 and setup.narrow == 4:
+        return 0  # a slice that is the whole is not copied
+    largest = sorted(sizes, reverse=True)[:2]
+    return around + (sum(sizes) if setup.reshard == "never" else sum(largest))
+
+
+def _unreduced(parts: Sequence[Part], setup: Setup) -> int:
+    """Whole gradients that wait to be averaged: of all micro-batches in fp32, else of one block at a time."""
+    if setup.accumulation > 1 and not setup.reduce_always:
+        return 4 * _trained(parts)
+    blocks = [part.trained for part in parts if part.block]
+    around = sum(part.trained for part in parts if not part.block)
+    return max([*blocks, around]) * (4 + setup.narrow)

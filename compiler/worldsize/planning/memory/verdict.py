@@ -1,0 +1,82 @@
+"""Whether a training fits its VM size, in words."""
+
+from __future__ import annotations
+
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning.memory import remedies, sizes
+from worldsize.planning.memory.estimate import Breakdown
+from worldsize.planning.memory.network import Network
+from worldsize.planning.memory.remedies import Knobs
+from worldsize.planning.memory.setup import Setup
+from worldsize.records import dataclass
+
+NEARLY_FULL = 0.9  # fragments and what no formula knows take the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a training runs: a VM size, and how many processes share one instance."""
+
+    size: VmSize
+    processes: int
+
+
+def judge(
+    network: Network, setup: Setup, found: Breakdown, place: Place, knobs: Knobs
+) -> tuple[str, str, str] | None:
+    """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known.
+
+    Args:
+        network: the model.
+        setup: how it is trained.
+        found: what a rank needs.
+        place: where it runs.
+        knobs: what the component lets one choose.
+    """
+    room = sizes.available(place.size, place.processes)
+    if room is None or found.total <= room * NEARLY_FULL:
+        return None
+    over = found.total > room
+    what = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {gib(found.total)} a process"
+    message = f"{what}, {'but' if over else 'and'} {_where(place, room)}"
+    if over:
+        message += f" (states {gib(_states(found))}, activations {gib(found.activations)})"
+    slug = "memory-exceeded" if over else "memory-nearly-full"
+    return slug, message, _help(network, setup, found, place, knobs)
+
+
+def gib(size: int) -> str:
+    """``12.3 GiB``, ``340 MiB`` below one, ``12 KiB`` below one of these."""
+    if size >= 2**30:
+        return f"{size / 2**30:.1f} GiB"
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{-(-size // 2**10)} KiB"
+
+
+def _states(found: Breakdown) -> int:
+    return found.parameters + found.gradients + found.optimizer + found.buffers
+
+
+def _where(place: Place, room: int) -> str:
+    size, processes = place.size, place.processes
+    if size.devices:
+        each = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
+        return f"{each} of `{size.name}` has {gib(room)}"
+    share = f", {gib(room)} for each of {processes} processes" if processes > 1 else ""
+    return f"`{size.name}` has {gib(int((size.ram_gib or 0) * 2**30))} of memory{share}"
+
+
+def _help(network: Network, setup: Setup, found: Breakdown, place: Place, knobs: Knobs) -> str:
+    room = int((sizes.available(place.size, place.processes) or 0) * NEARLY_FULL)
+    fitting = remedies.remedies(network, setup, room, knobs)
+    options = [f"{remedy.text} ({gib(remedy.total)})" for remedy in fitting]
+    bigger = (
+        pair for pair in sizes.larger(place.size, place.processes) if found.total <= pair[1] * NEARLY_FULL
+    )
+    size, memory = next(bigger, (None, 0))
+    if size is not None:
+        options.append(f"`instance_type: {size.name}` ({gib(memory)})")
+    if options:
+        return f"what fits: {', or '.join(options)}"
+    if "tensor_parallel" in knobs.strategies:
+        return "split the model over more ranks with `parallelism:`, or make it smaller"
+    return "shard the model over more ranks, or make it smaller"

@@ -1,0 +1,52 @@
+"""The most memory that this process has used, beside what was planned.
+
+On a GPU it is what torch had allocated at once; without one, the largest resident set of the process.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable, Sequence
+
+_KIB = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+
+
+def peak_bytes(device: str = "cpu") -> int:
+    """Return the most bytes used at once so far.
+
+    Args:
+        device: ``cuda`` for this process's GPU, where the allocator is asked; else the process itself.
+    """
+    if device == "cuda":
+        import torch  # noqa: PLC0415 - the only thing here that needs it
+
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+
+
+def report(
+    device: str,
+    predicted: int | None = None,
+    everyone: Callable[[int], Sequence[int]] | None = None,
+) -> dict[str, float]:
+    """Return metrics: ``memory_peak_bytes`` of the rank with the most, and the planned bytes beside it.
+
+    Args:
+        device: as for :func:`peak_bytes`.
+        predicted: ``predicted_memory_bytes`` of the plan, for a whole process; None where it has none.
+        everyone: gives each rank's number, such as ``Group.everyone``; every rank has to call then.
+
+    Returns:
+        ``memory_peak_bytes``; with a prediction ``memory_predicted_bytes`` and their quotient
+        ``memory_peak_over_predicted``, too.
+    """
+    own = peak_bytes(device)
+    peak = max(everyone(own)) if everyone is not None else own
+    metrics = {"memory_peak_bytes": float(peak)}
+    if predicted:
+        metrics |= {
+            "memory_predicted_bytes": float(predicted),
+            "memory_peak_over_predicted": round(peak / predicted, 4),
+        }
+    return metrics

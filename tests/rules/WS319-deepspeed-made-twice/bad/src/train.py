@@ -4,5 +4,5 @@ from accelerate import Accelerator
 from model import build
 
 model = build()
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.0003)
-model, optimizer = Accelerator().prepare(model, optimizer)
+best = torch.optim.AdamW(model.parameters(), 3e-4)
+Accelerator().prepare(model, best)

@@ -1,5 +1,4 @@
 import deepspeed
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
-model = AutoModelForCausalLM.from_pretrained("gpt2")
-Trainer(model=model, args=TrainingArguments(deepspeed="ds_config.json")).train()
+Trainer(args=TrainingArguments(deepspeed="ds_config.json")).train()

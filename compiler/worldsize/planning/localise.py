@@ -49,7 +49,7 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
     whole = planned.splits_model and tensor * pipeline == 1
     data = 1 if whole else most // (tensor * pipeline)
     training = step.training
-    if training is not None:
+    if training is not None and not planned.parameter_server_count:  # whose batch is one worker's anyway
         share = training.global_batch_size // training.batch_size_per_device
         if training.gradient_accumulation_steps >= pipeline:
             data = min(data, share // pipeline)  # growing must not leave stages without micro-batches

@@ -40,7 +40,12 @@ class Topology:
 
     @property
     def data_parallel_size(self) -> int:
-        """Replicas of the model, which average their gradients: the only degree a global batch counts."""
+        """Replicas of the model, which average their gradients: the only degree a global batch counts.
+
+        Workers of parameter servers average nothing: each update is one worker's.
+        """
+        if self.parameter_server_count:
+            return 1
         return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size)
 
     @property

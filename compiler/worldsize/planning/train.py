@@ -42,7 +42,7 @@ def train(
     """
     settings = Settings(step, scale, interface)
     verify(settings, notes)
-    replicas = _replicas(topology)
+    replicas = _replicas(topology, notes)
     found = batches(scale, replicas, notes)
     if found is None:
         return None
@@ -79,8 +79,15 @@ def train(
     )
 
 
-def _replicas(topology: Topology) -> Replicas:
-    """Who reads different samples: every rank, or every replica where several ranks make one up."""
+def _replicas(topology: Topology, notes: Notes) -> Replicas:
+    """Who shares a global batch: every rank, or every replica where several ranks make one up."""
+    if topology.parameter_server_count:
+        notes.advice.append(
+            "with parameter servers each worker updates the weights on its own: there is no global batch that"
+            " workers share, so neither it nor the learning rate grows with their number, and no two runs are"
+            " alike"
+        )
+        return Replicas(1, "worker an update")
     if topology.splits_model:
         return Replicas(topology.data_parallel_size, "data-parallel size")
     return Replicas(topology.world_size)

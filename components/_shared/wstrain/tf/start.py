@@ -73,6 +73,12 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
             f"the plan counts {replicas} GPUs a worker, but with `parameter_server` a worker drives one",
             "choose an `instance_type` with one GPU or none, or strategy `multi_worker_mirrored`",
         )
+    if settings.strategy == PARAMETER_SERVER and settings.precision == "fp16":
+        raise UserError(
+            "precision `fp16` is not offered with strategy `parameter_server`:"
+            " its loss scale would have to be agreed on by updates that overtake each other",
+            "use `bf16` or `fp32`",
+        )
     # Between servers each worker's update is its own, so a global batch is what one worker takes.
     sharing = 1 if settings.strategy == PARAMETER_SERVER else settings.world_size
     expect_global_batch(

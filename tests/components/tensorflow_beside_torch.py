@@ -1,0 +1,101 @@
+"""Our Keras models and optimizers beside PyTorch's, in one process: prints how far they are apart."""
+
+from __future__ import annotations
+
+import json
+import os
+from types import SimpleNamespace
+from typing import Any
+
+os.environ["KERAS_BACKEND"], os.environ["CUDA_VISIBLE_DEVICES"] = "tensorflow", ""
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+import torch  # noqa: E402
+
+from wstrain import models as torch_models  # noqa: E402
+from wstrain import optimizers  # noqa: E402
+from wstrain.samples import Samples  # noqa: E402
+from wstrain.tasks import task_of  # noqa: E402
+from wstrain.tf.models import Models  # noqa: E402
+from wstrain.tf.updates import Optimizer, OptimizerOptions, clip  # noqa: E402
+
+SIZES = {"gpt_layers": 2, "gpt_heads": 2, "gpt_width": 16}
+
+
+def copied(theirs: torch.nn.Module, ours: Any) -> None:
+    """Give the Keras model the weights of the PyTorch model; both list them in one order."""
+    values = [value.detach().numpy() for value in theirs.parameters() if value.requires_grad]
+    assert len(values) == len(ours.trainable_variables), (len(values), len(ours.trainable_variables))
+    left = list(ours.trainable_variables)
+    for value in values:
+        # A convolution's, else a linear layer's, else any other.
+        forms = [value.transpose(2, 3, 1, 0)] if value.ndim == 4 else [value.T, value]
+        variable = next(each for each in left if any(tuple(each.shape) == form.shape for form in forms))
+        variable.assign(next(form for form in forms if form.shape == tuple(variable.shape)))
+        left = [each for each in left if each is not variable]
+
+
+def model(name: str, shape: tuple[int, ...], task: str) -> float:
+    """The largest difference of scores."""
+    torch.manual_seed(1)
+    generator = np.random.default_rng(0)
+    text = task == "language_model"
+    rows = generator.integers(0, 256, (4, *shape)) if text else generator.normal(size=(4, *shape))
+    its = task_of(task, (shape[0] + 1,) if text else shape, "uint8" if text else "float32", 10)
+    options = torch_models.ModelOptions(**SIZES)
+    sample = None if text else generator.normal(2, 3, (50, *shape)).astype(np.float32)
+    theirs = torch_models.build(name, its, options, sample=None if text else torch.from_numpy(sample))
+    settings: Any = SimpleNamespace(model=name, seed=0, sync_batch_norm=False, **SIZES)
+    samples = Samples(its.name, its.input_shape, its.input_dtype, its.outputs)
+    ours = Models(settings, samples, sample).make()
+    copied(theirs, ours)
+    given = rows.astype(np.int64 if text else np.float32)
+    with torch.no_grad():
+        expected = theirs.eval()(torch.from_numpy(given)).numpy()
+    return float(np.abs(ours(tf.constant(given), training=False).numpy() - expected).max())
+
+
+def optimizer(name: str, decay: float) -> float:
+    """The largest difference of weights after some steps with clipping and a changing rate."""
+    generator = np.random.default_rng(0)
+    start = [generator.normal(size=(3, 4)).astype(np.float32), generator.normal(size=4).astype(np.float32)]
+    module = torch.nn.ParameterList([torch.nn.Parameter(torch.from_numpy(each.copy())) for each in start])
+    theirs = optimizers.build(
+        module, optimizers.OptimizerOptions(name, weight_decay=decay), learning_rate=0.1
+    )
+    strategy = tf.distribute.get_strategy()
+    variables = [tf.Variable(each) for each in start]
+    ours = Optimizer(OptimizerOptions(name, weight_decay=decay), variables, strategy)
+
+    @tf.function
+    def step(gradients: list[Any], rate: Any, count: Any) -> None:
+        ours.apply(clip(gradients, 2.0), rate, count)
+
+    for count in range(1, 8):
+        gradients = [generator.normal(size=each.shape).astype(np.float32) for each in start]
+        for parameter, gradient in zip(module, gradients, strict=True):
+            parameter.grad = torch.from_numpy(gradient)
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 2.0)
+        theirs.param_groups[0]["lr"] = theirs.param_groups[1]["lr"] = 0.1 / count
+        theirs.step()
+        step([tf.constant(each) for each in gradients], tf.constant(0.1 / count), tf.constant(float(count)))
+    pairs = zip(module, variables, strict=True)
+    return max(float(np.abs(one.detach().numpy() - other.numpy()).max()) for one, other in pairs)
+
+
+if __name__ == "__main__":
+    keras.utils.set_random_seed(0)
+    found = {
+        "mlp": model("mlp", (7,), "classification"),
+        "cnn of digits": model("cnn", (1, 8, 8), "classification"),
+        "cnn of uneven pictures": model("cnn", (3, 13, 21), "classification"),
+        "gpt": model("gpt", (12,), "language_model"),
+        **{
+            f"{name} {decay}": optimizer(name, decay)
+            for name in ("sgd", "adam", "adamw")
+            for decay in (0.0, 0.3)
+        },
+    }
+    print(json.dumps(found))

@@ -10,5 +10,5 @@ RULES = (
     Entry("WS403", "sqrt-rule-out-of-range"),
     Entry("WS404", "warmup-longer-than-training"),
     Entry("WS405", "scale-disagrees-with-input"),
-    Entry("WS406", "learning-rate-in-two-places", on=("Job",)),
+    Entry("WS406", "learning-rate-in-two-places", on=("Job",), when="deepspeed"),
 )

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,19 @@ def _losses(database: Path, experiment: str) -> dict[int, float]:
             [experiment],
         )
         return dict(rows.fetchall())
+
+
+@pytest.fixture
+def group_of_one() -> Iterator[Any]:
+    """A mesh of this process only, whose tensors are spread all the same."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield init_device_mesh("cpu", (1,), mesh_dim_names=("data",))
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,14 @@ pytestmark = pytest.mark.run
 
 from torch import nn  # noqa: E402
 
-from wstrain import export, models  # noqa: E402
+from wstrain import export, models, optimizers  # noqa: E402
 from wstrain.errors import UserError  # noqa: E402
+from wstrain.launch import Launch  # noqa: E402
 from wstrain.models.blocks import blocks  # noqa: E402
 from wstrain.models.recompute import recompute_blocks  # noqa: E402
+from wstrain.precision import Precision  # noqa: E402
+from wstrain.process_group import Group  # noqa: E402
+from wstrain.strategies import MicroBatches, Objective, Updates, fsdp  # noqa: E402
 from wstrain.tasks import task_of  # noqa: E402
 
 TEXT = task_of("language_model", (65,), "uint8", 0)
@@ -118,3 +122,43 @@ def test_an_exported_program_has_no_trace_of_it() -> None:
     model = built("gpt")
     recompute_blocks(model)
     assert "checkpoint" not in str(export.program(model, TEXT).graph)
+
+
+class Reaching(nn.Module):
+    """A model that uses its block's weights without calling the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(64, 64), nn.Linear(64, 10)
+        self.blocks = [self.inner]
+
+    def forward(self, x: Any) -> Any:
+        return self.outer(nn.functional.linear(x.flatten(1), self.inner.weight, self.inner.bias))
+
+
+class Scaled(nn.Module):
+    """A model with a parameter that has no dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.scale = nn.Linear(64, 10), nn.Parameter(torch.ones(()))
+        self.blocks = [self.inner]
+
+
+def sharded(model: Any) -> Any:
+    group = Group(Launch(rank=0, local_rank=0, world_size=1))
+    updates = Updates(optimizers.OptimizerOptions("sgd"), Precision("fp32", torch.device("cpu")))
+    return fsdp.build(model, updates, group)
+
+
+def test_weights_of_a_block_are_there_only_within_it(group_of_one: Any) -> None:
+    strategy = sharded(Reaching())
+    objective = Objective(PICTURES, Precision("fp32", torch.device("cpu")))
+    batch = (torch.zeros(2, 1, 8, 8), torch.zeros(2, dtype=torch.long))
+    with pytest.raises(UserError, match="the model uses the weights of a block outside its forward pass"):
+        strategy.gradients(MicroBatches(1, iter([batch]), seed=lambda _: None), objective)
+
+
+def test_a_parameter_without_dimensions_cannot_be_sharded(group_of_one: Any) -> None:
+    with pytest.raises(UserError, match=r"`fsdp` cannot shard the model: .*scale"):
+        sharded(Scaled())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import resource
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.run
 
-import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 from wstrain import checkpoint, named, optimizers, parts  # noqa: E402
@@ -108,18 +106,6 @@ def test_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     checkpoint.expect_identity(found, SAME)
     with pytest.raises(UserError, match="was trained with `seed` 0, but this run has 1"):
         checkpoint.expect_identity(found, {**SAME, "seed": 1})
-
-
-@pytest.fixture
-def group_of_one() -> Iterator[DeviceMesh]:
-    """A mesh of this process only, whose tensors are spread all the same."""
-    from torch.distributed.device_mesh import init_device_mesh
-
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        yield init_device_mesh("cpu", (1,), mesh_dim_names=("data",))
-    finally:
-        dist.destroy_process_group()
 
 
 def spread(mesh: DeviceMesh, *values: float) -> Any:

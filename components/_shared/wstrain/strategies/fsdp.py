@@ -122,9 +122,17 @@ class ShardedData:
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Add gradients up; a block's are averaged while the blocks before it are still being computed."""
-        return accumulate(
-            micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
-        )
+        try:
+            return accumulate(
+                micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
+            )
+        except RuntimeError as error:
+            if "mixed torch.Tensor and DTensor" not in str(error):
+                raise
+            raise UserError(
+                "the model uses the weights of a block outside its forward pass, where they are not gathered",
+                "call each block as a module, or leave it out of `blocks`",
+            ) from error
 
     def update(self, learning_rate: float) -> None:
         """Step this rank's slices at ``learning_rate``."""

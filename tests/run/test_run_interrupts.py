@@ -71,3 +71,20 @@ def test_a_terminals_ctrl_c_reaches_only_the_runner(project: Any) -> None:
     process.communicate(timeout=30)
     assert process.returncode == 130
     assert not list(project.folder.rglob("bad"))
+
+
+def test_kill_nine_of_a_rank_ends_the_run_within_ten_seconds(project: Any) -> None:
+    project.write("job.yml", SLEEPING.replace("touch", "echo rank $RANK is here; touch"))
+    process = project.start("job.yml")
+    project.wait_for("up-*", 2)
+    (rank,) = [
+        each for each in project.processes() if each.name() == "bash" and each.environ()["RANK"] == "1"
+    ]
+    begin = time.monotonic()
+    rank.kill()
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert time.monotonic() - begin < 10
+    assert "error: step `command` failed: rank 1 was killed by SIGKILL\n" in text
+    assert "rank-1.log, its last lines:\n  | rank 1 is here\n" in text
+    assert project.nothing_left(0.5)

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,6 +130,52 @@ def test_what_a_command_leaves_in_the_background_ends_with_it(
     assert time.monotonic() - begin < 4
     assert group.failure is None
     assert gone(marker)
+
+
+def served(*commands: str) -> list[Process]:
+    """The last of the commands serves the others."""
+    *ranks, server = shell(*commands)
+    return [*ranks, replace(server, name="ps-0", serves=True)]
+
+
+def test_what_serves_is_ended_when_the_others_have_ended_well(
+    tmp_path: Path, warden: Warden, marker: str
+) -> None:
+    with Group(served("true", f"{marker}; true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+        group.wait()
+    assert group.failure is None
+    assert [(each.process.name, each.status, each.told) for each in group.ended] == [
+        ("rank-0", 0, False),
+        ("ps-0", -signal.SIGTERM, True),
+    ]
+    assert gone(marker)
+
+
+@pytest.mark.parametrize(("guilty", "status"), [("ps-0", 4), ("rank-0", 5)])
+def test_what_serves_may_fail_and_be_stopped_as_others(
+    tmp_path: Path, warden: Warden, marker: str, guilty: str, status: int
+) -> None:
+    waits, fails = f"{marker}; true", f"exit {status}"
+    commands = (waits, fails) if guilty == "ps-0" else (fails, waits)
+    with Group(served(*commands), warden, cwd=tmp_path, logs=tmp_path) as group:
+        group.wait()
+    assert group.failure is not None
+    assert (group.failure.process.name, group.failure.status) == (guilty, status)
+    assert gone(marker)
+
+
+def test_a_guard_that_is_told_to_end_does_not_make_a_success(
+    tmp_path: Path, warden: Warden, marker: str
+) -> None:
+    commands = served(f"touch ready; {marker}; true", f"{marker}; true")
+    with Group(commands, warden, cwd=tmp_path, logs=tmp_path) as group:
+        wait_for(tmp_path / "ready")
+        while group.guard is None:
+            group.read()
+        os.kill(group.guard, signal.SIGTERM)
+        group.wait()
+    assert group.failure is not None
+    assert group.failure.process.name == "rank-0"
 
 
 def test_leaving_the_context_stops_the_group(tmp_path: Path, warden: Warden, marker: str) -> None:

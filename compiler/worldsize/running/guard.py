@@ -11,11 +11,9 @@ which is the parent of that step's ranks. Parents of their own are what makes th
   started falls to the warden. That signal is tied to the *thread* that forked, which rules out forking
   from a threaded runner. When the warden dies, the guards stop their groups.
 
-Forking a guard costs a millisecond; starting a second interpreter for it would cost thirty.
-
-Elsewhere than on Linux the ranks' process groups are all that can be found and stopped. The ranks of a
-launcher such as ``mpirun`` are started by it; their parents (``member.py``) report through a named pipe in
-``folder``, which lasts as long as the group.
+Forking a guard costs a millisecond; starting a second interpreter for it would cost thirty. Elsewhere than
+on Linux the ranks' groups are all that can be found and stopped. The ranks of a launcher such as ``mpirun``
+are started by it; their parents (``member.py``) report through a named pipe in ``folder``.
 
 The runner sends the warden one socket a group. Protocol on it, one JSON document a line. In: the request
 (``processes``, ``cwd``, ``grace``, ``folder``), then ``"stop"`` or ``"kill"``; the end of the input means
@@ -33,7 +31,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 LINUX = sys.platform == "linux"
@@ -52,7 +50,7 @@ class Guard:
         self.line = line
         self.warden = os.getppid()
         self.running: dict[int, dict[str, Any]] = {}
-        self.members: set[int] = set()  # ranks of a launcher that have begun and not ended
+        self.members: dict[int, int] = {}  # ranks of a launcher that have begun and not ended, by pid
         self.reports = Reports(request["folder"])
         self.groups: list[int] = []
         self.stopping = False
@@ -77,7 +75,7 @@ class Guard:
         return alive
 
     def collect(self, reports: list[dict[str, Any]]) -> bool:
-        """Do so, and take the reports first where they explain the end of their launcher."""
+        """Do so, and take the reports first where they explain how their launcher ended."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -85,30 +83,30 @@ class Guard:
                 return not LINUX and any(self.group_alive(group) for group in self.groups)
             if pid == 0:
                 return True
-            process = self.running.pop(pid, None)
-            if process is None:
-                continue
-            code = os.waitstatus_to_exitcode(status)
-            if process["launches"] and code >= 0:  # it had a reason, and its members know it
+            code, process = os.waitstatus_to_exitcode(status), self.running.pop(pid, None)
+            if (
+                process is not None and process["launches"] and code >= 0
+            ):  # it had a reason, and its members know it
                 reports += self.reports.read()
                 self.take(reports)
-                for index in sorted(self.members):  # nothing but SIGKILL keeps their parents silent
-                    self.ended(index, -signal.SIGKILL)
-            self.ended(process["index"], code)
+            if process is not None:
+                self.ended(process["index"], code)
+            elif pid in self.members:  # it came here because its parent was killed, and killed it
+                self.ended(self.members[pid], code)
 
     def take(self, reports: list[dict[str, Any]]) -> None:
         """Pass on what members have said of themselves."""
         while reports:
             report = reports.pop(0)
             if "pid" in report:
-                self.members.add(report["index"])
+                self.members[report["pid"]] = report["index"]
                 self.line.say(event="started", **report)
             else:
                 self.ended(report["index"], report["status"], told=report["told"])
 
     def ended(self, index: int, status: int, *, told: bool = False) -> None:
         """Pass on how a process has ended; the first that fails ends the others."""
-        self.members.discard(index)
+        self.members = {pid: member for pid, member in self.members.items() if member != index}
         self.line.say(event="ended", index=index, status=status, told=told or self.stopping)
         if status != 0:
             self.stop()
@@ -121,13 +119,15 @@ class Guard:
         if not self.stopping:
             self.stopping = True
             if seconds > 0:
-                self.signal(signal.SIGTERM)
+                # A launcher that is told gives its ranks a second; without them it ends by itself.
+                spare = [pid for pid, each in self.running.items() if each["launches"] and self.members]
+                self.signal(signal.SIGTERM, spare)
                 self.signal(signal.SIGCONT)  # a stopped process cannot end by itself
 
-    def signal(self, number: int) -> None:
-        """Signal every rank's group, and every descendant that has left its group."""
-        living = dict(descendants(os.getpid())) if LINUX else {}
-        groups = [group for group in self.groups if not LINUX or group in living.values()]
+    def signal(self, number: int, spare: Sequence[int] = ()) -> None:
+        """Signal every rank's group, and every descendant that has left its group; but not those to spare."""
+        living = {pid: group for pid, group in descendants(os.getpid()) if pid not in spare} if LINUX else {}
+        groups = [group for group in self.groups if group in living.values() or not LINUX]
         for group in groups:
             quietly(os.killpg, group, number)
         for pid, group in living.items():
@@ -137,11 +137,10 @@ class Guard:
     @staticmethod
     def group_alive(group: int) -> bool:
         """Whether a process group has members."""
-        try:
+        with contextlib.suppress(OSError):
             os.killpg(group, 0)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     def step(self) -> bool:
         """Advance after something happened; False once the group is over."""
@@ -255,8 +254,7 @@ class Line:
         while self.open:
             lines = self.hear()
             if lines:
-                request: dict[str, Any] | None = json.loads(lines[0]) if self.open else None
-                return request
+                return dict(json.loads(lines[0])) if self.open else None
         return None
 
 
@@ -267,9 +265,8 @@ class Reports:
         self.pipe: int | None = None
         self._pending = b""
         if folder is not None:
-            path = f"{folder}/{REPORTS}"
-            os.mkfifo(path, 0o600)
-            self.pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # as a writer too: it never ends
+            os.mkfifo(f"{folder}/{REPORTS}", 0o600)
+            self.pipe = os.open(f"{folder}/{REPORTS}", os.O_RDWR | os.O_NONBLOCK)  # a writer: it never ends
 
     def read(self) -> list[dict[str, Any]]:
         """What has arrived."""

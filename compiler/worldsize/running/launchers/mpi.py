@@ -35,8 +35,6 @@ SETTINGS = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "^tcp,openib,uct,ofi",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # 4.1: containers forbid what it tries first
-    "OMPI_MCA_odls_base_sigkill_timeout": "5",  # after SIGTERM; the time that every launcher's ranks get
-    "PRTE_MCA_odls_base_sigkill_timeout": "5",
 }
 # Where both versions keep sockets and shared memory: when mpirun is killed nobody else removes them.
 FOLDERS = (

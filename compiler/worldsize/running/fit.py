@@ -52,7 +52,7 @@ def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: 
         found[name] = _shaped(found[name], step.topology, machine)
         unequal = _unequal(step, processes)
         if step.topology.world_size != before.topology.world_size or unequal:
-            notices.append(f"{name}: {_said(before, step)}{unequal}")
+            notices.append(f"{name}: {_said(before, step, found[name])}{unequal}")
     return Fitted(found, notices, [])
 
 
@@ -72,17 +72,27 @@ def _shaped(task: Task, here: Topology, machine: Machine) -> Task:
     return replace(task, instance_count=workers, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _said(before: StepPlan, here: StepPlan) -> str:
+def _said(before: StepPlan, here: StepPlan, task: Task) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
     said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
     if planned.splits_model:
         said = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
         said += f" ({_mesh(here.topology)})"
+    if planned.worker_count is not None and task.worker_count is not None:
+        there = _workers(planned.worker_count, planned.world_size // planned.worker_count)
+        said = f"planned for {planned.world_size} replicas ({there}), running {world} here"
+        said += f" ({_workers(task.worker_count, task.gpus_per_process)})"
     if here.training is None:
         return said
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     return f"{said} with accumulation ×{accumulation}, global batch {batch} unchanged"
+
+
+def _workers(count: int, gpus: int) -> str:
+    """TensorFlow's workers, each with so many replicas."""
+    said = f"{count} worker{'s' if count > 1 else ''}"
+    return f"{said} × {gpus} GPUs" if gpus > 1 else said
 
 
 def _mesh(topology: Topology) -> str:

@@ -1,0 +1,155 @@
+"""How tasks are fitted to a machine: a plan shrinks and keeps its global batch, a native job stays."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from worldsize import compiling
+from worldsize.azureml import job
+from worldsize.running import fit, tasks
+from worldsize.running.fit import Fitted
+from worldsize.running.machine import Machine
+from worldsize.running.sources import Text
+
+SPEC = """
+    name: planned
+    compute:
+      gpu: {target: azureml:gpu, instance_type: Standard_NC96ads_A100_v4, max_instances: 2}
+    steps:
+      train:
+        compute: gpu
+        instance_count: 2
+        distribution: {type: KIND}
+        code: ./src
+        environment: azureml:any@latest
+        command: echo ${{plan.world_size}} ${{plan.gradient_accumulation_steps}}
+        scale: {reference: {batch_size: 32, learning_rate: 0.05}, optimizer: sgd, rows: 4096, epochs: 3}
+"""
+
+
+def planned(folder: Path, kind: str, machine: Machine, processes: int | None = None) -> Fitted:
+    (folder / "src").mkdir()
+    (folder / "src" / "empty.txt").touch()
+    spec = folder / "spec.yml"
+    spec.write_text(textwrap.dedent(SPEC).replace("KIND", kind), encoding="utf-8")
+    pipeline = compiling.compile(spec, folder / "build").pipeline
+    found, _ = job.read(pipeline)
+    assert found is not None
+    read, problems = tasks.of(found)
+    assert problems == []
+    return fit.fit(read, pipeline, machine, processes)
+
+
+GPUS = Machine(16, ("0", "1", "2", "3"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "processes", "workers", "gpus", "accumulation"),
+    [
+        (Machine(2), None, 2, 1, 4),  # without GPUs a replica is a worker of its own
+        (Machine(2), 4, 4, 1, 2),
+        (Machine(2), 1, 1, 1, 8),
+        (GPUS, None, 2, 2, 2),  # both planned workers, each with its share of the GPUs
+        (Machine(16, ("0",)), None, 1, 1, 8),
+    ],
+)
+def test_a_tensorflow_plan_keeps_a_worker_an_instance(
+    tmp_path: Path, machine: Machine, processes: int | None, *, workers: int, gpus: int, accumulation: int
+) -> None:
+    fitted = planned(tmp_path, "tensorflow", machine, processes)
+    task = fitted.tasks["train"]
+    assert (task.instance_count, task.worker_count, task.gpus_per_process) == (workers, workers, gpus)
+    world = workers * gpus
+    filled = {name: source.value for name, source in task.inputs.items() if isinstance(source, Text)}
+    assert filled == {"world_size": world, "gradient_accumulation_steps": accumulation}
+    here = f"{workers} worker{'s' * (workers > 1)}" + (f" × {gpus} GPUs" if gpus > 1 else "")
+    (notice,) = fitted.notices
+    assert notice == (
+        f"train: planned for 8 replicas (2 workers × 4 GPUs), running {world} here ({here})"
+        f" with accumulation ×{accumulation},"
+        " global batch 256 unchanged"
+    )
+
+
+@pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+def test_a_plan_of_ranks_runs_on_one_instance(tmp_path: Path, kind: str) -> None:
+    task = planned(tmp_path, kind, Machine(2)).tasks["train"]
+    assert (task.launcher, task.instance_count, task.process_count_per_instance) == (kind, 1, 2)
+    assert task.worker_count is None
+
+
+NATIVE = """
+    type: command
+    command: python train.py
+    environment: azureml:any@latest
+    resources: {instance_count: 3}
+    distribution: DISTRIBUTION
+"""
+
+
+def native(folder: Path, distribution: str, machine: Machine, processes: int | None = None) -> Fitted:
+    path = folder / "job.yml"
+    path.write_text(textwrap.dedent(NATIVE).replace("DISTRIBUTION", distribution), encoding="utf-8")
+    found, _ = job.read(path)
+    assert found is not None
+    read, problems = tasks.of(found)
+    assert problems == []
+    return fit.fit(read, path, machine, processes)
+
+
+CROWDED = (
+    "`worker_count` is 4 but `instance_count` is 3: 4 workers are started, and share instances and their GPUs"
+)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "processes", "world", "notices"),
+    [
+        ("{type: tensorflow}", None, 3, ["3 processes share 2 cores, so this will be slow"]),
+        ("{type: tensorflow, parameter_server_count: 2}", 2, 2, []),
+        (
+            "{type: tensorflow, worker_count: 1, parameter_server_count: 1}",
+            None,
+            1,
+            [
+                "`worker_count` is 1 but `instance_count` is 3: 1 instance would be paid for and run nothing",
+            ],
+        ),
+        (
+            "{type: tensorflow, worker_count: 4}",
+            None,
+            4,
+            [
+                CROWDED,
+                "4 processes share 2 cores, so this will be slow",
+            ],
+        ),
+        (
+            "{type: mpi, process_count_per_instance: 2}",
+            None,
+            6,
+            ["6 processes share 2 cores, so this will be slow"],
+        ),
+        ("{type: mpi, process_count_per_instance: 2}", 2, 2, []),
+    ],
+)
+def test_a_native_job_keeps_its_world_unless_it_is_told(
+    tmp_path: Path, distribution: str, processes: int | None, *, world: int, notices: list[str]
+) -> None:
+    fitted = native(tmp_path, distribution, Machine(2), processes)
+    task = fitted.tasks["command"]
+    assert task.world_size == world
+    assert fitted.problems == []
+    assert fitted.notices == [f"command: {notice}" for notice in notices]
+    if processes is not None:
+        assert task.instance_count == (processes if task.worker_count else 1)
+
+
+def test_more_workers_than_gpus_is_impossible_here(tmp_path: Path) -> None:
+    fitted = native(tmp_path, "{type: tensorflow}", Machine(8, ("0", "1")))
+    (problem,) = fitted.problems
+    assert problem.message == "step `command` starts 3 processes, one a GPU, but this machine has 2 GPUs"
+    assert problem.help == "say `--processes 2`"

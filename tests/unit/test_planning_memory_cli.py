@@ -1,0 +1,69 @@
+"""`worldsize plan --memory`: the table, the JSON, and what is said where too little is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from worldsize import resources
+from worldsize.cli.main import main
+
+SPEC = """\
+name: language
+compute:
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+  cpu: {target: azureml:cpu-cluster, instance_type: Standard_D16s_v5}
+steps:
+  shard: {uses: shard_data, compute: cpu, with: {source: "builtin:python-source"}}
+  train:
+    uses: USES
+    compute: gpu
+    with: {model: MODEL, optimizer: adamw, epochs: 1}
+    scale: {reference: {batch_size: 16, learning_rate: 0.001}}
+"""
+
+
+def plan(folder: Path, *options: str, uses: str = "train_ddp", model: str = "gpt") -> Result:
+    path = folder / "spec.yml"
+    path.write_text(SPEC.replace("USES", uses).replace("MODEL", model), encoding="utf-8")
+    return CliRunner().invoke(main, ["plan", str(path), *options])
+
+
+def test_the_table_adds_up_to_the_memory_of_a_gpu(tmp_path: Path) -> None:
+    lines = plan(tmp_path, "--memory").stdout.splitlines()
+    start = lines.index("train  memory of a process, `gpt` of 858880 weights, fp32, ddp")
+    names = [line.split()[0] for line in lines[start + 1 :]]
+    assert names == [
+        "parameters", "gradients", "optimizer", "activations", "buffers", "reserve", "total"
+    ]  # fmt: skip
+    assert lines[-1].endswith("of 80.0 GiB of a GPU")
+
+
+@pytest.mark.parametrize("uses", ["train_ddp", "train_horovod", "train_deepspeed"])
+def test_json_is_what_the_schema_says(uses: str, tmp_path: Path) -> None:
+    document = json.loads(plan(tmp_path, "--memory", "--json", uses=uses).stdout)
+    schema = json.loads((resources.schemas() / "plan.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    memory = document["steps"]["train"]["memory"]
+    assert memory["parameters"] == 4 * 858880
+    shares = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserve")
+    assert memory["total"] == sum(memory[share] for share in shares)
+    assert (memory["available"], memory["device"]) == (80 * 2**30, "GPU")
+    assert "memory" not in document["steps"]["shard"]
+
+
+def test_without_the_option_nothing_is_said_of_memory(tmp_path: Path) -> None:
+    assert "memory" not in plan(tmp_path).stdout
+    assert "memory" not in plan(tmp_path, "--json").stdout
+
+
+def test_a_model_of_the_users_own_is_unknown_until_its_code_may_run(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def make(): raise ValueError('run')\n", encoding="utf-8")
+    shown = plan(tmp_path, "--memory", model="mine.py:make")
+    assert shown.exit_code == 0
+    assert "train  memory unknown" in shown.stdout
+    assert "--import-model" in shown.stdout

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from wstrain import named, optimizers, parts
+from wstrain.errors import UserError
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.models import gpt
@@ -59,6 +61,15 @@ class Positions(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.dropout(self.tokens(tokens) + self.positions)
         scores: Tensor = self.head(x + self.down(self.up(x).relu()))
+        return scores
+
+
+class Remembering(Positions):
+    """A model that counts on all outputs of a layer that its plan divides."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = self.up(self.tokens(tokens)).view(*tokens.shape, 8, 8)
+        scores: Tensor = self.head(self.down(hidden.flatten(-2)))
         return scores
 
 
@@ -215,10 +226,17 @@ def half_precision_is_the_same_up_to_rounding(group: Group, _folder: Path) -> No
         same(ours.step(step), alone.step(step), f"bf16 step {step}", tolerance=1e-2)
 
 
+def a_model_that_remembers_its_heads_is_told_so(group: Group, _folder: Path) -> None:
+    ours = Divided(replace(TENSOR, model=Remembering), group)
+    with pytest.raises(UserError, match=r"the model fails once it is divided: shape '\[2, 16, 8, 8\]'"):
+        ours.step(0)
+
+
 TRIALS = (
     every_way_follows_the_same_curve,
     what_one_saved_any_other_takes_up,
     half_precision_is_the_same_up_to_rounding,
+    a_model_that_remembers_its_heads_is_told_so,
 )
 
 

@@ -46,6 +46,7 @@ def test_four_ranks_follow_one_process_whichever_way_the_model_is_divided(tmp_pa
         "every_way_follows_the_same_curve",
         "what_one_saved_any_other_takes_up",
         "half_precision_is_the_same_up_to_rounding",
+        "a_model_that_remembers_its_heads_is_told_so",
     ]
 
 

@@ -7,16 +7,17 @@ micro-batch: once a step.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-BUCKET_BYTES = (
-    25 * 1024 * 1024
-)  # as DistributedDataParallel's: large enough for the links, small enough to overlap
+BUCKET_BYTES = 25 * 1024 * 1024  # as DistributedDataParallel's: large enough for the links
+IN_FLIGHT = 2  # buckets, so that their copies take little memory
 
 
 @torch.no_grad()
@@ -30,16 +31,38 @@ def average_gradients(parameters: Iterable[nn.Parameter], replicas: dist.Process
     """
     if replicas.size() == 1:
         return
-    sent: list[tuple[dist.Work | None, Tensor, list[Tensor]]] = []
+    sent: deque[_Sent] = deque()
     for bucket in _buckets(_local_gradient(parameter) for parameter in parameters):
-        flat = torch.cat([gradient.reshape(-1) for gradient in bucket]).div_(replicas.size())
-        sent.append((dist.all_reduce(flat, group=replicas, async_op=True), flat, bucket))
-    for work, flat, bucket in sent:
-        if work is not None:
-            work.wait()
-        parts = torch.split(flat, [gradient.numel() for gradient in bucket])
-        for gradient, part in zip(bucket, parts, strict=True):
+        # A large tensor is a bucket of its own, and needs no copy.
+        flat = bucket[0].view(-1) if _alone(bucket) else torch.cat([part.reshape(-1) for part in bucket])
+        flat.div_(replicas.size())
+        sent.append(_Sent(dist.all_reduce(flat, group=replicas, async_op=True), flat, bucket))
+        if len(sent) > IN_FLIGHT:
+            sent.popleft().finish()
+    for exchange in sent:
+        exchange.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An exchange under way."""
+
+    work: dist.Work | None
+    flat: Tensor
+    bucket: list[Tensor]
+
+    def finish(self) -> None:
+        if self.work is not None:
+            self.work.wait()
+        if _alone(self.bucket):
+            return
+        parts = torch.split(self.flat, [gradient.numel() for gradient in self.bucket])
+        for gradient, part in zip(self.bucket, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
+
+
+def _alone(bucket: list[Tensor]) -> bool:
+    return len(bucket) == 1 and bucket[0].is_contiguous()
 
 
 def _local_gradient(parameter: nn.Parameter) -> Tensor:

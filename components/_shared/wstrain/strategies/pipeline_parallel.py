@@ -20,6 +20,7 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from wstrain import named
+from wstrain.batches import Batch
 from wstrain.device_mesh import PIPELINE, TENSOR, device_mesh
 from wstrain.process_group import Group
 from wstrain.strategies import ddp
@@ -27,7 +28,7 @@ from wstrain.strategies.part import Part
 from wstrain.strategies.pipeline_stage import SeededStage, Stage, prune, stages_of
 from wstrain.strategies.protocol import MicroBatches, Objective, Strategy, Updates
 from wstrain.strategies.skeleton import skeleton
-from wstrain.strategies.tensor_split import Plan, plan_of, split_tensors
+from wstrain.strategies.tensor_split import Plan, counting_heads, plan_of, split_tensors
 
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
@@ -61,16 +62,9 @@ class PipelineParallel:
         """Run all micro-batches through the stages; every stage returns the loss of the last one."""
         batches = [next(micro_batches.batches) for _ in range(micro_batches.count)]
         self._stage.seed = micro_batches.seed
-        self._schedule = schedule = self._schedule or self._scheduled(micro_batches.count, objective)
-        losses: list[Tensor] = []
-        first = [torch.cat([inputs for inputs, _ in batches])] if self._index == 0 else []
-        if self._index == self._stages - 1:
-            targets = torch.cat([targets for _, targets in batches])
-            schedule.step(*first, target=targets, losses=losses, return_outputs=False)
-            loss = torch.stack(losses).detach().sum()
-        else:
-            schedule.step(*first, return_outputs=False)
-            loss = torch.zeros((), device=batches[0][0].device)
+        self._schedule = self._schedule or self._scheduled(micro_batches.count, objective)
+        with counting_heads():
+            loss = self._flow(self._schedule, batches)
         self._part.average()
         dist.broadcast(loss, group=self._line, group_src=self._stages - 1)
         return loss
@@ -90,6 +84,17 @@ class PipelineParallel:
     def whole_model(self) -> nn.Module:
         """Return the model with the weights of all stages, on rank 0."""
         return self._part.whole_model()
+
+    def _flow(self, schedule: PipelineScheduleSingle, batches: list[Batch]) -> Tensor:
+        """Run a step; the first stage needs inputs, the last one targets, and only that one has the loss."""
+        first = [torch.cat([inputs for inputs, _ in batches])] if self._index == 0 else []
+        if self._index < self._stages - 1:
+            schedule.step(*first, return_outputs=False)
+            return torch.zeros((), device=batches[0][0].device)
+        losses: list[Tensor] = []
+        targets = torch.cat([targets for _, targets in batches])
+        schedule.step(*first, target=targets, losses=losses, return_outputs=False)
+        return torch.stack(losses).detach().sum()
 
     def _scheduled(self, count: int, objective: Objective) -> PipelineScheduleSingle:
         def loss(output: Tensor, targets: Tensor) -> Tensor:

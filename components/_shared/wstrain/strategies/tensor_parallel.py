@@ -22,7 +22,7 @@ from wstrain.strategies.accumulate import accumulate
 from wstrain.strategies.part import Part
 from wstrain.strategies.protocol import MicroBatches, Objective, Strategy, Updates
 from wstrain.strategies.skeleton import skeleton
-from wstrain.strategies.tensor_split import split_tensors
+from wstrain.strategies.tensor_split import counting_heads, split_tensors
 
 
 class TensorParallel:
@@ -42,9 +42,10 @@ class TensorParallel:
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Add gradients up over micro-batches, then average them over replicas."""
-        loss = accumulate(
-            micro_batches, objective, self.model, backward=_backward, exchange=lambda _last: nullcontext()
-        )
+        with counting_heads():
+            loss = accumulate(
+                micro_batches, objective, self.model, backward=_backward, exchange=lambda _last: nullcontext()
+            )
         self._part.average()
         return loss
 

@@ -20,7 +20,8 @@ part only, so it counts its heads instead of remembering them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
 from torch import nn
@@ -37,6 +38,9 @@ from wstrain.errors import UserError
 
 METHOD = "tensor_parallel_plan"
 NAMES = ("colwise", "rowwise", "colwise_gathered")
+
+# How PyTorch begins to say that sizes do not fit.
+_MISFITS = ("shape '", "mat1 and mat2 shapes", "The size of tensor", "unflatten", "must match the size")
 
 Plan = dict[str, ParallelStyle]
 
@@ -92,6 +96,25 @@ def split_tensors(module: nn.Module, mesh: DeviceMesh, plan: Plan | None = None)
         if name in here:
             parallelize_module(here[name], mesh, style, src_data_rank=None)
     return module
+
+
+@contextmanager
+def counting_heads() -> Iterator[None]:
+    """Say what is wrong with a forward pass that expects all of a divided layer's outputs.
+
+    Raises:
+        UserError: sizes do not fit; every rank that shares the layer finds the same.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        first = (str(error).splitlines() or [""])[0]
+        if not any(sign in first for sign in _MISFITS):
+            raise
+        raise UserError(
+            f"the model fails once it is divided: {first[:110]}",
+            "after `colwise` a rank has some of the features: count heads by `-1`, or use `colwise_gathered`",
+        ) from error
 
 
 def _checked(plan: object) -> Mapping[str, str | ParallelStyle]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from wstrain.deepspeed_config import DEVICES
 from wstrain.errors import entry
 from wstrain.launch import read_pytorch
-from wstrain.settings import integer, number, parse
+from wstrain.settings import add_activation_checkpointing, integer, number, parse
 from wstrain.start import start
 
 STRATEGIES = ("deepspeed",)
@@ -26,7 +26,7 @@ def add_zero(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ds_config", type=Path)
 
 
-OPTIONS = (add_zero,)
+OPTIONS = (add_zero, add_activation_checkpointing)
 
 
 def main() -> None:

@@ -29,9 +29,6 @@ class Program(tf.Module):  # type: ignore[misc]
 
     def __init__(self, model: Any, samples: Samples) -> None:
         super().__init__()
-        # Held as what they are, so that the SavedModel has them and nothing of Keras.
-        self.weights = [getattr(each, "value", each) for each in model.variables]
-        self.weights = [each() if callable(each) else each for each in self.weights]
         classifies = samples.name == "classification"
         shape = [None, *samples.input_shape] if classifies else [None, None]
 
@@ -43,7 +40,8 @@ class Program(tf.Module):  # type: ignore[misc]
         spec = tf.TensorSpec(shape, samples.input_dtype, name="rows")
         self.answer = tf.function(answer, input_signature=[spec])
         try:
-            self.answer.get_concrete_function()
+            # Held as what they are, so that the SavedModel has them and nothing of Keras.
+            self.weights = list(self.answer.get_concrete_function().graph.variables)
         except Exception as error:
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(

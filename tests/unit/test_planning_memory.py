@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -183,3 +185,15 @@ HUGE = "gpt, gpt_layers: 64, gpt_heads: 64, gpt_width: 8192"
 )
 def test_only_what_is_known_not_to_fit_is_reported(model: str, size: str, over: bool, tmp_path: Path) -> None:
     assert ("WS320" in codes(tmp_path, model, size)) is over
+
+
+def test_small_trainings_do_not_load_the_formulas() -> None:
+    """A check of the shipped language model is as quick as before."""
+    spec = Path(__file__).parents[2] / "pipelines" / "python_source_gpt.yml"
+    code = (
+        "import sys, worldsize; worldsize.check(sys.argv[1]); print('worldsize.emit.memory' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(spec)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False\n"

@@ -47,7 +47,7 @@ def _memory(spec: Spec, plan: Plan | None, resolved: Resolved) -> list[Problem]:
     if plan is None:
         return []
     steps = [(step, plan.steps[name]) for name, step in resolved.job.steps.items() if name in plan.steps]
-    if not any(memory_bound.may_matter(step, planned) for step, planned in steps):
+    if not any(memory_bound.may_matter(resolved.job, step, planned) for step, planned in steps):
         return []
     from worldsize.emit import memory  # noqa: PLC0415 - few specs train something that large
 

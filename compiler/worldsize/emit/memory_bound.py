@@ -6,13 +6,12 @@ A check of small examples need not load the formulas: the bound is coarse, and n
 from __future__ import annotations
 
 from worldsize.azureml import literals
-from worldsize.azureml.model import Step
-from worldsize.emit.samples import values
+from worldsize.azureml.model import Job, Step
+from worldsize.emit.samples import of, values
 from worldsize.planning.model import StepPlan
 
 HARMLESS = 2**30  # bytes that every size of the catalogue has for a process
 _TRAINERS = ("train_ddp", "train_horovod", "train_deepspeed", "train_tensorflow")  # known inside
-_LONGEST = 4096  # tokens of a sample where nothing is looked up
 _SIZES = ("gpt_layers", "gpt_heads", "gpt_width")
 
 
@@ -22,8 +21,8 @@ def is_trainer(step: Step) -> bool:
     return name is not None and name.value in _TRAINERS
 
 
-def may_matter(step: Step, plan: StepPlan) -> bool:
-    """Whether a training step may need more than :data:`HARMLESS` bytes a process."""
+def may_matter(job: Job, step: Step, plan: StepPlan) -> bool:
+    """Whether a training step may need more than :data:`HARMLESS` bytes a process, and that can be known."""
     training = plan.training
     if training is None or not is_trainer(step):
         return False
@@ -33,10 +32,11 @@ def may_matter(step: Step, plan: StepPlan) -> bool:
         samples *= training.gradient_accumulation_steps
     if given["model"] in ("mlp", "cnn"):
         return samples * 2**18 > HARMLESS  # the built-in pictures leave 0.1 MB each
-    if given["model"] != "gpt":
+    read = of(job, step, text=True) if given["model"] == "gpt" else None
+    if read is None:
         return False
     sizes = [literals.number(given[name]) for name in _SIZES]
     layers, heads, width = (size or 1 for size in sizes)
     weights = layers * (13 * width * width + 20 * width) + 600 * width
-    kept = _LONGEST * (layers * (32 * width + heads + 8) + 6 * 256)
+    kept = read.shape[0] * (layers * (32 * width + heads + 8) + 6 * 256)
     return 40 * weights + 4 * samples * kept > HARMLESS

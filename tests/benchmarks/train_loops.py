@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from wstrain import loop, models, optimizers, strategies
@@ -43,10 +42,10 @@ CASES = {"cnn": (32, 4, "sgd"), "gpt": (16, 1, "adamw")}  # micro-batch, accumul
 class Setting:
     """What both loops share."""
 
-    def __init__(self, model: str, shards: str) -> None:
+    def __init__(self, model: str, shards: str, group: Group) -> None:
         self.model = model
         self.batch, self.accumulation, self.optimizer = CASES[model]
-        self.group = Group(read_pytorch(os.environ))
+        self.group = group
         self.rank = self.group.launch.rank
         self.size = 2 * self.batch * self.accumulation
         self.reader = ShardReader(shards, "train")
@@ -87,12 +86,20 @@ def plain_loop(setting: Setting) -> Callable[[int], None]:
     return train
 
 
-def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]:
+def our_loop(
+    setting: Setting, tracker: Tracker | None, strategy_name: str, **options: str
+) -> Callable[[int], None]:
     """Return ours: train `STRETCH` steps from a given one."""
     steps = STRETCH * (TURNS + 1)
     group, precision = setting.group, Precision("fp32", setting.group.device)
-    updates = Updates(optimizers.OptimizerOptions(setting.optimizer), precision)
-    strategy = strategies.build("ddp", setting.network(), updates, group)
+    updates = Updates(
+        optimizers.OptimizerOptions(setting.optimizer),
+        precision,
+        micro_batch=setting.batch,
+        accumulation=setting.accumulation,
+        options=options,
+    )
+    strategy = strategies.build(strategy_name, setting.network(), updates, group)
     sampler = GlobalBatchSampler(len(setting.reader), setting.size, seed=0)
     batches = Batches(
         setting.reader,
@@ -110,7 +117,6 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
         "objective": strategies.Objective(setting.task, precision),
         "batches": batches.stream(0, steps),
         "schedule": Schedule(RATE, RATE, 10, steps, "constant"),
-        "precision": precision,
         "recorder": StepRecorder(group, steps, per_epoch, setting.size, tracker, Progress(None)),
         "saver": NoSaver(),
     }
@@ -128,31 +134,38 @@ class NoSaver:
         """Do nothing."""
 
 
-def main() -> None:
+def compare(setting: Setting, plain: Callable[[int], None], strategy: str, **options: str) -> None:
     """Let both loops take turns; rank 0 prints our speed and its ratio to the peer's."""
-    setting = Setting(*sys.argv[1:])
     with Tracker({}, STRETCH * TURNS) if setting.rank == 0 else nullcontext() as tracker:
-        plain, ours = plain_loop(setting), our_loop(setting, tracker)
+        ours = our_loop(setting, tracker, strategy, **options)
         seconds: list[tuple[float, float]] = []
         for turn in range(TURNS + 1):
             first, second = (plain, ours) if turn % 2 else (ours, plain)
-            times = {first: clocked(first, turn), second: clocked(second, turn)}
+            times = {loop: clocked(loop, turn, setting.group) for loop in (first, second)}
             seconds.append((times[plain], times[ours]))
     del seconds[0]  # it warmed up
     if setting.rank == 0:
         ratio = statistics.median(theirs / own for theirs, own in seconds)
         speed = STRETCH * setting.size / statistics.median(own for _, own in seconds)
-        print(f"{setting.model}: {speed:,.0f} samples/s in our loop, over a plain DDP loop {ratio:.3f}")
+        print(
+            f"{setting.model}: {speed:,.0f} samples/s in our loop, over a plain {strategy} loop {ratio:.3f}"
+        )
     setting.group.leave()
 
 
-def clocked(train: Callable[[int], None], turn: int) -> float:
+def clocked(train: Callable[[int], None], turn: int, group: Group) -> float:
     """Seconds of one stretch, from the moment all ranks start to the moment all have ended."""
-    dist.barrier()
+    group.everyone(None)
     began = time.perf_counter()
     train(turn * STRETCH)
-    dist.barrier()
+    group.everyone(None)
     return time.perf_counter() - began
+
+
+def main() -> None:
+    """Compare with plain DDP."""
+    setting = Setting(*sys.argv[1:], group=Group(read_pytorch(os.environ)))
+    compare(setting, plain_loop(setting), "ddp")
 
 
 if __name__ == "__main__":

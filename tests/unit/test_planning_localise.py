@@ -94,6 +94,15 @@ def test_tensorflow_runs_one_worker_a_process() -> None:
     assert (local.topology.worker_count, local.topology.world_size) == (2, 2)
 
 
+def test_workers_of_parameter_servers_keep_their_own_batch() -> None:
+    four = Topology("tensorflow", None, 4, 0, 1, 4, worker_count=4, parameter_server_count=1)
+    found = training(32, 2, 1)
+    local = localise(plan(step("train", four, found)), 2).steps["train"]
+    assert (local.topology.world_size, local.topology.worker_count) == (2, 2)
+    assert (local.topology.data_parallel_size, local.topology.parameter_server_count) == (1, 1)
+    assert local.training == found
+
+
 def test_the_table_says_what_was_planned() -> None:
     local = localise(plan(step("train", EIGHT, training(32, 1, 8))), 2).steps["train"]
     rows = {row.quantity: row for row in local.derivations}

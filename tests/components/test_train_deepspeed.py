@@ -79,3 +79,35 @@ def test_a_checkpoint_of_ddp_goes_on_under_zero(
         1, shards=python_source, gradient_accumulation_steps=4, **{**GPT, "stop_after_steps": 4}
     )
     assert_on_curve(zero(3, resume_from=stopped.folder / "checkpoints"), alone, range(5, 9))
+
+
+def test_half_as_wide_weights_and_a_configuration_of_one_s_own(
+    alone: Any, zero: Callable[..., Any], tmp_path: Path
+) -> None:
+    own = tmp_path / "ds.json"
+    own.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "gradient_clipping": 1.0}')
+    run = zero(3, ds_config=own, precision="bf16", stop_after_steps=4)
+    assert run.ok, run.errors
+    assert [run.losses[step] for step in range(1, 5)] == pytest.approx(
+        [alone.losses[step] for step in range(1, 5)], rel=0.02
+    )
+
+
+def test_without_zero_sixteen_bits_are_autocast_s(alone: Any, zero: Callable[..., Any]) -> None:
+    run = zero(0, 1, precision="bf16", stop_after_steps=3)
+    assert run.ok, run.errors
+    assert run.losses[3] == pytest.approx(alone.losses[3], rel=0.02)
+
+
+def test_a_configuration_against_the_plan_stops_before_training(
+    zero: Callable[..., Any], tmp_path: Path
+) -> None:
+    own = tmp_path / "ds.json"
+    own.write_text('{"train_batch_size": 64, "zero_optimization": {"stage": 2}}')
+    run = zero(2, ds_config=own)
+    assert {rank.status for rank in run.ranks} == {2}
+    for rank in run.ranks:
+        lines = [line for line in rank.stderr.splitlines() if line.startswith(("error", "Traceback"))]
+        assert len(lines) == 1, rank.stderr
+        assert "`train_batch_size` is 64" in lines[0]
+        assert "16" in lines[0]

@@ -23,7 +23,8 @@ def compiled(tmp_path: Path, **values: Any) -> Path:
 
 
 def test_the_configuration_that_deepspeed_starts_with_can_be_read_before(tmp_path: Path) -> None:
-    folder = compiled(tmp_path, zero_stage=3, precision="bf16", offload_optimizer="cpu", max_gradient_norm=1.0)
+    given = {"zero_stage": 3, "precision": "bf16", "offload_optimizer": "cpu", "max_gradient_norm": 1.0}
+    folder = compiled(tmp_path, **given)
     config = json.loads((folder / "deepspeed" / "train.json").read_text(encoding="utf-8"))
     assert config["train_batch_size"] == 64
     assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 4 == 64

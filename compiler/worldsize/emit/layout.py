@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import write
-from worldsize.azureml.model import Argument, Data, Field, Step
+from worldsize.azureml.model import Argument, Data, Field, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import bundle as bundles
-from worldsize.emit import deepspeed, plan_file, settings
+from worldsize.emit import deepspeed, memory, plan_file, settings
 from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
+from worldsize.emit.memory import PREDICTION, Need
 from worldsize.records import dataclass, field, replace
 from worldsize.spec.model import ComputeProfile, Spec
 from worldsize.yaml.span import Span
@@ -45,7 +46,11 @@ def files(built: Built, out: Path) -> tuple[Files, list[Problem]]:
     """
     assert built.plan is not None
     spec, shelf = built.spec, _Shelf()
-    steps = {name: _placed(built, step, shelf, out) for name, step in built.resolved.job.steps.items()}
+    foreseen = memory.needs(built.resolved.job, built.plan)
+    steps = {
+        name: _placed(built, _with_memory(step, foreseen.get(name)), shelf, out)
+        for name, step in built.resolved.job.steps.items()
+    }
     found: Files = dict(shelf.files)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     found["pipeline.yml"] = write.dump(replace(built.resolved.job, steps=steps), header=header).encode()
@@ -73,6 +78,14 @@ def _placed(built: Built, step: Step, shelf: _Shelf, out: Path) -> Step:
     name = _shelve(shelf, bundle, step.name, variant, step.span or built.spec.span)
     reference = Field(f"./components/{name}/{bundles.FILE}")
     return replace(step, inputs=inputs, reference=reference)
+
+
+def _with_memory(step: Step, need: Need | None) -> Step:
+    """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
+    if need is None or step.component is None or PREDICTION not in step.component.inputs:
+        return step
+    said = Field[Argument](Literal(need.measurable), comment="bytes a process, see worldsize plan --memory")
+    return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, said)})
 
 
 def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from worldsize.azureml import binding, literals
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import plan_file
+from worldsize.emit.memory import PREDICTION
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.model import PlanValue
@@ -133,6 +134,8 @@ def _refill(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) 
         # A value that was changed by hand since compiling is the user's, not the plan's.
         if literals.render(given.value) == literals.render(planned):
             inputs[name] = Text(here)
+    if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
+        inputs[PREDICTION] = None  # other processes take other memory than was foreseen
     return replace(task, inputs=inputs)
 
 

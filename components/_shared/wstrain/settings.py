@@ -55,6 +55,7 @@ class Settings:
     learning_rate: float
     reference_learning_rate: float | None
     warmup_epochs: float
+    predicted_memory_bytes: int | None
     checkpoints: Path
     trained_model: Path
     options: Mapping[str, Any]  # inputs that only this component has
@@ -194,6 +195,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     add("--learning_rate", type=number(0, above=True), required=True)
     add("--reference_learning_rate", type=number(0, above=True))
     add("--warmup_epochs", type=number(0), default=0.0)
+    add("--predicted_memory_bytes", type=integer(1))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wstrain import agreement, derived, export, loop, models, optimizers, strategies
+from wstrain import agreement, derived, export, loop, memory, models, optimizers, strategies
 from wstrain.batches import Batches
 from wstrain.data import ShardReader, read_manifest, verify
 from wstrain.errors import UserError
@@ -32,7 +32,7 @@ from wstrain.saver import CheckpointSaver
 from wstrain.settings import Settings
 from wstrain.strategies import Objective, Strategy, Updates
 from wstrain.tasks import Task, task_of
-from wstrain.tracking import Tracker
+from wstrain.tracking import Point, Tracker
 
 SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
 
@@ -69,17 +69,7 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
     with group.together():
         tracking = _tracking(launch, facts, steps["total_steps"])
     with tracking as tracker:
-        batches = Batches(
-            reader=reader,
-            sampler=sampler,
-            task=task,
-            rank=group.replica,
-            world_size=mesh.data,
-            accumulation=settings.gradient_accumulation_steps,
-            device=group.device,
-            # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
-            workers=settings.loader_workers if group.device.type == "cuda" else 0,
-        )
+        batches = _batches(settings, group, task, reader, sampler)
         final = loop.train(
             loop.Run(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
@@ -90,6 +80,9 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
             saver=saver,
         )
         saver.save(max(start, stop))
+        peak = memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
+        if tracker:
+            tracker.log(Point(max(start, stop), peak), always=True)
         network = strategy.whole_model()
         with group.together():
             if launch.is_main:
@@ -160,6 +153,22 @@ def _saver(
         keep=settings.keep_checkpoints,
         order=order,
         about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
+    )
+
+
+def _batches(
+    settings: Settings, group: Group, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
+) -> Batches:
+    return Batches(
+        reader=reader,
+        sampler=sampler,
+        task=task,
+        rank=group.replica,
+        world_size=group.mesh.data,
+        accumulation=settings.gradient_accumulation_steps,
+        device=group.device,
+        # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
+        workers=settings.loader_workers if group.device.type == "cuda" else 0,
     )
 
 

@@ -19,9 +19,12 @@ def add_meeting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--join_timeout", type=number(0, above=True), default=600.0)
 
 
+OPTIONS = (add_meeting,)
+
+
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=(add_meeting,))
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     start(settings, read(os.environ))
 
 

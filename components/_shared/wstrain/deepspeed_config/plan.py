@@ -64,10 +64,7 @@ def build(plan: Plan) -> dict[str, Any]:
     }
     if plan.max_gradient_norm > 0:
         config["gradient_clipping"] = plan.max_gradient_norm
-    if plan.precision == "bf16":
-        config["bf16"] = {"enabled": True}
-    elif plan.precision == "fp16":
-        config["fp16"] = {"enabled": True, "loss_scale": plan.loss_scale}
+    config |= _arithmetic(plan)
     if plan.activation_checkpointing:
         config["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": False}
     if plan.zero_stage and plan.optimizer not in TESTED:
@@ -75,6 +72,18 @@ def build(plan: Plan) -> dict[str, Any]:
     if plan.offload_optimizer != "none":
         config["zero_force_ds_cpu_optimizer"] = False
     return config
+
+
+def _arithmetic(plan: Plan) -> dict[str, Any]:
+    if plan.precision == "fp32":
+        return {}
+    if plan.zero_stage == 0:
+        # Without ZeRO, DeepSpeed's own 16-bit optimizer takes a step before the first one; autocast does not.
+        dtype = "bfloat16" if plan.precision == "bf16" else "float16"
+        return {"torch_autocast": {"enabled": True, "dtype": dtype}}
+    if plan.precision == "bf16":
+        return {"bf16": {"enabled": True}}
+    return {"fp16": {"enabled": True, "loss_scale": plan.loss_scale}}
 
 
 def to_json(config: Mapping[str, Any]) -> str:

@@ -33,7 +33,15 @@ def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     autos = any(at(config, block_, "enabled") == "auto" for block_ in ("fp16", "bf16"))
     if not autos:
         yield from _types(config, name)
-        yield from _planned(config, name, brain_name, known)
+        yield from _planned(config, _autocast(config) or name, brain_name, known)
+
+
+def _autocast(config: Mapping[str, Any]) -> str | None:
+    """What torch's autocast computes in, where the configuration switches it on."""
+    dtype = at(config, "torch_autocast", "dtype")
+    if not on(at(config, "torch_autocast", "enabled")):
+        return None
+    return _NAMES.get(dtype) if isinstance(dtype, str) else "bf16"  # DeepSpeed's default
 
 
 def _loss_scale(config: Mapping[str, Any], *, enabled: bool) -> Iterator[Finding]:

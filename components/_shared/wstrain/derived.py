@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from wstrain import arithmetic
@@ -35,11 +36,11 @@ def steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
 
 def facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
     """What a run's parameters in MLflow are: inputs without paths, steps, and what the data is."""
-    paths = ("shards", "checkpoints", "trained_model", "resume_from")
+    every = asdict(settings)
+    every |= every.pop("options")
     given = {
-        name: value for name, value in asdict(settings).items() if name not in paths and value is not None
+        name: value for name, value in every.items() if value is not None and not isinstance(value, Path)
     }
-    given |= given.pop("options")
     given["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
     return {**given, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 

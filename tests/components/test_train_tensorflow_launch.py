@@ -91,12 +91,13 @@ def together(count: int, act: Any) -> list[Any]:
     there, found = members(count), [None] * count
 
     def member(place: int) -> None:
+        meeting = Meeting(there, place, 20)
         try:
-            meeting = Meeting(there, place, 20)
             found[place] = act(meeting, place)
             meeting.leave()
         except UserError as error:
             found[place] = error.message  # type: ignore[call-overload]
+            meeting.close()
 
     threads = [threading.Thread(target=member, args=(place,), daemon=True) for place in range(count)]
     for thread in threads:
@@ -140,7 +141,9 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
     there = members(2)
 
     def leader() -> None:
-        found.append(Meeting(there, 0, 20).gather("a"))
+        host = Meeting(there, 0, 20)
+        found.append(host.gather("a"))
+        host.leave()
 
     found: list[Any] = []
     thread = threading.Thread(target=leader, daemon=True)
@@ -156,6 +159,7 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
                 threading.Event().wait(0.05)
     guest = Meeting(there, 1, 20)
     assert guest.gather("b") == ["a", "b"]
+    guest.leave()
     thread.join(20)
     assert found == [["a", "b"]]
 

@@ -85,6 +85,10 @@ class Meeting:
     def leave(self) -> None:
         """Wait until all are done; from then on it is no loss when a process ends."""
         self.gather("done")
+        self.close()
+
+    def close(self) -> None:
+        """Hang up without waiting for anybody, when all know why."""
         self._leaving = True
         for peer in self._peers.values():
             peer.close()
@@ -109,6 +113,8 @@ class Meeting:
         words = self._missing(missing) if missing else None
         for peer in found.values():
             peer.send({"missing": words})
+            if words:
+                peer.close()
         if words:
             raise UserError(*words)
         return found
@@ -118,6 +124,7 @@ class Meeting:
         address = self._members[0][1]
         host, _, port = address.rpartition(":")
         while True:
+            peer, answer = None, None
             try:
                 # The leader counts from its own start, so its verdict may come a little later than our end.
                 left = max(deadline - time.monotonic(), 1.0)
@@ -127,13 +134,16 @@ class Meeting:
                 connection.settimeout(left + 5)
                 answer = peer.read()
             except OSError:
-                answer = None
-            if answer is not None and "missing" in answer:
+                pass  # not there yet, or gone again
+            if peer is not None and answer is not None and "missing" in answer:
                 break
+            if peer is not None:
+                peer.close()
             if time.monotonic() > deadline:
                 raise UserError(*self._missing([0]))
             time.sleep(RETRY_SECONDS)
         if answer["missing"]:
+            peer.close()
             raise UserError(*answer["missing"])
         return peer
 
@@ -214,6 +224,8 @@ class _Peer:
         """Close the connection."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            self._file.close()
         self._connection.close()
 
     def _listen(self, lost: Any, told: Any) -> None:

@@ -9,11 +9,12 @@ Why: the job stops at its first step, out of memory, after the cluster has start
 
 Bad::
 
-    with: {model: gpt, gpt_layers: 48, gpt_width: 8192}
+    with: {model: gpt, gpt_layers: 48, gpt_heads: 32, gpt_width: 4096,
+           optimizer: adamw, epochs: 1, precision: bf16}
 
 Good::
 
-    with: {model: gpt, gpt_layers: 48, gpt_width: 8192, strategy: fsdp}
+    with: {model: gpt, gpt_layers: 24, gpt_heads: 16, gpt_width: 1024, optimizer: adamw, epochs: 1}
 
 Fix: take one of the changes that the help names; the memory that is needed then stands beside each.
 

@@ -7,12 +7,13 @@ Why: the job may stop for want of memory, perhaps hours after its start.
 
 Bad::
 
-    batch_size_per_device: 64
+    with: {model: gpt, gpt_layers: 48, gpt_heads: 32, gpt_width: 2560,
+           optimizer: adamw, epochs: 1, precision: bf16}
 
 Good::
 
-    batch_size_per_device: 32
-    gradient_accumulation_steps: 2
+    with: {model: gpt, gpt_layers: 48, gpt_heads: 32, gpt_width: 2560,
+           optimizer: adamw, epochs: 1, precision: bf16, strategy: fsdp}
 
 Fix: take one of the changes that the help names, or measure a few steps and suppress this.
 

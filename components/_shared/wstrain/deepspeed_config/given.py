@@ -60,8 +60,9 @@ def own(
 ) -> tuple[dict[str, Any], list[Finding]]:
     """The user's configuration with the batch numbers of the plan, and what is odd about it.
 
-    The file decides on stage and offload, and on clipping where the plan has none. Precision must agree, as
-    the training casts its inputs by the plan's. Batch numbers that are left out are filled in.
+    The file decides on stage and offload, and on clipping where it says something and the plan has none.
+    Precision must agree, as the training casts its inputs by the plan's. What is left out is filled in from
+    the plan.
 
     Returns:
         The configuration for ``deepspeed.initialize``, and findings that are only worth a line in the log.
@@ -74,6 +75,7 @@ def own(
         (TRAIN, plan.global_batch),
         (MICRO, plan.micro_batch),
         (STEPS, plan.accumulation),
+        ("gradient_clipping", float(plan.max_gradient_norm)),  # DeepSpeed's own default is 1
     ):
         if completed.get(name) is None:
             completed[name] = value

@@ -62,8 +62,8 @@ def build(plan: Plan) -> dict[str, Any]:
         "gradient_accumulation_steps": plan.accumulation,
         "zero_optimization": _zero(plan),
     }
-    if plan.max_gradient_norm > 0:
-        config["gradient_clipping"] = plan.max_gradient_norm
+    # Written even if it is off: DeepSpeed clips to 1 where nothing is said.
+    config["gradient_clipping"] = float(plan.max_gradient_norm)
     config |= _arithmetic(plan)
     if plan.activation_checkpointing:
         config["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": False}

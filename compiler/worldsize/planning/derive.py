@@ -7,6 +7,7 @@ from datetime import date
 
 from worldsize.diagnostics.problem import Problem
 from worldsize.facts import vm_sizes
+from worldsize.planning import conflicts
 from worldsize.planning.interface import Interface
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.notes import Notes
@@ -62,6 +63,7 @@ def _step(
     topology = arrange(step, placed, interface, notes) if placed is not None else None
     if topology is None:
         return None
+    conflicts.check(step, interface, topology, notes)
     training = None
     if step.scale is not None:
         training = train(step, step.scale, topology, interface, counted=counted, notes=notes)

@@ -45,3 +45,11 @@ def place(step: Step, name: str) -> Span:
     if named is not None:
         return named.span
     return step.parallelism.span if step.parallelism is not None else step.span
+
+
+def span(step: Step, name: str) -> Span:
+    """Where an input is given, else the name of the component, whose default it is."""
+    given = step.with_.get(name)
+    if given is not None:
+        return given.span
+    return step.uses.span if step.uses is not None else step.span

@@ -28,7 +28,7 @@ def place(
         return None
     total = topology.world_size(launcher, instances, processes, devices)
     workers = _workers(step, instances, notes) if launcher == "tensorflow" else None
-    servers = _pin(step, "server") if launcher == "tensorflow" else None
+    given = servers(step) if launcher == "tensorflow" else None
     _explain(step, notes, launcher, size, instances=instances, processes=processes)
     if launcher != "none":
         unit = (
@@ -45,7 +45,7 @@ def place(
         process_count_per_instance=processes,
         world_size=total,
         worker_count=workers,
-        parameter_server_count=servers.value if servers else None,
+        parameter_server_count=given.value if given else None,
     )
 
 
@@ -84,6 +84,11 @@ def _pin(step: Step, which: str) -> Located[int] | None:
     outer: Located[int] | None = getattr(step, name)
     inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
     return outer or inner
+
+
+def servers(step: Step) -> Located[int] | None:
+    """TensorFlow's parameter servers, as the step or its distribution counts them."""
+    return _pin(step, "server")
 
 
 def _size(profile: ComputeProfile | None, notes: Notes, today: date, *, needed: bool) -> VmSize | None:
@@ -228,6 +233,9 @@ def _explain(
         notes.derive("gpus_per_instance", devices, card, f"VM size {size.name}")
     if launcher == "tensorflow":
         notes.derive("worker_count", instances, "one process an instance", "TensorFlow on Azure ML")
+        given = servers(step)
+        if given is not None and given.value:
+            notes.derive("parameter_server_count", given.value, "", _given_servers(step, notes))
         return
     pinned = _pin(step, "process")
     place = "distribution.process_count_per_instance"
@@ -236,6 +244,11 @@ def _explain(
     how = "one a GPU" if _one_each(launcher, processes, devices) else "" if pinned else "one an instance"
     source = notes.given(place) if pinned else f"{launcher} on Azure ML"
     notes.derive("process_count_per_instance", processes, how, source)
+
+
+def _given_servers(step: Step, notes: Notes) -> str:
+    place = "" if step.parameter_server_count else "distribution."
+    return notes.given(f"{place}parameter_server_count")
 
 
 def _one_each(launcher: Launcher, processes: int, devices: int) -> bool:

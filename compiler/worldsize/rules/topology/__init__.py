@@ -78,5 +78,8 @@ RULES = (
     Entry("WS237", "pipeline-bubble"),
     Entry("WS238", "model-parallelism-unsupported"),
     Entry("WS239", "strategy-option-refused"),
+    Entry("WS240", "parameter-servers-missing"),
+    Entry("WS241", "heads-do-not-divide-width"),
+    Entry("WS242", "option-without-effect"),
     Entry("WS250", "distribution-field-of-other-type"),
 )

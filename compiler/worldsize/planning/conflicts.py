@@ -1,0 +1,148 @@
+"""Inputs of a built-in training step that contradict each other: each would stop the training at its start.
+
+The trainers refuse the same combinations; here they are found before anything is rented.
+"""
+
+from __future__ import annotations
+
+from worldsize.azureml import literals
+from worldsize.diagnostics.problem import Related
+from worldsize.planning import degrees, offload, options, place
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Topology
+from worldsize.planning.notes import Notes
+from worldsize.planning.numbers import plural
+from worldsize.spec.model import Located, Step
+
+_SERVER = "parameter_server"
+_ONLY_WITH = {
+    "fsdp_reshard": "fsdp",
+    "fsdp_reduce": "fsdp",
+    "fsdp_cpu_offload": "fsdp",
+    "pipeline_schedule": "pipeline_parallel",
+}
+
+
+def check(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
+    """Report what of a step cannot be meant together.
+
+    Args:
+        step: the step.
+        interface: its component, None where it cannot be seen.
+        topology: its processes, and the strategy where the degrees decide it.
+        notes: collects the problems.
+    """
+    _foreign_counts(step, interface, topology, notes)
+    if interface is None or "gpt_heads" not in interface.inputs:
+        return  # not one of the built-in trainers, whose inputs are known
+    _heads(step, interface, notes)
+    if topology.launcher == "tensorflow":
+        _servers(step, interface, topology, notes)
+    _adasum(step, interface, topology, notes)
+    _without_effect(step, interface, topology, notes)
+    offload.check(step, interface, notes)
+
+
+def _foreign_counts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
+    """Workers and parameter servers of a step that TensorFlow does not start."""
+    if topology.launcher == "tensorflow" or step.uses is None or interface is None:
+        return
+    for name in ("worker_count", "parameter_server_count"):
+        given: Located[int] | None = getattr(step, name)
+        if given is None:
+            continue
+        started = f"is started by {topology.launcher}" if topology.launcher != "none" else "is one process"
+        message = f"`{name}` is a count of TensorFlow's processes, but `{step.uses.value}` {started}"
+        notes.report("distribution-field-of-other-type", given.span, message, "remove it")
+
+
+def _heads(step: Step, interface: Interface, notes: Notes) -> None:
+    """Each head of ``gpt`` takes an even share of the width, as rotary positions turn numbers in pairs."""
+    if options.value(step, interface, "model") != "gpt":
+        return
+    heads, width = (options.count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
+    values = [options.value(step, interface, name) for name in ("gpt_heads", "gpt_width")]
+    if heads is None or width is None or not all(literals.accepts("integer", value) for value in values):
+        return  # reported as no count
+    if width % (2 * heads) == 0:
+        return
+    near = [degrees.divisor_near(width // 2, heads + way, way) for way in (-1, 1)] if width % 2 == 0 else []
+    written = " or ".join(f"`gpt_heads: {number}`" for number in near if number is not None)
+    multiple = f"make `gpt_width` a multiple of {2 * heads}"
+    given = [(name, step.with_[name]) for name in ("gpt_heads", "gpt_width") if name in step.with_]
+    span = given[0][1].span if given else options.span(step, "model")
+    related = [Related(found.span, f"`{name}`") for name, found in given[1:]]
+    message = f"`gpt_width` is {width}, not a multiple of twice `gpt_heads` {heads}"
+    help_ = f"write {written}, or {multiple}" if written else multiple
+    notes.report("heads-do-not-divide-width", span, message, help_, *related)
+
+
+def _servers(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
+    """Parameter servers and the one strategy that has them."""
+    strategy, count = options.value(step, interface, "strategy"), topology.parameter_server_count or 0
+    given = place.servers(step)
+    if strategy != _SERVER:
+        named = options.strategy(step)
+        if count and given is not None and isinstance(strategy, str) and "${{" not in strategy:
+            message = f"`parameter_server_count` is {count}, but strategy `{strategy}` has no use for any"
+            help_ = f"write `strategy: {_SERVER}` under `with`, or remove `parameter_server_count`"
+            related = (Related(named.span, "a strategy without parameter servers"),) if named else ()
+            notes.report("parameter-servers-unused", given.span, message, help_, *related)
+        return
+    span = options.span(step, "strategy")
+    if not count:
+        message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
+        help_ = "write `parameter_server_count: 1` in the step, or `strategy: multi_worker_mirrored`"
+        related = (Related(given.span, "no parameter server"),) if given is not None else ()
+        notes.report("parameter-servers-missing", span, message, help_, *related)
+    gpus = topology.gpus_per_instance or 0
+    if gpus > 1:
+        message = (
+            f"with `strategy: {_SERVER}` a worker drives one GPU, but `{topology.instance_type}`"
+            f" has {plural(gpus, 'GPU')}"
+        )
+        help_ = "use an `instance_type` with one GPU or none, or `strategy: multi_worker_mirrored`"
+        notes.report("strategy-option-refused", span, message, help_)
+    if options.value(step, interface, "precision") == "fp16":
+        _refused_precision(step, f"strategy `{_SERVER}`", "updates that overtake each other", notes)
+
+
+def _adasum(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
+    """Adasum combines ranks in pairs, all of them at every step: Maleki et al. 2020."""
+    if options.value(step, interface, "reduction") != "adasum":
+        return
+    world = topology.world_size
+    if world & (world - 1):
+        message = f"`reduction: adasum` combines ranks in pairs, and {world} processes are no power of 2"
+        related = (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
+        help_ = f"run {_powers(world)} processes, or write `reduction: average`"
+        notes.report("strategy-option-refused", options.span(step, "reduction"), message, help_, *related)
+    if options.value(step, interface, "precision") == "fp16":
+        _refused_precision(step, "`reduction: adasum`", "ranks that skip a step alone", notes)
+
+
+def _powers(world: int) -> str:
+    below = 1 << (world.bit_length() - 1)
+    return f"{below} or {2 * below}"
+
+
+def _refused_precision(step: Step, who: str, why: str, notes: Notes) -> None:
+    message = f"`precision` is `fp16`, which {who} does not take: its loss scale does not bear {why}"
+    notes.report(
+        "strategy-option-refused", options.span(step, "precision"), message, "write `precision: bf16`"
+    )
+
+
+def _without_effect(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
+    """Options of another strategy than the step's."""
+    strategy = topology.strategy or options.value(step, interface, "strategy")
+    if not isinstance(strategy, str) or "${{" in strategy:
+        return
+    for name, wanted in _ONLY_WITH.items():
+        given = step.with_.get(name)
+        if name not in interface.inputs or given is None or strategy == wanted:
+            continue
+        if literals.render(given.value) != literals.render(interface.inputs[name]):
+            message = f"`{name}` is for strategy `{wanted}`; with `{strategy}` it changes nothing"
+            help_ = f"write `strategy: {wanted}`, or remove `{name}`"
+            notes.report("option-without-effect", given.span, message, help_)

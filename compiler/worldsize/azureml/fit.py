@@ -25,18 +25,19 @@ def fault(name: str, value: Any, port: Port, span: Span) -> Problem | None:
         span: Where to point.
     """
     shown = literals.render(value)
+    said = shown.lower() if isinstance(value, bool) else shown  # as YAML has it
     if value is None:
         help_ = "write a value, or leave the input out where it has a default"
         return Problem("input-type", span, f"`{name}` has no value", help_)
     if not literals.accepts(port.type, value):
-        message = f"`{shown[:60]}` is not {article(port.type)}, as input `{name}` wants"
+        message = f"`{said[:60]}` is not {article(port.type)}, as input `{name}` wants"
         return Problem("input-type", span, message, _as_wanted(port.type, value))
     if port.enum and isinstance(port.enum.value, list):
         allowed = [literals.render(item) for item in port.enum.value]
         if shown in allowed:
             return None
         listed = "write one of " + ", ".join(f"`{item}`" for item in allowed)
-        message = f"`{name}` cannot be `{shown[:60]}`"
+        message = f"`{name}` cannot be `{said[:60]}`"
         return Problem("input-not-in-enum", span, message, did_you_mean(shown, allowed) or listed)
     return _range(name, value, port, span)
 

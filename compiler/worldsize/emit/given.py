@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from worldsize.azureml import binding, fit, literals
 from worldsize.azureml.binding import Expression
-from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port
+from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path
 from worldsize.azureml.snapshot import missing
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.emit import planned
+from worldsize.emit import lookup, planned
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
+from worldsize.records import replace
 from worldsize.spec.model import Located
 
 
@@ -24,11 +26,25 @@ def read(work: Work, step: str) -> dict[str, Field[Argument]]:
         port = component.inputs.get(name) if component else None
         if component is not None and port is None:
             message = f"`{_title(work, step)}` has no input `{name}`"
-            work.report("input-unknown", located.key_span, message, did_you_mean(name, component.inputs))
+            work.report("input-unknown", located.key_span, message, _known_as(name, component))
             continue
         argument, comment = _argument(work, step, name, located, port)
         arguments[name] = Field(argument, located.span, located.key_span, located.node, comment)
     return arguments
+
+
+def _known_as(name: str, component: Component) -> str | None:
+    """The input that was meant; where none is near, the built-in component that has it."""
+    near = did_you_mean(name, component.inputs)
+    if near is None or not near.startswith("did"):
+        others = lookup.with_input(name)
+        if others:
+            return f"`{name}` is an input of {_either(others)}"
+    return near
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
 
 
 def _argument(
@@ -93,8 +109,14 @@ def check_literal(work: Work, name: str, located: Located[Any], value: Any, port
     """Report a literal that the port's type, range or enumeration excludes."""
     span = located.key_span if value is None else located.span
     fault = fit.fault(name, value, port, span)
-    if fault is not None:
-        work.problems.append(fault)
+    if fault is None:
+        return
+    if fault.slug == "input-not-in-enum" and not (fault.help or "").startswith("did"):
+        others = lookup.with_input(name, literals.render(value))
+        if others:
+            help_ = f"{fault.help}, or `uses: {others[0]}`, which has `{literals.render(value)}`"
+            fault = replace(fault, help=help_)
+    work.problems.append(fault)
 
 
 def _check_binding(

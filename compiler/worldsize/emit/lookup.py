@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,22 @@ def built_in_names() -> tuple[str, ...]:
     """The names of the built-in components: folders with a ``component.yml``."""
     folder = resources.components()
     return tuple(sorted(path.parent.name for path in folder.glob("*/component.yml")))
+
+
+def with_input(name: str, word: str | None = None) -> list[str]:
+    """The built-in components that have an input, and ``word`` among its enumerated ones.
+
+    For the help of a mistake: the files are searched as text, which is quicker than reading them.
+    """
+    declared = re.compile(rf"^  {re.escape(name)}:\n((?:    .*\n)*)", re.MULTILINE)
+    found = []
+    for built_in in built_in_names():
+        text = (resources.components() / built_in / "component.yml").read_text(encoding="utf-8")
+        block = declared.search(text.partition("\noutputs:")[0])
+        words = re.search(r"enum: \[(.*)\]", block[1]) if block is not None else None
+        if block is not None and (word is None or (words and word in words[1].split(", "))):
+            found.append(built_in)
+    return found
 
 
 def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:

@@ -12,6 +12,7 @@ from worldsize.azureml.snapshot import Snapshot, add_include, missing
 from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
+from worldsize.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
     import ast
@@ -57,9 +58,7 @@ def _user_function(work: Work, step: str, added: Snapshot) -> None:
     argument = work.arguments[step].get(name) if isinstance(name, str) else None
     if located is None or argument is None or not isinstance(argument.value, Literal):
         return
-    text = located.value
-    if not isinstance(text, str):
-        return
+    text = located.node.text if isinstance(located.node, Scalar) else ""
     if ".py" in text:
         _user_file(work, located, added)
         return

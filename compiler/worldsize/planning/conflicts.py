@@ -15,6 +15,7 @@ from worldsize.planning.numbers import plural
 from worldsize.spec.model import Located, Step
 
 _SERVER = "parameter_server"
+_SPLIT = "tensor-degree-does-not-divide-model"
 _ONLY_WITH = {
     "fsdp_reshard": "fsdp",
     "fsdp_reduce": "fsdp",
@@ -64,8 +65,8 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
     values = [options.value(step, interface, name) for name in ("gpt_heads", "gpt_width")]
     if heads is None or width is None or not all(literals.accepts("integer", value) for value in values):
         return  # reported as no count
-    if width % (2 * heads) == 0:
-        return
+    if width % (2 * heads) == 0 or any(found.slug == _SPLIT for found in notes.problems):
+        return  # the tensor degree's fault names the same number to change
     near = [degrees.divisor_near(width // 2, heads + way, way) for way in (-1, 1)] if width % 2 == 0 else []
     written = " or ".join(f"`gpt_heads: {number}`" for number in near if number is not None)
     multiple = f"make `gpt_width` a multiple of {2 * heads}"

@@ -36,8 +36,10 @@ def arrange(step: Step, topology: Topology, interface: Interface | None, notes: 
     found = _mesh(step, tensor.value, pipeline.value, topology, notes)
     if found is None:
         return None
+    before = len(notes.problems)
     planned = splits.check(step, interface, found, topology, notes)
-    across.check(step, found, topology, notes)
+    if len(notes.problems) == before:
+        across.check(step, found, topology, notes)  # a degree that is possible, if not wise
     if step.parallelism is not None or found.tensor * found.pipeline > 1:
         _explain(step, found, tensor, pipeline, notes)
     if planned is not None:

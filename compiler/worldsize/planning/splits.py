@@ -155,9 +155,13 @@ def _model(step: Step, interface: Interface | None, found: Degrees, notes: Notes
         given = step.with_.get("model")
         span = given.span if given is not None else options.place(step, _first(found))
         default = "" if given is not None else " by default"
-        message = (
-            f"`model` is `{model}`{default}, which cannot be split, but `parallelism` has {_only(found)}"
+        named = options.strategy(step)
+        asked = (
+            f"`strategy: {named.value}` asks for"
+            if named and step.parallelism is None
+            else "`parallelism` has"
         )
+        message = f"`model` is `{model}`{default}, which cannot be split, but {asked} {_only(found)}"
         help_ = "use `model: gpt`, or a model of your own that says how it is split; `fsdp` shards any model"
         notes.report("model-not-splittable", span, message, help_)
     elif model == "gpt":
@@ -205,7 +209,8 @@ def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> No
         fits = degrees.common(found.tensor, found.world_size // found.pipeline, *known)
         size = f"the {value} {noun}" if noun != "width" else f"the width {value}"
         message = f"the tensor degree {found.tensor} does not divide {size} of `gpt`"
-        help_ = f"write `tensor: {fits}`, or make `{name}` a multiple of {found.tensor}"
+        multiple = f"make `{name}` a multiple of {found.tensor}"
+        help_ = f"write `tensor: {fits}`, or {multiple}" if fits > 1 else multiple
         notes.report(
             "tensor-degree-does-not-divide-model", options.place(step, "tensor"), message, help_,
             *_beside(step, name),
@@ -222,7 +227,8 @@ def _layers(step: Step, interface: Interface, found: Degrees, notes: Notes) -> N
     fits = degrees.common(stages, found.world_size // found.tensor, layers)
     relation = "is more than" if stages > layers else "does not divide"
     message = f"the pipeline degree {stages} {relation} the {plural(layers, 'layer')} of `gpt`"
-    help_ = f"write `pipeline: {fits}`, or make `gpt_layers` a multiple of {stages}"
+    multiple = f"make `gpt_layers` a multiple of {stages}"
+    help_ = f"write `pipeline: {fits}`, or {multiple}" if fits > 1 else multiple
     notes.report(
         "pipeline-degree-does-not-divide-layers", options.place(step, "pipeline"), message, help_,
         *_beside(step, "gpt_layers"),

@@ -10,6 +10,13 @@ from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import clean
 from worldsize.spec.model import Scale, Step
 
+_OTHER_DEGREE = (
+    "model-not-splittable",
+    "model-parallelism-unsupported",
+    "pipeline-degree-does-not-divide-layers",
+    "strategy-contradicts-degrees",
+)
+
 
 def check(
     step: Step,
@@ -30,7 +37,9 @@ def check(
     share = clean(round(degrees.bubble(stages, micro), 4))
     formula = f"({stages} − 1) / ({micro} + {stages} − 1)"
     notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
-    if micro < stages and _starves(step, interface, stages, micro, notes):
+    if any(problem.slug in _OTHER_DEGREE for problem in notes.problems):
+        return  # the degree has to change first
+    if micro < stages and _starves(step, interface, stages, found, notes):
         return
     if share < degrees.TOLERABLE_BUBBLE:
         return
@@ -47,16 +56,16 @@ def check(
     notes.report("pipeline-bubble", span, message, remedy)
 
 
-def _starves(step: Step, interface: Interface | None, stages: int, micro: int, notes: Notes) -> bool:
+def _starves(step: Step, interface: Interface | None, stages: int, found: Batches, notes: Notes) -> bool:
     """Whether the schedule cannot run with so few micro-batches; torch's ``Schedule1F1B`` refuses to."""
     if options.value(step, interface, "pipeline_schedule") != "1f1b":
         return False
     given = step.with_.get("pipeline_schedule")
     message = (
         f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
-        f" but `gradient_accumulation_steps` is {micro}"
+        f" but `gradient_accumulation_steps` is {found.accumulation}"
     )
-    help_ = f"write `gradient_accumulation_steps: {degrees.enough(stages)}`, or `pipeline_schedule: gpipe`"
+    help_ = f"{_remedy(stages, found)}, or `pipeline_schedule: gpipe`"
     span = given.span if given is not None else options.place(step, "pipeline")
     notes.report("strategy-option-refused", span, message, help_)
     return True

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml import binding
 from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import launch
@@ -57,6 +58,8 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
         if world is None or whole is None or micro is None or flags[0].value is None:
             continue
+        if all(_planned(found, name) for name in ("global_batch_size", *_MICRO)):
+            continue  # the parts are the plan's: what contradicts them is another input, reported there
         span = found.span(flags[0].value)
         steps = _number(found, "gradient_accumulation_steps")
         if span is None or (found.flags("gradient_accumulation_steps") and steps is None):
@@ -71,6 +74,17 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             near = " or ".join(str(number) for number in (below, below + micro * world) if number)
             message = f"the global batch {whole} is no multiple of {micro} × {world} {noun} = {micro * world}"
             yield RULE.problem(span, message, f"write {near}")
+
+
+def _planned(found: Launch, name: str) -> bool:
+    """Whether a flag, where there is one, takes an input that the plan filled in."""
+    for flag in found.flags(name):
+        expression = binding.whole(flag.value.bare) if flag.value is not None else None
+        port = expression.port if expression is not None and expression.scope == "inputs" else None
+        field = found.step.inputs.get(port or "")
+        if field is None or field.span is not None:
+            return False
+    return True
 
 
 def _number(found: Launch, *names: str) -> int | None:

@@ -49,11 +49,13 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         over = workers + servers.value - instances
         if over > 0:
             message = (
-                f"{workers} workers and {servers.value} parameter server{'s' * (servers.value != 1)}"
+                f"{workers} worker{'s' * (workers != 1)} and"
+                f" {servers.value} parameter server{'s' * (servers.value != 1)}"
                 f" share {instances} instance{'s' * (instances != 1)}"
             )
-            fewer = max(workers - over, 1)
-            help_ = f"write `instance_count: {workers + servers.value}`, or `worker_count: {fewer}`"
+            help_ = f"write `instance_count: {workers + servers.value}`"
+            if workers > over:
+                help_ += f", or `worker_count: {workers - over}`"
             yield RULE.problem(servers.span, message, help_)
 
 

@@ -153,3 +153,30 @@ def test_more_workers_than_gpus_is_impossible_here(tmp_path: Path) -> None:
     (problem,) = fitted.problems
     assert problem.message == "step `command` starts 3 processes, one a GPU, but this machine has 2 GPUs"
     assert problem.help == "say `--processes 2`"
+
+
+@pytest.mark.parametrize(
+    ("distribution", "processes", "said"),
+    [
+        ("{type: mpi, process_count_per_instance: 1000000000}", None, "starts 1000000000 processes"),
+        ("{type: tensorflow, parameter_server_count: 99999}", None, "starts 100000 processes"),
+        ("{type: pytorch}", 2_000_000_000, "starts 2000000000 processes"),
+    ],
+)
+def test_more_processes_than_any_machine_starts_are_refused_before_they_are_listed(
+    distribution: str, processes: int | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text(
+        f"""
+type: command
+command: python t.py
+environment: azureml:any@latest
+distribution: {distribution}
+""",
+        encoding="utf-8",
+    )
+    found, _ = job.read(path)
+    assert found is not None
+    fitted = fit.fit(tasks.of(found)[0], path, Machine(2), processes)
+    assert [said in problem.message for problem in fitted.problems] == [True]

@@ -19,6 +19,7 @@ from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
 Templates = Mapping[str, Mapping[str, str]]
+MOST_PROCESSES = 1024  # of one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,36 @@ def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: 
         machine: What there is.
         processes: How many the user wants for a distributed step; None for as many as fit.
     """
+    at = Span(str(pipeline), 1, 1, 1, 1)
     compiled = plan_file.load(pipeline.parent)
-    if compiled is None:
-        return _fit_native(tasks, machine, processes, Span(str(pipeline), 1, 1, 1, 1))
-    plan, templates = compiled
+    fitted = (
+        _fit_native(tasks, machine, processes, at)
+        if compiled is None
+        else _fit_planned(tasks, machine, processes, *compiled)
+    )
+    return fitted if fitted.problems else replace(fitted, problems=list(_too_many(fitted.tasks, at)))
+
+
+def _too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
+    """Steps that no machine starts: one that tried would run out of memory or of process ids."""
+    for name, task in tasks.items():
+        if task.process_count > MOST_PROCESSES:
+            message = (
+                f"step `{name}` starts {task.process_count} processes, and one machine is given"
+                f" {MOST_PROCESSES} at most"
+            )
+            servers = task.parameter_server_count > MOST_PROCESSES
+            help_ = "write a smaller `parameter_server_count`" if servers else "say `--processes 2`"
+            yield Problem("run-refused", at, message, help_)
+
+
+def _fit_planned(
+    tasks: Mapping[str, Task],
+    machine: Machine,
+    processes: int | None,
+    plan: Plan,
+    templates: Templates,
+) -> Fitted:
     fitted = localise(plan, processes or machine.slots, grow=processes is not None)
     found, notices = {}, []
     for name, task in tasks.items():

@@ -67,3 +67,42 @@ def test_a_model_of_the_users_own_is_unknown_until_its_code_may_run(tmp_path: Pa
     assert shown.exit_code == 0
     assert "train  memory unknown" in shown.stdout
     assert "--import-model" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("uses", "model", "why"),
+    [
+        (
+            "train_tensorflow",
+            "gpt",
+            "worked out for the built-in PyTorch trainers only",
+        ),
+        ("train_ddp", "gpt, gpt_layers: 20000, gpt_width: 8", "worked out for at most 10000 layers"),
+        ("train_deepspeed", "gpt, ds_config: zero.json", "`ds_config` decides what is cut and offloaded"),
+    ],
+)
+def test_it_says_why_the_memory_is_unknown(uses: str, model: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "zero.json").write_text("{}", encoding="utf-8")
+    shown = plan(tmp_path, "--memory", uses=uses, model=model)
+    assert shown.stdout.splitlines()[-1] == f"train  memory unknown: {why}"
+
+
+@pytest.mark.timeout(20)
+def test_absurd_sizes_are_judged_at_once(tmp_path: Path) -> None:
+    deep = plan(tmp_path, "--memory", model="gpt, gpt_layers: 1000000000")
+    assert deep.exit_code == 1
+    assert "error[WS320] `gpt` of 1000000000 layers needs" in deep.output
+    most = 2**31 - 1
+    text = (
+        SPEC.replace("USES", "train_ddp")
+        .replace("MODEL", "gpt")
+        .replace("batch_size: 16", f"batch_size: {most}")
+    )
+    path = tmp_path / "spec.yml"
+    path.write_text(
+        text.replace("scale: {", f"scale: {{gradient_accumulation_steps: {most}, "), encoding="utf-8"
+    )
+    assert (
+        "error[WS320] `gpt` with micro-batches of 2147483647"
+        in CliRunner().invoke(main, ["plan", str(path)]).output
+    )

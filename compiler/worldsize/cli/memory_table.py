@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from worldsize.emit.memory import Need
+from worldsize.azureml.model import Job
+from worldsize.emit.memory import Need, why_unknown
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.verdict import gib
 from worldsize.planning.model import Plan
@@ -20,20 +21,18 @@ _MEANING = {
 }
 
 
-def text(plan: Plan, needs: Mapping[str, Need], *, imported: bool) -> str:
-    """One block a training step; a line for those of which too little is known.
+def text(plan: Plan, needs: Mapping[str, Need], job: Job, *, imported: bool) -> str:
+    """One block a training step; a line for each of which too little is known.
 
     Args:
         plan: the plan.
         needs: by step, where it is known.
+        job: the resolved graph, which says why the others are not.
         imported: whether users' models were imported.
     """
     blocks = [_block(name, need) for name, need in needs.items()]
     unknown = [name for name, step in plan.steps.items() if step.training is not None and name not in needs]
-    if unknown:
-        more = "" if imported else "; --import-model runs the code of a model of your own"
-        names = ", ".join(unknown)
-        blocks.append(f"{names}  memory unknown: the model or its samples are known only at run time{more}\n")
+    blocks += [f"{name}  memory unknown: {why_unknown(job, name, imported=imported)}\n" for name in unknown]
     return "\n".join(blocks) if blocks else "no step trains\n"
 
 

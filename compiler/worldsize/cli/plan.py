@@ -66,7 +66,8 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     else:
         click.echo(plan_table.text(derived.plan), nl=False)
     if needs is not None:
-        click.echo("\n" + memory_table.text(derived.plan, needs, imported=import_model), nl=False)
+        job = derived.built.resolved.job
+        click.echo("\n" + memory_table.text(derived.plan, needs, job, imported=import_model), nl=False)
 
 
 def _memory(derived: Derived, import_model: bool) -> dict[str, Need]:

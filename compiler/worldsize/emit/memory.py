@@ -8,7 +8,7 @@ from typing import Any
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.diagnostics.problem import Problem, Related
-from worldsize.emit import memory_bound, samples
+from worldsize.emit import memory_bound, memory_depth, samples
 from worldsize.emit.samples import Samples
 from worldsize.facts import vm_sizes
 from worldsize.planning.memory import built_in, sizes, verdict
@@ -68,6 +68,7 @@ def needs(job: Job, plan: Plan, load: Import | None = None) -> dict[str, Need]:
 
 def check(spec: Spec, job: Job, plan: Plan) -> Iterator[Problem]:
     """Report the steps that need more memory than a process has, or nearly all."""
+    yield from memory_depth.check(spec, job, plan)
     for name, need in needs(job, plan).items():
         place = _place(plan.steps[name])
         component = job.steps[name].component
@@ -95,6 +96,21 @@ def knobs(component: Component) -> Knobs:
     )
 
 
+def why_unknown(job: Job, name: str, *, imported: bool) -> str:
+    """What the memory of a training step would have to be known by, for people."""
+    step = job.steps[name]
+    if not memory_bound.is_trainer(step):
+        return "worked out for the built-in PyTorch trainers only"
+    if "ds_config" in step.inputs:
+        return "`ds_config` decides what is cut and offloaded"
+    given = samples.values(step, ("model", "gpt_layers"))
+    if not imported and isinstance(given["model"], str) and ":" in given["model"]:
+        return "the model or its samples are known only at run time; --import-model runs the model's code"
+    if given["model"] == "gpt" and (_count(given["gpt_layers"]) or 0) > memory_depth.MOST_LAYERS:
+        return f"worked out for at most {memory_depth.MOST_LAYERS} layers"
+    return "the samples are known only at run time"
+
+
 def _need(job: Job, step: Step, plan: StepPlan, load: Import | None) -> Need | None:
     if not memory_bound.is_trainer(step) or plan.training is None or "ds_config" in step.inputs:
         return None
@@ -116,7 +132,7 @@ def _network(job: Job, step: Step, given: Mapping[str, Any], load: Import | None
         return None
     if model == "gpt":
         layers, heads, width = (_count(given[name]) for name in ("gpt_layers", "gpt_heads", "gpt_width"))
-        if not layers or not heads or not width or width % heads:
+        if not layers or not heads or not width or width % heads or layers > memory_depth.MOST_LAYERS:
             return None
         return built_in.gpt(read.shape[0], layers, heads, width)
     if model in built_in.NAMES:

@@ -13,6 +13,7 @@ from worldsize.planning.memory.setup import Setup
 from worldsize.records import dataclass, replace
 
 MOST = 3  # a help with more is not read
+LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
 Change = tuple[str, Mapping[str, Any]]
 """What to write, and the fields of the setup that it changes."""
 
@@ -96,9 +97,9 @@ def _sharding(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:
 
 def _micro_batch(setup: Setup, knobs: Knobs) -> list[Change]:
     """Smaller micro-batches and more of them: the same global batch. The largest first."""
-    if not knobs.micro_batch:
-        return []
     share = setup.micro_batch * setup.accumulation
+    if not knobs.micro_batch or share > LARGEST_SHARE:
+        return []
     return [
         (
             f"`batch_size_per_device: {micro}` and `gradient_accumulation_steps: {share // micro}`",

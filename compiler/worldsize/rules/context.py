@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from worldsize.yaml.span import Span
 
 T = TypeVar("T")
-_LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
+LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Context:
 
     def _read(self, name: str) -> Source | None:
         try:
-            if not self.inside(name) or not Path(name).is_file() or Path(name).stat().st_size > _LARGEST_TEXT:
+            if not self.inside(name) or not Path(name).is_file() or Path(name).stat().st_size > LARGEST_TEXT:
                 return None
             return Source(name, Path(name).read_text(encoding="utf-8-sig"))
         except (OSError, ValueError):

@@ -13,7 +13,7 @@ from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Fix, Problem, Related
 from worldsize.rules import launch
 from worldsize.rules.batch import _deepspeed_known
-from worldsize.rules.context import Context
+from worldsize.rules.context import LARGEST_TEXT, Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
 from worldsize.yaml import json_text
@@ -106,16 +106,36 @@ def _uses(context: Context, job: Job) -> list[Use]:
     for each in launch.of(context, job):
         for path in dict.fromkeys(_paths(each)):
             source = None if context.is_folder(path) else context.text(path)
-            if source is not None and source.text.strip():  # an empty one is filled in later
+            if source is None:
+                continue
+            known = _deepspeed_known.known(context, job, each)
+            if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
                 root, wrong = context.once(_read, source)
-                known = _deepspeed_known.known(context, job, each)
                 found.append(Use(each, source, root if isinstance(root, Mapping) else None, wrong, known))
     return found
 
 
 def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
     root, wrong = json_text.read(source)
+    if root is not None and not isinstance(root, Mapping):
+        message = "this value is the whole configuration, and it is no block"
+        wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
     return root, tuple(wrong)
+
+
+def unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
+    """Where a step's input names something that is no text at all, and what it is."""
+    for each in launch.of(context, job):
+        field = each.step.inputs.get(INPUT)
+        path = _given(each, INPUT)
+        if field is None or field.span is None or path is None:
+            continue
+        if not context.inside(path) or not context.exists(path):
+            continue  # said where data is judged
+        if context.is_folder(path):
+            yield field.span, f"`{path.name or path}` is a folder, not a file of JSON"
+        elif context.text(path) is None:
+            yield field.span, f"`{path.name}` is no UTF-8 text of at most {LARGEST_TEXT >> 20} MiB"
 
 
 def _findings(context: Context, job: Job) -> list[tuple[Use, Finding]]:
@@ -171,7 +191,9 @@ def _given(found: Launch, port: str | None) -> Path | None:
     text = value.path.value if isinstance(value, Data) and value.path is not None else None
     if isinstance(value, Literal):
         text = value.value
-    if field is None or field.span is None or not isinstance(text, str) or not text.endswith(".json"):
+    if field is None or field.span is None or not isinstance(text, str):
+        return None
+    if port != INPUT and not text.endswith(".json"):
         return None
     return local_path(text, Path(field.span.path).parent)
 

@@ -1,7 +1,7 @@
 """The DeepSpeed configuration cannot be read.
 
 A value of Python, single quotes, a missing comma: no reader takes them. A comment or a comma too many
-counts here where the file is read as strict JSON.
+counts here where the file is read as strict JSON. So does an input ``ds_config`` that names no text.
 
 Why: every rank stops before it has read a single setting.
 
@@ -40,3 +40,5 @@ RULE = Rule(
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
     yield from _deepspeed.faults(RULE, context, job, "syntax")
+    for span, message in _deepspeed.unreadable(context, job):
+        yield RULE.problem(span, message, "name the file of the configuration, saved as UTF-8")

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from wstrain import loop, models, optimizers, strategies
 from wstrain.batches import Batches
 from wstrain.data import ShardReader
+from wstrain.errors import end_process
 from wstrain.launch import read_pytorch
 from wstrain.precision import Precision
 from wstrain.process_group import Group
@@ -170,3 +171,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    end_process(0)

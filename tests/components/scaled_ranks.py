@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, multiprocessing
 
 from wstrain import models, optimizers
+from wstrain.errors import end_process
 from wstrain.launch import Launch
 from wstrain.precision import Precision
 from wstrain.process_group import Group
@@ -62,6 +63,7 @@ def rank_main(rank: int, folder: str) -> None:
             if rank == 0:
                 torch.save((whole, sharded), Path(folder) / f"{optimizer}-{clip}.pt")
     group.leave()
+    end_process(0)
 
 
 if __name__ == "__main__":

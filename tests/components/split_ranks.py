@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from wstrain import named, optimizers, parts
-from wstrain.errors import UserError
+from wstrain.errors import UserError, end_process
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.models import gpt
@@ -250,6 +250,7 @@ def work(rank: int, port: int, folder: Path) -> None:
         if group.launch.is_main:
             print(trial.__name__, flush=True)
     group.leave()
+    end_process(0)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from wstrain import memory, models, strategies, tasks
+from wstrain.errors import end_process
 from wstrain.launch import read_pytorch
 from wstrain.mesh import Mesh
 from wstrain.models.options import ModelOptions
@@ -118,3 +119,4 @@ def _size(tensors: Iterable[Tensor]) -> int:
 
 if __name__ == "__main__":
     main()
+    end_process(0)

@@ -45,28 +45,32 @@ def entry(main: Callable[[], None]) -> NoReturn:
         main()
     except UserError as error:
         _stop(error, 2)
-    except RuntimeError as error:
-        known = _translate(error)
-        if known is None:
-            raise
-        _stop(*known)
     except MemoryError:
         _stop(UserError("out of memory on this machine", "lower `batch_size_per_device`"), 2)
-    _leave(0)
+    except Exception as error:
+        known = _translate(error) if isinstance(error, RuntimeError) else None
+        if known is not None:
+            _stop(*known)
+        sys.excepthook(*sys.exc_info())  # a fault of ours; torch's hook names the rank
+        end_process(1)
+    end_process(0)
 
 
 def _stop(error: UserError, status: int) -> NoReturn:
     print(f"error: {error.message}", file=sys.stderr)
     if error.help:
         print(f"help: {error.help}", file=sys.stderr)
-    _leave(status)
+    end_process(status)
 
 
-def _leave(status: int) -> NoReturn:
+def end_process(status: int) -> NoReturn:
+    """End this process at once, without what an interpreter does at its end.
+
+    What is left of a process group may abort, wait for ranks that have gone, or for itself, when it is torn
+    down: a model that was trained and saved would then count as failed, or never be done.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: what is left of a process group may abort, or wait for ranks that have gone, when the
-    # interpreter tears it down. A model that was trained and saved would then count as failed.
     os._exit(status)
 
 

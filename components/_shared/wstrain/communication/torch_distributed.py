@@ -35,9 +35,12 @@ class TorchDistributed:
         return values
 
     def close(self) -> None:
-        """Destroy the process group."""
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        """Leave the group as it is: it ends with the process, see :func:`wstrain.errors.entry`.
+
+        In torch 2.13 the destructor of a gloo group waits for its own thread with Python's lock held, and
+        that thread may wait for the lock to let go of a tensor. So the group must neither be destroyed nor
+        lose its last reference, which the registry of torch.distributed keeps.
+        """
 
 
 def connect(device: torch.device) -> TorchDistributed:

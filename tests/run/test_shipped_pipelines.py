@@ -84,7 +84,7 @@ def losses(home: Path) -> dict[int, float]:
     raise AssertionError("no run logged its loss")
 
 
-def test_the_loss_of_every_step_is_the_same_with_one_two_and_four_processes(tmp_path: Path) -> None:
+def test_the_loss_of_every_step_is_the_same_with_one_process_and_with_four(tmp_path: Path) -> None:
     spec = yaml.safe_load((ROOT / "pipelines/digits_ddp.yml").read_text(encoding="utf-8"))
     spec["experiment_name"] = "law"
     spec["steps"]["train"]["with"]["epochs"] = 3
@@ -92,12 +92,11 @@ def test_the_loss_of_every_step_is_the_same_with_one_two_and_four_processes(tmp_
     path = tmp_path / "law.yml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     curves = {}
-    for processes in (1, 2, 4):
+    for processes in (1, 4):
         home = tmp_path / f"home{processes}"
         run(path, home, "--processes", str(processes))
         curves[processes] = losses(home)
     assert len(curves[1]) == 15  # 3 epochs of 5 steps
-    assert curves[2] == pytest.approx(curves[1], rel=1e-4)
     assert curves[4] == pytest.approx(curves[1], rel=1e-4)
 
 

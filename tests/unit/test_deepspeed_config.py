@@ -237,6 +237,7 @@ def test_reading_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
         ('{"a": 1,}', r"ds\.json:1:\d+: not JSON: "),
         ('{"a": 1, "a": 2}', "the key `a` stands twice"),
         ("[1]", "holds a list"),
+        ("[" * 100_000, "nests deeper"),
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=said):

@@ -38,6 +38,8 @@ def read(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
         raise ValueError(f"{path.name}:{error.lineno}:{error.colno}: not JSON: {reason}") from None
+    except RecursionError:
+        raise ValueError(f"{path.name} nests deeper than any configuration") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name} cannot be read: {error}") from None
     if not isinstance(config, dict):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wstrain import deepspeed_config as ds
@@ -31,7 +31,6 @@ def test_importing_it_needs_neither_torch_nor_deepspeed() -> None:
     assert done.stdout.strip() == "set()"
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(
     numbers=st.tuples(*[st.integers(1, 512)] * 3),
     stage=st.integers(0, 3),
@@ -218,7 +217,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.dictionaries(st.sampled_from(NAMES), json_values, max_size=8), st.booleans(), st.booleans())
 def test_anything_gets_findings_and_never_a_traceback(
     config: dict[str, Any], ours: bool, fills: bool

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize import yaml
@@ -32,14 +32,12 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(values, st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_it_reads_all_json(value: Any, indent: int | str | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert read(text) == (json.loads(text), [])
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.text(alphabet='{}[]",:1e-.tru \n/*#\\a', max_size=24))
 def test_it_refuses_what_json_refuses(text: str) -> None:
     value, faults = read(text)

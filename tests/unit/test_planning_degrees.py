@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.facts import links, vm_sizes
@@ -30,11 +30,16 @@ def test_enough_micro_batches_are_just_enough(stages: int) -> None:
     assert enough == 1 or arithmetic.bubble(stages, enough - 1) >= arithmetic.TOLERABLE_BUBBLE - 1e-9
 
 
-@given(tensor=st.integers(1, 16), processes=st.integers(1, 16), instances=st.integers(1, 8))
-def test_a_tensor_group_crosses_exactly_where_neighbours_lie_apart(
-    tensor: int, processes: int, instances: int
-) -> None:
-    assume(processes * instances % tensor == 0)
+@st.composite
+def tensor_groups(draw: st.DrawFn) -> tuple[int, int, int]:
+    """A degree that divides the world size, processes an instance, and instances."""
+    processes, instances = draw(st.integers(1, 16)), draw(st.integers(1, 8))
+    return draw(st.sampled_from(arithmetic.divisors(processes * instances))), processes, instances
+
+
+@given(tensor_groups())
+def test_a_tensor_group_crosses_exactly_where_neighbours_lie_apart(groups_of: tuple[int, int, int]) -> None:
+    tensor, processes, instances = groups_of
     groups = [range(first, first + tensor) for first in range(0, processes * instances, tensor)]
     apart = any(len({rank // processes for rank in group}) > 1 for group in groups)
     assert crosses(tensor, processes, instances) == apart

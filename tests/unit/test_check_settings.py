@@ -102,7 +102,14 @@ def test_faults_of_the_file_are_reported_with_any_file_it_counts_for(tree: Path)
     assert found("job.yml") == [("worldsize.yml", "WS001")]
 
 
-RIGHT = ["{}", CLUSTER, "severity: {WS4: off}", "allow: []", "select: [WS2, yaml-empty]\nignore: [ws3]"]
+RIGHT = [
+    "{}",
+    CLUSTER,
+    "assets: {azureml:a@latest: ./a, https://example.com/x: b}",
+    "severity: {WS4: off}",
+    "allow: []",
+    "select: [WS2, yaml-empty]\nignore: [ws3]",
+]
 WRONG = [
     "[]",
     "selct: [WS1]",
@@ -112,6 +119,11 @@ WRONG = [
     "severity: {WS1: loud}",
     "severity: {WS1: true}",
     "allow: shared",
+    "assets: [azureml:a]",
+    "assets: {data: ./data}",
+    "assets: {azureml:a: 1}",
+    "assets: {azureml:a: [./data]}",
+    "assets: {azureml:a: ''}",
     "compute: [gpu]",
     "compute: {gpu: Standard_NC96ads_A100_v4}",
     "compute: {gpu: {instance_type: 4}}",

@@ -100,7 +100,10 @@ def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | No
     field = fields.of(reference)
     path = local_path(reference.value, folder)
     if path is None:
-        return None, field
+        stand_in = files.elsewhere(reference.value)
+        if stand_in is None or not is_file(stand_in):
+            return None, field
+        path = stand_in
     refused = _refused(reference, path, files)
     if refused is not None:
         files.problems.append(refused)

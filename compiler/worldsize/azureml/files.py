@@ -17,6 +17,10 @@ def anything(_path: Path) -> bool:
     return True
 
 
+def nowhere(_reference: str) -> None:
+    """No map of assets: what lives in a workspace, a registry or on the web is not read."""
+
+
 @dataclass(slots=True, eq=False)
 class Files:
     """Documents and components by resolved path, and every problem met on the way, once."""
@@ -27,6 +31,7 @@ class Files:
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
     readable: Callable[[Path], bool] = field(default=anything)  # a check stays inside its tree
+    elsewhere: Callable[[str], Path | None] = field(default=nowhere)  # a local stand-in for an asset
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
 
     def document(self, path: Path) -> yaml.Document:

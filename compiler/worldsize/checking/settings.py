@@ -1,4 +1,4 @@
-"""``worldsize.yml``: what a project says of its clusters, its taste in rules, and folders beside it.
+"""``worldsize.yml``: what a project says of its clusters and assets, of rules, and of folders beside it.
 
 The file is described by ``schemas/worldsize.schema.json``; what is wrong with it is reported like any
 other fault, at its place, and the rest of it still counts.
@@ -8,21 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from worldsize.azureml import compute
 from worldsize.azureml.compute import Compute
-from worldsize.azureml.references import exists
+from worldsize.azureml.references import exists, kind
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import did_you_mean, surely
 from worldsize.records import dataclass, field
 from worldsize.rules import registry
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
+from worldsize.yaml.span import Span
 
-KEYS = ("allow", "compute", "ignore", "select", "severity")
+KEYS = ("allow", "assets", "compute", "ignore", "select", "severity")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
 LEVELS = (*SEVERITIES, "off")
 TIERS = ("dedicated", "low_priority")
+
+
+class Asset(NamedTuple):
+    """Where something that Azure ML keeps elsewhere lies on this machine."""
+
+    reference: str
+    path: Path
+    span: Span  # of the path
 
 
 @dataclass(slots=True)
@@ -33,6 +43,7 @@ class Settings:
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)  # by code or its beginning
     allow: tuple[Path, ...] = ()
+    assets: tuple[Asset, ...] = ()
     computes: list[Compute] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -52,6 +63,7 @@ def read(document: Document) -> Settings:
     settings.ignore = tuple(_codes(settings, root, "ignore"))
     settings.severity = dict(_severities(settings, root.get("severity")))
     settings.allow = tuple(_folders(settings, root.get("allow"), folder))
+    settings.assets = tuple(_assets(settings, root.get("assets"), folder))
     settings.computes = list(_computes(settings, root, Path(document.path)))
     return settings
 
@@ -116,6 +128,21 @@ def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Pa
             message = f"`{_short(item.text)}` does not exist, so nothing is allowed by it"
             help_ = "the path is relative to the folder of `worldsize.yml`"
             settings.problems.append(Problem("settings-path-missing", item.span, message, help_))
+
+
+def _assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Asset]:
+    """The map of assets. Whether a path exists is for a run to say: not every machine has all data."""
+    for key, value in _entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
+        where = f"assets.{_short(key.text)}"
+        if kind(key.text) == "local":
+            message = f"`{_short(key.text)}` under `assets` is no reference to something elsewhere"
+            help_ = "write what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
+            settings.problems.append(Problem("settings-wrong-value", key.span, message, help_))
+        elif isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
+            yield Asset(key.text, folder / value.value, value.span)
+        else:
+            help_ = f"write a file or folder of this machine behind `{_short(key.text)}:`"
+            settings.problems.append(_wrong(value, where, "a path", help_))
 
 
 def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute]:

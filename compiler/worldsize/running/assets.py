@@ -1,0 +1,201 @@
+"""What references to a workspace, a registry, a datastore or the web mean on this machine.
+
+Nothing is fetched: a project says in ``worldsize.yml`` under ``assets:``, or a call with ``--map``, where
+the data, components, environments and models lie that its jobs only name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from worldsize.azureml.references import exists, kind, normal, shown
+from worldsize.diagnostics.problem import Problem
+from worldsize.yaml.span import Span
+
+EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # what stands in for an asset
+
+_NAMED = re.compile(r"azureml:(?P<name>[^/:@]+)(?::(?P<version>[^/:@]+)|@(?P<label>[^/:@]+))?\Z")
+_IN_WORKSPACE = re.compile(
+    r"(?:azureml:)?/{1,2}(?:subscriptions|locations)/.*?/workspaces/[^/]+/"
+    r"(?:datastores/(?P<store>[^/]+)(?:/paths)?(?P<rest>(?:/.*)?)"
+    r"|(?P<kind>[a-z]+)/(?P<name>[^/]+)(?:/(?P<by>versions|labels)/(?P<version>[^/]+))?)\Z",
+    re.IGNORECASE,
+)
+_STORE = re.compile(r"azureml://datastores/[^/]+\Z")
+_VERSION = re.compile(r"/?(?:versions|labels)/[^/]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the map, and where it stands (for ``--map`` the option itself)."""
+
+    reference: str
+    path: Path
+    span: Span
+
+
+class AssetMap:
+    """References to assets, by what jobs write, to paths of this machine.
+
+    Args:
+        entries: What a project says; of two for the same reference the last counts.
+        options: What a call says; these win over all of ``entries``, however much longer those match.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), options: Iterable[Entry] = ()) -> None:
+        self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
+        self._broken: dict[Span, Problem] = {}
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Entries that were asked for and lead to nothing, at their own place and once each."""
+        return list(self._broken.values())
+
+    def local(self, text: str) -> Path | None:
+        """Where a reference lies here, or None where the map has no entry for it.
+
+        A path that does not exist is given all the same, and added to :attr:`problems`; whoever asks
+        says nothing more about it.
+        """
+        if kind(text) == "local":
+            return None
+        for tier in self._tiers:
+            for key, rest in _matches(text):
+                entry = tier.get(key)
+                if entry is not None:
+                    return self._found(entry, text, rest)
+        return None
+
+    def missing(self, text: str, what: str = "data") -> str:
+        """The help of a diagnostic about a reference that :meth:`local` does not know.
+
+        Args:
+            text: The reference.
+            what: ``data``, ``component``, ``environment`` or ``model``.
+        """
+        path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
+        fetch = f"fetch it with `{_curl(text, path)}`, then " if _http(text) else ""
+        option = shlex.quote(f"{text}={path}")
+        line = f"{_yaml_key(text)}: {path}"
+        return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
+
+    def _found(self, entry: Entry, text: str, rest: str) -> Path | None:
+        path = normal(entry.path / rest)
+        root = normal(entry.path)
+        if path != root and not path.is_relative_to(root):
+            return None
+        if not exists(path):
+            message = f"`{shown(text)}` is mapped to `{_readable(path)}`, which does not exist"
+            help_ = "put it there, or say where it lies"
+            self._broken.setdefault(entry.span, Problem("run-map", entry.span, message, help_))
+        return path
+
+
+def option(text: str) -> Entry:
+    """An entry as ``--map`` gives it: ``REFERENCE=PATH``, the path relative to the working folder.
+
+    Raises:
+        ValueError: It is not of that form.
+    """
+    cuts = [index for index, letter in enumerate(text) if letter == "="]
+    if not cuts or kind(text) == "local":
+        raise ValueError(
+            f"`{shown(text)}` is not `REFERENCE=PATH`; an example is `azureml:cifar@latest=./data/cifar`"
+        )
+    # Both sides may hold the sign: `?a=b` of an address, `year=2024` of a folder.
+    usual = cuts[-1] if kind(text) == "web" else cuts[0]
+    cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
+    reference, path = text[:cut], text[cut + 1 :]
+    if not reference or not path:
+        raise ValueError(f"`{shown(text)}` lacks what stands before or behind `=`")
+    return Entry(reference, Path(path).absolute(), Span(f"--map {shown(text)}", 1, 1, 1, 1))
+
+
+def read(target: Path, options: Sequence[str] = ()) -> AssetMap:
+    """The map for a spec or job file: its project's ``worldsize.yml``, and what the call adds.
+
+    Raises:
+        ValueError: An option is not of the form ``REFERENCE=PATH``.
+    """
+    from worldsize import yaml  # noqa: PLC0415 - the parser of `--map` alone needs none of it
+    from worldsize.checking import discover, settings  # noqa: PLC0415
+
+    given = [option(text) for text in options]
+    entries: list[Entry] = []
+    for project in discover.projects([target]):
+        if project.settings is not None:
+            found = settings.read(yaml.load(Path(os.path.relpath(project.settings))))
+            entries += [Entry(asset.reference, asset.path.absolute(), asset.span) for asset in found.assets]
+    return AssetMap(entries, given)
+
+
+def _matches(text: str) -> Iterator[tuple[str, str]]:
+    """The keys under which a reference may stand, best first, and what then remains of it."""
+    for spelling in dict.fromkeys((_key(text), _canonical(text))):
+        yield spelling, ""
+        named = _NAMED.match(spelling)
+        if named is not None and (named["version"] or named["label"]):
+            yield f"azureml:{named['name']}", ""
+        if "://" not in spelling:
+            continue
+        plain = re.split(r"[?#]", spelling, maxsplit=1)[0].rstrip("/") if _http(spelling) else spelling
+        yield plain, ""
+        scheme = plain.index("://") + len("://")
+        end = plain.rfind("/", scheme)
+        while end > 0:
+            rest = _VERSION.sub("", plain[end + 1 :]) if "://registries/" in plain else plain[end + 1 :]
+            yield plain[:end], unquote(rest) if _http(plain) else rest
+            end = plain.rfind("/", scheme, end)
+
+
+def _key(reference: str) -> str:
+    """A reference as the map's key: no slash at its end, the root of a datastore as its path."""
+    text = reference.strip().rstrip("/")
+    if text.startswith("azureml:azureml:"):
+        text = text.removeprefix("azureml:")
+    return f"{text}/paths" if _STORE.match(text) else text
+
+
+def _canonical(reference: str) -> str:
+    """The short form of a full id or address in a workspace: which workspace it is does not matter here."""
+    found = _IN_WORKSPACE.match(_key(reference))
+    if found is None:
+        return _key(reference)
+    if found["store"]:
+        return f"azureml://datastores/{found['store']}/paths{found['rest']}".rstrip("/")
+    sign = "@" if (found["by"] or "").lower() == "labels" else ":"
+    return f"azureml:{found['name']}" + (f"{sign}{found['version']}" if found["version"] else "")
+
+
+def _last_name(text: str) -> str:
+    """The last part of a reference that is a name, for the example of a path."""
+    named = _NAMED.match(text)
+    if named is not None:
+        return named["name"]
+    return _VERSION.sub("", text.partition("?")[0].rstrip("/")).rpartition("/")[2]
+
+
+def _curl(address: str, path: str) -> str:
+    return f"curl -fLo {shlex.quote(path)} {shlex.quote(address)}"
+
+
+def _http(text: str) -> bool:
+    return text.lower().startswith(("http://", "https://"))
+
+
+def _readable(path: Path) -> str:
+    """A path as the user would write it: relative where it lies below the working folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _yaml_key(text: str) -> str:
+    """A reference as a key of YAML, quoted where it would mean something else."""
+    plain = ": " not in text and " #" not in text and not text.endswith(":") and text[0].isalnum()
+    return text if plain else "'" + text.replace("'", "''") + "'"

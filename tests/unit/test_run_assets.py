@@ -1,0 +1,199 @@
+"""The map of assets: what references to a workspace, a registry or the web mean on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml as pyyaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worldsize.azureml import component
+from worldsize.azureml.files import Files
+from worldsize.checking import settings
+from worldsize.running import assets
+from worldsize.running.assets import AssetMap, Entry
+from worldsize.yaml import load
+from worldsize.yaml.span import Span
+
+PLACE = Span("worldsize.yml", 2, 3, 2, 9)
+REGISTRY = "azureml://registries/azureml"
+WORKSPACE = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
+
+
+def mapped(*references: str, options: tuple[str, ...] = ()) -> AssetMap:
+    """A map that leads each reference to a path that tells which entry was chosen."""
+    told = [Entry(text, Path("file", str(number)), PLACE) for number, text in enumerate(references)]
+    asked = [Entry(text, Path("option", str(number)), PLACE) for number, text in enumerate(options)]
+    return AssetMap(told, asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "expected"),
+    [
+        ("azureml:cifar:1", ["azureml:cifar:1"], "file/0"),
+        ("azureml:cifar@latest", ["azureml:cifar@latest"], "file/0"),
+        ("azureml:cifar@latest", ["azureml:cifar:1"], None),
+        ("azureml:cifar:2", ["azureml:cifar", "azureml:cifar:1"], "file/0"),
+        ("azureml:cifar:1", ["azureml:cifar", "azureml:cifar:1"], "file/1"),
+        ("azureml:cifar", ["azureml:cifar:1"], None),
+        ("azureml:cifar10:1", ["azureml:cifar"], None),
+        (f"azureml:{WORKSPACE}/components/prep/versions/3", ["azureml:prep:3"], "file/0"),
+        (f"{WORKSPACE}/components/prep/labels/latest", ["azureml:prep@latest"], "file/0"),
+        (f"{WORKSPACE}/components/prep", ["azureml:prep"], "file/0"),
+        ("azureml://locations/west/workspaces/0-1/data/iris/versions/2", ["azureml:iris"], "file/0"),
+        ("azureml://datastores/blob/paths/a/b.csv", ["azureml://datastores/blob"], "file/0/a/b.csv"),
+        ("azureml://datastores/blob/paths/a/b.csv", ["azureml://datastores/blob/paths/"], "file/0/a/b.csv"),
+        ("azureml://datastores/blob/paths/a/", ["azureml://datastores/blob/paths/a"], "file/0"),
+        ("azureml://datastores/blob/paths/ab", ["azureml://datastores/blob/paths/a"], None),
+        (
+            "azureml://datastores/blob/paths/a/b/c",
+            ["azureml://datastores/blob/paths/a/b", "azureml://datastores/blob/paths/a"],
+            "file/0/c",
+        ),
+        (
+            "azureml://subscriptions/s/resourcegroups/r/workspaces/w/datastores/blob/paths/a/b",
+            ["azureml://datastores/blob/paths/a"],
+            "file/0/b",
+        ),
+        (f"{REGISTRY}/components/prep/versions/1", [f"{REGISTRY}/components/prep/versions/1"], "file/0"),
+        (f"{REGISTRY}/environments/sk/labels/latest", [f"{REGISTRY}/environments/sk"], "file/0"),
+        (f"{REGISTRY}/components/prep/versions/1", [REGISTRY], "file/0/components/prep"),
+        ("https://h.example/a/b%20c.csv?sv=1&sig=x", ["https://h.example/a"], "file/0/b c.csv"),
+        ("https://h.example/a.csv?sv=1", ["https://h.example/a.csv"], "file/0"),
+        ("https://h.example/a.csv?v=1", ["https://h.example/a.csv", "https://h.example/a.csv?v=1"], "file/1"),
+        ("https://h.example/a", ["https://h.example"], "file/0/a"),
+        ("wasbs://c@h.example/year=2018/x.parquet", ["wasbs://c@h.example"], "file/0/year=2018/x.parquet"),
+        ("azureml://datastores/blob/paths/a/../../../etc", ["azureml://datastores/blob/paths/a"], None),
+        ("./data", ["azureml:data"], None),
+    ],
+)
+def test_what_a_reference_means(text: str, keys: list[str], expected: str | None) -> None:
+    found = mapped(*keys).local(text)
+    assert found == (None if expected is None else Path(expected))
+
+
+def test_what_the_call_says_goes_before_what_the_project_says() -> None:
+    chosen = mapped("azureml:cifar:1", options=("azureml:cifar",))
+    assert chosen.local("azureml:cifar:1") == Path("option/0")
+
+
+def test_an_entry_that_leads_nowhere_is_reported_at_its_place_once(tmp_path: Path) -> None:
+    (tmp_path / "here").touch()
+    found = AssetMap(
+        [
+            Entry("azureml:a", tmp_path / "gone", PLACE),
+            Entry("azureml:b", tmp_path / "here", Span("worldsize.yml", 3, 1, 3, 2)),
+            Entry("azureml:unused", tmp_path / "gone", Span("worldsize.yml", 4, 1, 4, 2)),
+        ]
+    )
+    assert [found.local(text) for text in ("azureml:a:1", "azureml:a:2", "azureml:b:1")] == [
+        tmp_path / "gone",
+        tmp_path / "gone",
+        tmp_path / "here",
+    ]
+    (problem,) = found.problems
+    assert problem.span == PLACE
+    assert "`azureml:a:1`" in problem.message
+    assert "does not exist" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "line", "more"),
+    [
+        (
+            "azureml:cifar@latest",
+            "data",
+            "azureml:cifar@latest: ./cifar",
+            "--map azureml:cifar@latest=./cifar",
+        ),
+        (
+            "azureml:prep:1",
+            "component",
+            "azureml:prep:1: ./component.yml",
+            "--map azureml:prep:1=./component.yml",
+        ),
+        (
+            f"{REGISTRY}/models/m/labels/latest",
+            "model",
+            f"{REGISTRY}/models/m/labels/latest: ./m",
+            f"--map {REGISTRY}/models/m/labels/latest=./m",
+        ),
+        (
+            "https://h.example/a b/iris.csv?x=1&y=2",
+            "data",
+            "https://h.example/a b/iris.csv?x=1&y=2: ./iris.csv",
+            "curl -fLo ./iris.csv 'https://h.example/a b/iris.csv?x=1&y=2'",
+        ),
+    ],
+)
+def test_a_missing_entry_is_shown_as_it_must_be_written(text: str, what: str, line: str, more: str) -> None:
+    help_ = AssetMap().missing(text, what)
+    assert f"`{line}`" in help_
+    assert more in help_
+    assert pyyaml.safe_load(f"assets:\n  {line}\n")["assets"][text]
+
+
+REFERENCES = st.one_of(
+    st.from_regex(r"azureml:[\w-]{1,9}(:\w{1,4}|@\w{1,6})?", fullmatch=True),
+    st.from_regex(r"azureml://datastores/\w{1,5}/paths/[\w/ #'=-]{1,20}", fullmatch=True),
+    st.from_regex(r"https://\w{1,5}\.example/[\w/ #'&?=%-]{0,20}", fullmatch=True),
+).map(str.strip)
+
+
+@given(REFERENCES)
+def test_what_help_says_to_write_is_read_back_as_this_reference(text: str) -> None:
+    line = AssetMap().missing(text).partition("write `")[2].partition("` under `assets:`")[0]
+    read = settings.read(load("worldsize.yml", f"assets:\n  {line}\n"))
+    assert not read.problems
+    (asset,) = read.assets
+    assert AssetMap([Entry(asset.reference, Path("x"), asset.span)]).local(text) == Path("x")
+
+
+def test_an_option_is_cut_where_its_path_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "year=1").mkdir()
+    for text, reference, path in [
+        ("azureml:a:1=./data/x=1", "azureml:a:1", "data/x=1"),
+        ("https://h.example/a?x=1&y=2=./iris.csv", "https://h.example/a?x=1&y=2", "iris.csv"),
+        ("wasbs://h.example/z=1=year=1", "wasbs://h.example/z=1", "year=1"),
+        ("azureml:a=/data", "azureml:a", "/data"),
+    ]:
+        entry = assets.option(text)
+        assert (entry.reference, entry.path) == (reference, tmp_path / path)
+
+
+@pytest.mark.parametrize("text", ["cifar=./data", "azureml:cifar", "azureml:cifar=", "", "="])
+def test_an_option_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"`.*`"):
+        assets.option(text)
+
+
+def test_the_nearest_settings_and_the_call_make_the_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "job.yml").touch()
+    (tmp_path / "worldsize.yml").write_text("assets:\n  azureml:a: ./data\n  azureml:b:1: ./data\n")
+    found = assets.read(Path("jobs/job.yml"), ["azureml:b=./other"])
+    assert found.local("azureml:a:1") == tmp_path / "data"
+    assert found.local("azureml:b:1") == tmp_path / "other"
+    told, asked = found.problems
+    assert str(told.span) == "worldsize.yml:2:14"
+    assert "`data`" in told.message
+    assert asked.span.path == "--map azureml:b=./other"
+
+
+def test_a_registered_component_is_read_where_it_lies_here(tmp_path: Path) -> None:
+    (tmp_path / "prep.yml").write_text("type: command\ncommand: echo\ninputs: {rows: {type: integer}}\n")
+    found = AssetMap([Entry("azureml:prep", tmp_path / "prep.yml", PLACE)])
+    reference = load("job.yml", "azureml:prep:7\n").root
+    assert reference is not None
+    read, text = component.resolve(reference, tmp_path, Files(elsewhere=found.local))
+    assert read is not None
+    assert read.path == tmp_path / "prep.yml"
+    assert list(read.inputs) == ["rows"]
+    assert text is not None
+    assert text.value == "azureml:prep:7"

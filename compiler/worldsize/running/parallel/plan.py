@@ -1,0 +1,197 @@
+"""Reading a parallel step: what it comes to is a command step that runs our driver.
+
+The driver is the package ``worldsize_parallel`` beside this file. It lands in the step's working folder
+with the user's code, as an include, so that it runs wherever the step does, in the step's own interpreter. Everything it
+must know stands in the command as ``name=value`` lines on its standard input, so that placeholders are filled
+in as in any command and no shell reads what a value holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import binding, distribution, fields, literals
+from worldsize.azureml.model import Component, Field, Step
+from worldsize.diagnostics.problem import Problem
+from worldsize.yaml.nodes import Mapping as YamlMapping
+from worldsize.yaml.span import Span
+
+DRIVER = Path(__file__).with_name("worldsize_parallel")
+END = "WORLDSIZE_PARALLEL_END"  # closes the lines
+SIZE = re.compile(r"\s*(\d+)\s*(|b|kb|mb|gb)\s*", re.IGNORECASE)
+LEVELS = ("DEBUG", "INFO", "WARN", "WARNING")
+DEFAULT_RETRIES = 2  # Microsoft Learn, "Use parallel jobs in pipelines"
+DEFAULT_TIMEOUT = 60  # seconds a mini-batch, as there
+
+
+def read(
+    step: Step, resolve: Callable[[Any], Any] = lambda value: value
+) -> tuple[Component | None, list[Problem]]:
+    """Read a step of type ``parallel``.
+
+    Args:
+        step: The step, inline or with a parallel component.
+        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
+            binding comes back as it is.
+
+    Returns:
+        The command component that it comes to, with the inputs and outputs of the step; None where there
+        is a problem. And the problems.
+    """
+    reader = _Reader(step, resolve)
+    component = reader.component()
+    return (None if reader.problems else component), reader.problems
+
+
+@dataclass(slots=True)
+class _Reader:
+    step: Step
+    resolve: Callable[[Any], Any]
+    problems: list[Problem] = field(default_factory=list)
+
+    def component(self) -> Component | None:
+        found = self.step.component
+        task = self._get("task")
+        if found is None or task is None or not isinstance(task.value, dict):
+            self.refuse(
+                f"parallel step `{self.step.name}` has no `task`",
+                "give `task: {type: run_function, code: ./src, entry_script: score.py, environment: …}`",
+                task,
+            )
+            return None
+        kind = distribution.member(task, "type")
+        if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
+            self.refuse(
+                f"a parallel `task` of type `{kind.value}` is not run here",
+                "write `type: run_function` and an `entry_script` with `init` and `run`",
+                kind,
+            )
+        lines = {**self._settings(), **self._task(task)}
+        return replace(
+            found,
+            type="command",
+            command=Field(command(lines), task.span, task.key_span),
+            code=distribution.member(task, "code"),
+            environment=distribution.member(task, "environment"),
+            distribution=None,
+            additional_includes=Field([str(DRIVER)]),
+        )
+
+    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
+        self.problems.append(Problem("run-refused", span, message, help_))
+
+    def _get(self, name: str) -> Field[Any] | None:
+        """A setting of the step, else of its component: the step's own wins."""
+        component = self.step.component
+        for raw in (self.step.raw, component.raw if component else None):
+            found = fields.get(raw, name) if isinstance(raw, YamlMapping) else None
+            if found is not None:
+                return found
+        return None
+
+    def _settings(self) -> dict[str, str]:
+        resources = self._get("resources")
+        instances = self._whole(distribution.member(resources, "instance_count"), "instance_count", 1)
+        concurrency = self._whole(
+            self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1
+        )
+        retry = self._get("retry_settings")
+        return {
+            "workers": str(instances * concurrency),
+            "mini_batch_size": self._size(),
+            "partition_keys": self._keys(),
+            "error_threshold": str(self._whole(self._get("error_threshold"), "error_threshold", -1, -1)),
+            "mini_batch_error_threshold": str(
+                self._whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
+            ),
+            "max_retries": str(
+                self._whole(distribution.member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+            ),
+            "timeout": str(self._whole(distribution.member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
+            "logging_level": self._level(),
+            "input_data": self._input_data(),
+        }
+
+    def _task(self, task: Field[Any]) -> dict[str, str]:
+        script = distribution.member(task, "entry_script")
+        if script is None or not isinstance(script.value, str) or not script.value.strip():
+            self.refuse(
+                f"the `task` of parallel step `{self.step.name}` has no `entry_script`",
+                "name the Python file in `code` that has `init` and `run`",
+                script or task,
+            )
+        append = distribution.member(task, "append_row_to")
+        arguments = distribution.member(task, "program_arguments")
+        return {
+            "entry_script": str(script.value).strip() if script else "",
+            "append_row_to": str(append.value) if append is not None and append.value else "",
+            "program_arguments": " ".join(str(arguments.value).split("\n")) if arguments else "",
+        }
+
+    def _input_data(self) -> str:
+        given = self._get("input_data")
+        expression = binding.whole(given.value) if given is not None else None
+        ports = self.step.component.inputs if self.step.component else {}
+        if expression is None or expression.scope != "inputs" or expression.port not in ports:
+            data = [name for name, port in ports.items() if port.is_data]
+            named = f"is `{given.value}`, which is no input of it" if given is not None else "is missing"
+            self.refuse(
+                f"`input_data` of parallel step `{self.step.name}` {named}",
+                f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`",
+                given,
+            )
+            return ""
+        return f"{expression!s}"
+
+    def _size(self) -> str:
+        given = self._get("mini_batch_size")
+        if given is None or given.value is None:
+            return ""
+        value = str(self.resolve(given.value))
+        found = SIZE.fullmatch(value)
+        if found is None or int(found.group(1)) < 1:
+            self.refuse(
+                f"`mini_batch_size` is `{given.value}`",
+                'give a number of files, such as "10", or a size of rows, such as "1mb"',
+                given,
+            )
+            return ""
+        return found.group(1) + found.group(2).lower()
+
+    def _keys(self) -> str:
+        given = self._get("partition_keys")
+        if given is None or not given.value:
+            return ""
+        keys = given.value if isinstance(given.value, list) else [given.value]
+        if not all(isinstance(key, str) and key.strip() and "," not in key for key in keys):
+            self.refuse(f"`partition_keys` is `{given.value}`", "give a list of names of columns", given)
+            return ""
+        return ",".join(keys)
+
+    def _level(self) -> str:
+        given = self._get("logging_level")
+        if given is None or given.value is None:
+            return "INFO"
+        if str(given.value).upper() not in LEVELS:
+            self.refuse(f"`logging_level` is `{given.value}`", "write DEBUG, INFO or WARNING", given)
+        return str(given.value).upper()
+
+    def _whole(self, given: Field[Any] | None, name: str, default: int, least: int = 1) -> int:
+        if given is None or given.value is None:
+            return default
+        number = literals.number(self.resolve(given.value))
+        if number is None or number < least or number != int(number):
+            self.refuse(f"`{name}` is `{given.value}`", f"give a whole number from {least}", given)
+            return default
+        return int(number)
+
+
+def command(lines: dict[str, str]) -> str:
+    """The shell line that runs the driver with these settings."""
+    said = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
+    return f"python -m {DRIVER.name} <<'{END}'\n{said}\n{END}"

@@ -7,7 +7,7 @@ The same five verbs as the command line, typed::
     report = worldsize.check(["pipelines"])           # diagnostics with line and column
     plan = worldsize.plan("pipelines/digits_ddp.yml") # every derived number and its arithmetic
     worldsize.compile("pipelines/digits_ddp.yml", "build")
-    result = worldsize.run("pipelines/digits_ddp.yml", processes=2)
+    result = worldsize.run("pipelines/digits_ddp.yml", worldsize.RunOptions(processes=2))
 
 ``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``.
 Nothing heavy is imported until the verb that needs it is called.
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
     from worldsize.deriving import plan
     from worldsize.errors import OutputError, SpecError
-    from worldsize.running import RunResult, run
+    from worldsize.running import RunOptions, RunResult, run
 
 __all__ = [
     "Compiled",
     "OutputError",
     "Report",
+    "RunOptions",
     "RunResult",
     "SpecError",
     "check",
@@ -46,6 +47,7 @@ _HOMES = {
     "compile": "worldsize.compiling",
     "Compiled": "worldsize.compiling",
     "run": "worldsize.running",
+    "RunOptions": "worldsize.running",
     "RunResult": "worldsize.running",
     "OutputError": "worldsize.errors",
     "SpecError": "worldsize.errors",

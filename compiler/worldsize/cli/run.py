@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,6 +42,44 @@ Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 us
 @click.option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
 )
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An input of the pipeline; repeatable."
+)
+@click.option(
+    "--map",
+    "assets",
+    multiple=True,
+    metavar="REF=PATH",
+    help="Where an asset or address lies here: `azureml:cifar@latest=./data/cifar`; repeatable.",
+)
+@click.option(
+    "--environment",
+    type=click.Choice(["current", "isolated", "docker"]),
+    help="What interprets the steps: this Python (default for a spec), one made from each step's"
+    " environment (default for other pipelines), or a container.",
+)
+@click.option("--force", is_flag=True, help="Run every step, also one that did the very same before.")
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Start a failed step that keeps checkpoints again, so often.",
+)
+@click.option(
+    "--nodes",
+    type=click.Choice(["processes", "namespaces"]),
+    default="processes",
+    show_default=True,
+    help="What stands for an instance; namespaces have addresses of their own (Linux, root).",
+)
+@click.option("--link", metavar="RATE,DELAY", help="Shape links between namespaces: `25gbit,50us`.")
+@click.option(
+    "--kill", multiple=True, metavar="NODE@WHEN", help="Kill an instance: `node1@step:200`; repeatable."
+)
+@click.option(
+    "--drop-link", multiple=True, metavar="NODE@WHEN", help="Cut an instance off: `node1@30s`; repeatable."
+)
+@click.option("--chaos", type=int, metavar="SEED", help="Rehearse failures, at random by a seed.")
 @click.option("--dry-run", is_flag=True, help="Print what each process would run, and run nothing.")
 @click.option(
     "--runs-dir",
@@ -53,7 +91,15 @@ Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 us
 @click.option("--no-track", is_flag=True, help="Do not record the run in MLflow.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
 def command(
-    target: Path, processes: int | None, *, dry_run: bool, runs_dir: Path, no_track: bool, quiet: bool
+    target: Path,
+    *,
+    settings: tuple[str, ...],
+    assets: tuple[str, ...],
+    dry_run: bool,
+    runs_dir: Path,
+    no_track: bool,
+    quiet: bool,
+    **asked: Any,
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
@@ -61,13 +107,12 @@ def command(
     from worldsize.running import preview, summary  # noqa: PLC0415
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    options = running.RunOptions(settings=_pairs(settings, "--set"), assets=_pairs(assets, "--map"), **asked)
     try:
         if dry_run:
-            click.echo(preview.render(running.dry_run(target, processes=processes)), nl=False)
+            click.echo(preview.render(running.dry_run(target, options)), nl=False)
             return
-        result = running.run(
-            target, processes=processes, runs_dir=runs_dir, track=not no_track, view=_view(quiet=quiet)
-        )
+        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=_view(quiet=quiet))
     except SpecError as error:
         click.echo(error.render(colour=_colour()), nl=False, color=True, err=True)
         internal = any(found.code == "WS000" for found in error.diagnostics)
@@ -89,6 +134,17 @@ def command(
     text = summary.render(result, steps=quiet or not _on_terminal())
     click.echo(text, nl=False, err=result.state != "succeeded")
     raise SystemExit(result.exit_code)
+
+
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """What ``NAME=VALUE`` says, by name; a reference may hold ``=`` itself, a path rarely does."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=") if option == "--set" else text.rpartition("=")
+        if not (equals and name):
+            raise click.BadParameter(f"`{text}` has no `=` between name and value", param_hint=f"'{option}'")
+        found[name] = value
+    return found
 
 
 def _view(*, quiet: bool) -> View:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from worldsize.running.api import dry_run, run
 from worldsize.running.errors import RunError
+from worldsize.running.options import RunOptions
 from worldsize.running.results import Failure, Registration, RunResult, StepResult
 
-__all__ = ["Failure", "Registration", "RunError", "RunResult", "StepResult", "dry_run", "run"]
+__all__ = ["Failure", "RunOptions", "Registration", "RunError", "RunResult", "StepResult", "dry_run", "run"]

@@ -30,9 +30,11 @@ from worldsize.running import (
     tracking,
     workplace,
 )
+from worldsize.running.attempt import Surroundings
 from worldsize.running.errors import RunError
 from worldsize.running.events import EventLog
 from worldsize.running.machine import Machine
+from worldsize.running.options import RunOptions
 from worldsize.running.processes import Process
 from worldsize.running.results import RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
@@ -63,8 +65,8 @@ class Prepared:
 
 def run(
     target: Target,
+    options: RunOptions = RunOptions(),
     *,
-    processes: int | None = None,
     runs_dir: Target = folder.HOME,
     track: bool = True,
     view: View | None = None,
@@ -77,7 +79,7 @@ def run(
 
     Args:
         target: The spec or job file.
-        processes: Processes of every distributed step; by default as many as planned and fit.
+        options: How to run it.
         runs_dir: Where runs, MLflow's database and artifacts are kept.
         track: Whether MLflow records the run; without MLflow installed it does not, and says so.
         view: Shows what goes on; by default nothing does.
@@ -88,10 +90,8 @@ def run(
     Raises:
         SpecError: The spec or job has errors. Nothing was started.
         RunError: It cannot be run on this machine. Nothing was started.
-        ValueError: ``processes`` is below 1.
         OSError: The runs' folder cannot be written.
     """
-    _check_processes(processes)
     home, path = Path(runs_dir), Path(target)
     begun = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -102,34 +102,32 @@ def run(
         environment = contract.inherited(contract.interpreter_folder(place.root))
         warden = stack.enter_context(Warden(environment))
         try:
-            prepared = prepare(path, place.pipeline, processes)
+            prepared = prepare(path, place.pipeline, options)
         except BaseException:
             shutil.rmtree(place.root, ignore_errors=True)
             raise
         return _execute(prepared, place, tracker, warden, view=view or Quiet(), begun=begun)
 
 
-def dry_run(target: Target, *, processes: int | None = None) -> dict[str, tuple[Process, ...]]:
+def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tuple[Process, ...]]:
     """The processes that :func:`run` would start, by step; nothing is started or kept.
 
     Raises:
         SpecError: The spec or job has errors.
         RunError: It cannot be run on this machine.
-        ValueError: ``processes`` is below 1.
     """
-    _check_processes(processes)
     with tempfile.TemporaryDirectory() as temporary:
-        prepared = prepare(Path(target), Path(temporary) / "pipeline", processes)
+        prepared = prepare(Path(target), Path(temporary) / "pipeline", options)
         return preview.plan(prepared.tasks, prepared.machine, prepared.experiment)
 
 
-def prepare(target: Path, pipeline: Path, processes: int | None) -> Prepared:
+def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) -> Prepared:
     """Compile a spec, read the pipeline, fit it to the machine; find every reason not to start.
 
     Args:
         target: What the user named.
         pipeline: Where a spec is compiled to.
-        processes: As for :func:`run`.
+        options: How to run it.
     """
     path = _pipeline(target, pipeline)
     files = Files()
@@ -141,7 +139,7 @@ def prepare(target: Path, pipeline: Path, processes: int | None) -> Prepared:
     if problems:
         raise RunError(problems, texts)
     here = machine.detect()
-    fitted = fit.fit(found, path, here, processes)
+    fitted = fit.fit(found, path, here, options.processes)
     code, missing = workplace.snapshots(fitted.tasks)
     missing += programs.missing(job, fitted.tasks)
     if fitted.problems or missing:
@@ -188,17 +186,15 @@ def _execute(
     with EventLog(place.events) as log, _showing(view, prepared.notices):
         log.write("run_started", run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
         with interrupts.caught() as caught:
+            around = Surroundings(
+                place, dict(prepared.code), prepared.machine, log, warden, experiment=prepared.experiment
+            )
             schedule = Schedule(
-                tasks=prepared.tasks,
-                code=prepared.code,
-                run=place,
-                machine=prepared.machine,
-                log=log,
+                tasks=dict(prepared.tasks),
+                around=around,
                 view=view,
                 tracking=tracker,
-                warden=warden,
                 interrupts=caught,
-                experiment=prepared.experiment,
                 keep_going=_keeps_going(prepared.job),
             )
             steps = schedule.execute()
@@ -224,7 +220,7 @@ def _result(
     prepared: Prepared, place: folder.RunFolder, steps: Mapping[str, StepResult], signals: list[int]
 ) -> RunResult:
     states = {step.state for step in steps.values()}
-    state: RunState = "succeeded" if states <= {"succeeded"} else "failed"
+    state: RunState = "succeeded" if states <= {"succeeded", "reused"} else "failed"
     if signals and state == "failed":
         state = "interrupted"
     return RunResult(
@@ -264,8 +260,3 @@ def _overridden(found: Mapping[str, Task]) -> Iterator[str]:
             yield f"{task.name}: `{name}` of `environment_variables` has no effect: Azure ML sets it itself"
     for name in contract.not_passed_on(found.values()):
         yield f"`{name}` is set where this was called; it is not passed on, because each process gets its own"
-
-
-def _check_processes(processes: int | None) -> None:
-    if processes is not None and processes < 1:
-        raise ValueError(f"processes must be at least 1, got {processes}")

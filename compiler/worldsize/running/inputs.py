@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from worldsize.running import sources
 from worldsize.running.folder import RunFolder
-from worldsize.running.sources import ARTIFACTS, File, Output, Text
+from worldsize.running.sources import ARTIFACTS, File, Joined, Output, Source, Text
 from worldsize.running.tasks import Task
 
 
@@ -41,39 +43,52 @@ def resolve(task: Task, run: RunFolder, show: Callable[[Path], str] = str) -> Va
     literals: dict[str, str] = {}
     data: dict[str, str] = {}
     for name, source in task.inputs.items():
-        if isinstance(source, Text):
-            literals[name] = source.rendered
-        elif source is not None:
-            data[name] = _path(source, run, show)
+        if source is not None:
+            (literals if sources.is_text(source) else data)[name] = _text(source, task, run, show)
     return Values(
         literals,
         data,
         frozenset(name for name, source in task.inputs.items() if source is None),
-        {name: str(run.step(task.name).outputs / name) for name in task.outputs},
+        {name: _output(task.name, name, run) for name in task.outputs},
     )
 
 
 def prepare_outputs(task: Task, run: RunFolder) -> None:
     """Make the place of every output: a folder, but of a ``uri_file`` only the folder it will lie in."""
     folder = run.step(task.name).outputs
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, type_ in task.outputs.items():
-        if type_ != "uri_file":
-            (folder / name).mkdir()
+        if name == ARTIFACTS:
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(Path("..") / run.step(task.name).code.name)
+        elif type_ != "uri_file":
+            (folder / name).mkdir(exist_ok=True)  # one that survived an earlier try is there
 
 
 def link_inputs(task: Task, run: RunFolder) -> None:
     """Leave links to what the step reads. Commands get the real paths: `cp -r` and `find` stop at links."""
     folder = run.step(task.name).inputs
     for name, source in task.inputs.items():
-        if isinstance(source, File | Output):
+        if source is not None and not sources.is_text(source):
+            path = _text(source, task, run, str)
             folder.mkdir(exist_ok=True)
-            (folder / name).symlink_to(_path(source, run, str))
+            with contextlib.suppress(OSError):  # a text around a path need not be one
+                (folder / name).symlink_to(path)
 
 
-def _path(source: File | Output, run: RunFolder, show: Callable[[Path], str]) -> str:
+def _text(source: Source, task: Task, run: RunFolder, show: Callable[[Path], str]) -> str:
+    if isinstance(source, Text):
+        return source.rendered
     if isinstance(source, File):
         return show(source.path.absolute())
-    step = run.step(source.step)
+    if isinstance(source, Output):
+        return _output(source.step, source.port, run)
+    if isinstance(source, Joined):
+        return "".join(_text(part, task, run, show) for part in source.parts)
+    return f"{run.id}_{task.name}"  # as AZUREML_RUN_ID has it
+
+
+def _output(step: str, port: str, run: RunFolder) -> str:
+    folder = run.step(step)
     # The working folder is where ./outputs and ./logs lie.
-    return str(step.code if source.port == ARTIFACTS else step.outputs / source.port)
+    return str(folder.code if port == ARTIFACTS else folder.outputs / port)

@@ -34,6 +34,16 @@ class Call:
     shell: str = "bash"
     worker_count: int | None = None  # TensorFlow counts workers, not processes of an instance
     parameter_server_count: int = 0
+    hosts: tuple[str, ...] = ()  # the address of each instance; without them all are this machine
+    prefixes: tuple[tuple[str, ...], ...] = ()  # what starts a program on each instance
+
+    def host(self, node: int) -> str:
+        """The address of an instance, as the others reach it."""
+        return self.hosts[node] if self.hosts else "127.0.0.1"
+
+    def prefix(self, node: int) -> tuple[str, ...]:
+        """What starts a program on an instance."""
+        return self.prefixes[node] if self.prefixes else ()
 
     @property
     def world_size(self) -> int:
@@ -120,7 +130,8 @@ def place(
         **_visible_gpus(call, node),
     }
     full = {**shared(call), **own, **env}
-    return Process(name or f"rank-{rank}", rank, local_rank, node, call.argv, full, serves=serves)
+    argv = (*call.prefix(node), *call.argv)
+    return Process(name or f"rank-{rank}", rank, local_rank, node, argv, full, serves=serves)
 
 
 def shared(call: Call) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from worldsize.running.processes import Process
 
-StepState = Literal["waiting", "preparing", "running", "succeeded", "failed", "stopped"]
+StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
 RunState = Literal["succeeded", "failed", "interrupted"]
 
 

@@ -2,109 +2,93 @@
 
 from __future__ import annotations
 
-import contextlib
 import selectors
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import calls, disclosure, inputs, ports, processes, workplace
-from worldsize.running.events import EventLog
-from worldsize.running.folder import RunFolder
+from worldsize.running.attempt import Attempt, Outcome, Surroundings
+from worldsize.running.expansion import Expansion
+from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
 from worldsize.running.interrupts import Interrupts
-from worldsize.running.logs import last_lines
-from worldsize.running.machine import Machine
-from worldsize.running.processes import Process
-from worldsize.running.progress import ProgressFile
-from worldsize.running.results import Failure, StepResult, StepState, ending, still_running
-from worldsize.running.supervise import GRACE_SECONDS, Ended, Group, Warden
+from worldsize.running.results import Failure, StepResult, StepState
 from worldsize.running.tasks import Task
 from worldsize.running.tracking import Tracking
 from worldsize.running.view import Status, View
 
 TICK_SECONDS = 0.15
-LAST_LINES = 15
-
-
-@dataclass(slots=True)
-class Active:
-    """A step that holds slots. Its group is None until the tracker has answered."""
-
-    task: Task
-    slots: tuple[str, ...]
-    progress: ProgressFile
-    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    group: Group | None = None
-    told_to_stop: bool = False
-    overdue: bool = False  # told to stop because its time was up
-    unfinished: tuple[Process, ...] = ()  # those that were, then
+DONE = ("succeeded", "reused")  # states whose outputs are there
 
 
 @dataclass(slots=True)
 class Schedule:
-    """Everything one run needs while it goes on. ``tasks`` form no circle.
+    """Everything one run needs while it goes on. ``tasks`` form no circle; expansions add to them.
 
     With ``keep_going`` a failed step stops nobody; only the steps that need its outputs do not start.
     """
 
-    tasks: Mapping[str, Task]
-    code: Mapping[str, Snapshot]
-    run: RunFolder
-    machine: Machine
-    log: EventLog
+    tasks: MutableMapping[str, Task]
+    around: Surroundings
     view: View
     tracking: Tracking
-    warden: Warden
     interrupts: Interrupts
-    experiment: str
-    grace: float = GRACE_SECONDS
     keep_going: bool = False
+    expansions: Mapping[str, Expansion] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Nothing)
+    restarts: Restarts = field(default_factory=Nothing)
+    watchers: Sequence[Watcher] = ()
     statuses: dict[str, Status] = field(default_factory=dict)
     results: dict[str, StepResult] = field(default_factory=dict)
-    _active: dict[str, Active] = field(default_factory=dict)
+    _active: dict[str, Attempt] = field(default_factory=dict)
     _ready: list[str] = field(default_factory=list)
+    _resting: dict[str, float] = field(default_factory=dict)  # when steps that failed are tried again
+    _tries: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, set[str]] = field(default_factory=dict)
     _readers: dict[str, list[str]] = field(default_factory=dict)
+    _parents: dict[str, str] = field(default_factory=dict)  # of the children of steps that expand
+    _children: dict[str, set[str]] = field(default_factory=dict)  # that have not ended
     _free: list[str] = field(default_factory=list)
     _stopping: bool = False
 
     def execute(self) -> dict[str, StepResult]:
         """Run every step; one result each, in the order of the tasks. No process is left when it returns."""
-        self._begin()
+        machine = self.around.machine
+        self._free = list(machine.gpus) or [str(core) for core in range(machine.cores)]
+        for task in list(self.tasks.values()):
+            self._add(task)
         with selectors.DefaultSelector() as selector:
             selector.register(self.interrupts, selectors.EVENT_READ)
             listening = self.tracking.fileno()
             if listening is not None:
                 selector.register(listening, selectors.EVENT_READ)
             try:
-                while self._active or (self._ready and not self._stopping):
+                while self._active or (not self._stopping and (self._ready or self._resting)):
                     self._start_ready(selector)
                     self._listen(selector)
             finally:
-                for active in self._active.values():
-                    active.stack.close()
+                for attempt in self._active.values():
+                    attempt.close()
         for name, status in self.statuses.items():
             if name not in self.results:
-                self._conclude(status, "stopped" if status.state == "preparing" else status.state, None)
+                begun = status.state == "preparing" or name in self._children
+                self._conclude(status, "stopped" if begun else status.state, None)
         self.view.tick(self.statuses)
         return {name: self.results[name] for name in self.tasks}
 
-    def _begin(self) -> None:
-        self._free = list(self.machine.gpus) or [str(core) for core in range(self.machine.cores)]
-        for name, task in self.tasks.items():
-            self.statuses[name] = Status(name, processes=task.process_count)
-            self._waiting[name] = set(task.needs)
-            for needed in task.needs:
-                self._readers.setdefault(needed, []).append(name)
-        self._ready = [name for name, needs in self._waiting.items() if not needs]
+    def _add(self, task: Task) -> None:
+        self.statuses[task.name] = Status(task.name, processes=task.process_count)
+        self._waiting[task.name] = set(task.needs)
+        for needed in task.needs:
+            self._readers.setdefault(needed, []).append(task.name)
+        if not task.needs:
+            self._ready.append(task.name)
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
         """Wait for something to happen, at most until the view wants to be redrawn."""
-        for key, _ in selector.select(TICK_SECONDS):
-            if isinstance(key.data, Active):
-                self._hear(key.data)
+        for key, _ in selector.select(TICK_SECONDS if self._active or self._resting else 0):
+            if isinstance(key.data, Attempt):
+                self._finish(key.data, key.data.hear())
             elif key.fileobj is self.interrupts:
                 self.interrupts.clear()
                 self._interrupted()
@@ -113,11 +97,23 @@ class Schedule:
                 if self.tracking.unavailable:
                     selector.unregister(key.fileobj)
                     self.view.notice(f"not tracked by MLflow: {self.tracking.unavailable}")
-        for active in self._active.values():
-            self._watch_time(active)
-            if active.progress.update():
-                self.statuses[active.task.name].progress = active.progress.newest
+        self._look_round()
         self.view.tick(self.statuses)
+
+    def _look_round(self) -> None:
+        """What happens without anybody saying so: time passes."""
+        for attempt in self._active.values():
+            attempt.watch_time()
+            if attempt.progress.update():
+                self.statuses[attempt.task.name].progress = attempt.progress.newest
+        for watcher in self.watchers:
+            watcher.tick(self._active.values())
+        for name in [child for parent in self._children for child in self.expansions[parent].to_stop()]:
+            if name in self._active:
+                self._active[name].stop()
+        for name in [name for name, when in self._resting.items() if time.monotonic() >= when]:
+            del self._resting[name]
+            self._ready.append(name)
 
     def _start_ready(self, selector: selectors.BaseSelector) -> None:
         """Prepare the first ready steps that fit, and start those whose MLflow run is there.
@@ -126,146 +122,152 @@ class Schedule:
         """
         while self._ready and not self._stopping:
             task = self.tasks[self._ready[0]]
-            wanted = min(self._slots(task), self.machine.slots)
-            if wanted > len(self._free):
-                break
-            self._ready.pop(0)
-            slots = tuple(self._free[:wanted])
-            del self._free[:wanted]
-            self._prepare(Active(task, slots, ProgressFile(self.run.step(task.name).progress)))
-        for active in [each for each in self._active.values() if each.group is None]:
-            self._start(active, selector)
+            if not self._recalled(task):
+                wanted = min(self._slots(task), self.around.machine.slots)
+                if task.name in self.expansions:
+                    self._expand(task)
+                elif wanted <= len(self._free):
+                    self._prepare(task, wanted)
+                else:
+                    break
+            self._ready.remove(task.name)
+        for attempt in [each for each in self._active.values() if each.group is None]:
+            self._start(attempt, selector)
 
-    def _prepare(self, active: Active) -> None:
-        name = active.task.name
-        self._active[name] = active
-        self._change(self.statuses[name], "preparing")
+    def _recalled(self, task: Task) -> bool:
+        """Whether the very same step was done before: then it is over without a process."""
+        if task.name in self._tries:
+            return False
         try:
-            workplace.prepare(active.task, self.code[name], self.run)
+            source = self.memory.recall(task)
         except OSError as error:
-            reason = f"its folder cannot be made: {error.strerror}: {error.filename}"
-            self._finish(active, "failed", Failure(None, None, None, None, (), reason))
-            return
-        self.tracking.request(name)
+            self.view.notice(f"{task.name}: not reused: {(error.strerror or str(error)).lower()}")
+            return False
+        if source is not None:
+            self.around.log.write("step_reused", step=task.name, run=source)
+            self._settle(task.name, "reused", None)
+        return source is not None
 
-    def _start(self, active: Active, selector: selectors.BaseSelector) -> None:
-        task = active.task
-        variables = self.tracking.environment(task.name)
+    def _prepare(self, task: Task, wanted: int) -> None:
+        name = task.name
+        slots = tuple(self._free[:wanted])
+        del self._free[:wanted]
+        self._tries[name] = self._tries.get(name, 0) + 1
+        attempt = self._active[name] = Attempt(task, slots, self.around, self._tries[name])
+        self._change(self.statuses[name], "preparing")
+        outcome = attempt.prepare()
+        if outcome is None and attempt.number == 1:
+            self.tracking.request(name)
+        self._finish(attempt, outcome)
+
+    def _start(self, attempt: Attempt, selector: selectors.BaseSelector) -> None:
+        name = attempt.task.name
+        variables = self.tracking.environment(name)
         if variables is None:
             return
         if self._stopping:
-            self._finish(active, "stopped", None)
+            self._finish(attempt, Outcome("stopped"))
             return
-        call = calls.of(
-            task,
-            self.run,
-            inputs.resolve(task, self.run),
-            experiment=self.experiment,
-            tracking=variables,
-            cores=self.machine.cores,
-            gpus=self._lent(active),
-        )
-        step = self.run.step(task.name)
-        try:
-            held = active.stack.enter_context(ports.reserve(processes.ports_needed(call)))
-            plan = processes.plan(call, [str(port) for port in held])
-            group = Group(plan, self.warden, cwd=step.code, logs=step.logs, grace=self.grace)
-        except OSError as error:
-            reason = f"its processes cannot be started: {error.strerror}"
-            self._finish(active, "failed", Failure(None, None, None, None, (), reason))
+        outcome = attempt.start(variables)
+        if attempt.group is None:
+            self._finish(attempt, outcome)
             return
-        active.group = active.stack.enter_context(group)
-        selector.register(group, selectors.EVENT_READ, active)
-        active.stack.callback(selector.unregister, group)
-        self.log.write("step_started", step=task.name, processes=disclosure.listed(plan))
-        self.statuses[task.name].started = time.monotonic()
-        self._change(self.statuses[task.name], "running")
-
-    def _watch_time(self, active: Active) -> None:
-        """Stop a step whose time is up; its processes get the same grace as everybody's."""
-        limit, started = active.task.timeout, self.statuses[active.task.name].started
-        if limit is None or started is None or active.group is None or active.told_to_stop or active.overdue:
-            return
-        if time.monotonic() - started >= limit:
-            active.overdue = True
-            active.unfinished = tuple(active.group.unfinished)
-            active.group.stop()
+        selector.register(attempt.group, selectors.EVENT_READ, attempt)
+        attempt.when_closed(selector.unregister, attempt.group)
+        status = self.statuses[name]
+        status.started = status.started or attempt.began
+        self._change(status, "running")
 
     def _slots(self, task: Task) -> int:
         """What a step occupies; parameter servers mostly wait, so they take none."""
-        return task.world_size * (task.gpus_per_process if self.machine.gpus else 1)
+        return task.world_size * (task.gpus_per_process if self.around.machine.gpus else 1)
 
-    def _lent(self, active: Active) -> tuple[str, ...]:
-        """GPUs that a distributed step is restricted to; one that has them all needs no restriction."""
-        everything = len(active.slots) == len(self.machine.gpus) and active.task.instance_count == 1
-        if not self.machine.gpus or active.task.launcher == "none" or everything:
-            return ()
-        return active.slots
-
-    def _hear(self, active: Active) -> None:
-        assert active.group is not None
-        for ended in active.group.read():
-            self.log.write(
-                "process_ended", step=active.task.name, process=ended.process.name, status=ended.status
-            )
-        if not active.group.done:
+    def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Close an attempt that is over, give back what it held, and see what follows."""
+        if outcome is None:
             return
-        if active.group.left:
-            self.view.notice(f"{active.task.name}: processes {active.group.left} could not be killed")
-        if active.told_to_stop:
-            self._finish(active, "stopped", None)
-        elif active.overdue:
-            self._finish(active, "failed", self._overdue(active))
-        elif active.group.failure or active.group.lost:
-            self._finish(active, "failed", self._failure(active, active.group.failure))
-        else:
-            self._finish(active, "succeeded", None)
-
-    def _overdue(self, active: Active) -> Failure:
-        assert active.group is not None
-        message = f"it was stopped at its timeout of {active.task.timeout} s"
-        running = [each for each in active.unfinished if not each.serves]
-        waited = running or list(active.unfinished)
-        if active.task.process_count > 1:
-            message += f", {still_running(waited, active.group.ranks)}"
-        log = self.run.step(active.task.name).logs / f"{waited[0].name if waited else 'rank-0'}.log"
-        return Failure(None, None, None, log, tuple(last_lines(log, LAST_LINES)), message)
-
-    def _failure(self, active: Active, ended: Ended | None) -> Failure:
-        if ended is None:
-            return Failure(None, None, None, None, (), "the process that watched over it was killed")
-        process = ended.process
-        log = self.run.step(active.task.name).logs / f"{process.name}.log"
-        message = ending(process.title, ended.status)
-        lines = tuple(last_lines(log, LAST_LINES))
-        return Failure(process.name, process.rank, ended.status, log, lines, message)
-
-    def _finish(self, active: Active, state: StepState, failure: Failure | None) -> None:
-        """Close a step, give back what it held, and free or stop the others."""
-        name = active.task.name
-        active.stack.close()
+        name = attempt.task.name
+        if attempt.group is not None and attempt.group.left:
+            self.view.notice(f"{name}: processes {attempt.group.left} could not be killed")
+        attempt.close()
         del self._active[name]
-        self._free += active.slots
-        if active.progress.update():
-            self.statuses[name].progress = active.progress.newest
+        self._free += attempt.slots
+        if attempt.progress.update():
+            self.statuses[name].progress = attempt.progress.newest
+        if not self._tried_again(attempt, outcome):
+            self.tracking.end(name, outcome.state)
+            self._settle(name, outcome.state, outcome.failure)
+
+    def _tried_again(self, attempt: Attempt, outcome: Outcome) -> bool:
+        if outcome.failure is None or self._stopping:
+            return False
+        seconds = self.restarts.after(attempt, outcome.failure)
+        if seconds is None:
+            return False
+        name, reason = attempt.task.name, outcome.failure.message
+        self.around.log.write(
+            "step_restarts", step=name, attempt=attempt.number, reason=reason, seconds=round(seconds, 3)
+        )
+        self.view.notice(f"{name}: {reason}; it starts again in {seconds:.1f} s")
+        self._resting[name] = time.monotonic() + seconds
+        self._change(self.statuses[name], "waiting")
+        return True
+
+    def _settle(self, name: str, state: StepState, failure: Failure | None) -> None:
+        """Give a step its result, and free or stop the others."""
         self._conclude(self.statuses[name], state, failure)
-        self.tracking.end(name, state)
-        if state == "failed" and not self.keep_going:
-            self._stop_all()
-        elif state == "succeeded":
+        task = self.tasks[name]
+        if name in self._parents:
+            self._ended(self._parents[name], name)
+        elif state in DONE:
+            if state == "succeeded":
+                self.memory.keep(task, self.statuses[name].seconds)
             for reader in self._readers.get(name, ()):
                 self._waiting[reader].discard(name)
                 if not self._waiting[reader]:
                     self._ready.append(reader)
+        elif state == "failed" and not self.keep_going:
+            self._stop_all()
+
+    def _expand(self, task: Task) -> None:
+        """Let a step turn into others; it is over when they are."""
+        status = self.statuses[task.name]
+        status.started = time.monotonic()
+        self._children[task.name] = set()
+        self.tracking.request(task.name)
+        self.around.log.write("step_started", step=task.name, attempt=1, processes=[])
+        self._change(status, "running")
+        self._follow(task.name, self.expansions[task.name].begin())
+
+    def _ended(self, parent: str, child: str) -> None:
+        self._children[parent].discard(child)
+        following = self.expansions[parent].ended(child, self.results[child])
+        if not self._stopping:
+            self._follow(parent, following)
+
+    def _follow(self, parent: str, children: Sequence[Task]) -> None:
+        for child in children:
+            self.tasks[child.name] = child
+            self.around.code[child.name] = self.around.code[parent]
+            self._parents[child.name] = parent
+            self._children[parent].add(child.name)
+            self._add(child)
+        expansion = self.expansions[parent]
+        if expansion.done and not self._children[parent]:
+            del self._children[parent]
+            failure = expansion.finish()
+            state: StepState = "succeeded" if failure is None else "failed"
+            self.tracking.end(parent, state)
+            self._settle(parent, state, failure)
 
     def _conclude(self, status: Status, state: StepState, failure: Failure | None) -> None:
         if status.started is not None:
             status.seconds = time.monotonic() - status.started
-        folder = self.run.step(status.name)
+        folder = self.around.run.step(status.name)
         made: dict[str, Path] = {name: folder.outputs / name for name in self.tasks[status.name].outputs}
         self.results[status.name] = StepResult(status.name, state, status.seconds, folder.root, made, failure)
         reason = failure.message if failure else None
-        self.log.write(
+        self.around.log.write(
             "step_ended", step=status.name, state=state, seconds=round(status.seconds, 3), reason=reason
         )
         self._change(status, state)
@@ -277,16 +279,14 @@ class Schedule:
 
     def _stop_all(self, *, at_once: bool = False) -> None:
         self._stopping = True
-        for active in self._active.values():
-            if active.group is not None:
-                active.told_to_stop = True
-                (active.group.kill if at_once else active.group.stop)()
+        for attempt in self._active.values():
+            attempt.stop(at_once=at_once)
 
     def _interrupted(self) -> None:
         """The first signal asks the steps to end, the second does not ask."""
         again = len(self.interrupts.received) > 1
-        self.log.write("interrupted", signal=self.interrupts.received[-1])
+        self.around.log.write("interrupted", signal=self.interrupts.received[-1])
         self.view.notice("killing every process" if again else "stopping; once more to kill at once")
         self._stop_all(at_once=again)
-        for active in [each for each in self._active.values() if each.group is None]:
-            self._finish(active, "stopped", None)
+        for attempt in [each for each in self._active.values() if each.group is None]:
+            self._finish(attempt, Outcome("stopped"))

@@ -13,6 +13,7 @@ from worldsize.running.folder import RunFolder
 from worldsize.running.inputs import link_inputs, prepare_outputs
 from worldsize.running.tasks import Task
 
+SURVIVES = "checkpoints"  # the output that a step's next try goes on from
 PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
 
 
@@ -33,10 +34,36 @@ def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:
         OSError: A file cannot be read or written.
     """
     step = run.step(task.name)
-    step.logs.mkdir(parents=True)
+    step.logs.mkdir(parents=True, exist_ok=True)
     prepare_outputs(task, run)
     link_inputs(task, run)
     materialise(code, step.code)
+
+
+def clear(task: Task, run: RunFolder, *, attempt: int) -> None:
+    """Make way for another try of a step.
+
+    An output named ``checkpoints`` stays, for the training to go on from; whatever else was half-made goes.
+    The logs of the try that failed move to ``logs/attempt-N``.
+
+    Args:
+        task: The step.
+        run: The run.
+        attempt: The try that is over, from 1.
+
+    Raises:
+        OSError: Something cannot be moved or removed.
+    """
+    step = run.step(task.name)
+    old = step.logs / f"attempt-{attempt}"
+    old.mkdir()
+    for path in [*step.logs.glob("*.log"), *step.progress.parent.glob(step.progress.name)]:
+        path.rename(old / path.name)
+    for folder in (step.code, step.inputs):
+        shutil.rmtree(folder, ignore_errors=True)
+    for path in step.outputs.iterdir():
+        if path.name != SURVIVES:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def materialise(code: Snapshot, folder: Path) -> None:

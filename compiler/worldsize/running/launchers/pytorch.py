@@ -28,7 +28,7 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     for rank in range(call.world_size):
         node, local_rank = divmod(rank, call.process_count_per_instance)
         rendezvous = {
-            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_ADDR": call.host(0),
             "MASTER_PORT": ports[0],
             "WORLD_SIZE": str(call.world_size),
             "NODE_RANK": str(node),

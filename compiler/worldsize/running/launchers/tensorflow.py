@@ -31,11 +31,12 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """The workers, then the parameter servers; both are dealt out over the instances in turn."""
     from worldsize.running.processes import place  # noqa: PLC0415 - it imports the launchers
 
-    addresses = [f"127.0.0.1:{port}" for port in ports]
-    workers, servers = addresses[: call.world_size], addresses[call.world_size :]
-    cluster = {"ps": servers, "worker": workers} if servers else {"worker": workers}
-    tasks = [("worker", index) for index in range(len(workers))]
-    tasks += [("ps", index) for index in range(len(servers))]
+    tasks = [("worker", index) for index in range(call.world_size)]
+    tasks += [("ps", index) for index in range(call.parameter_server_count)]
+    cluster: dict[str, list[str]] = {}
+    for (kind, index), port in zip(tasks, ports, strict=True):
+        cluster.setdefault(kind, []).append(f"{call.host(index % call.instance_count)}:{port}")
+    cluster = dict(sorted(cluster.items()))
     there = [0] * call.instance_count
     for rank, (kind, index) in enumerate(tasks):
         node = index % call.instance_count

@@ -1,0 +1,188 @@
+"""One try of one step: its folder made, its processes started, watched and heard until they are over."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.running import calls, disclosure, inputs, ports, processes, workplace
+from worldsize.running.events import EventLog
+from worldsize.running.folder import RunFolder
+from worldsize.running.logs import last_lines
+from worldsize.running.machine import Machine
+from worldsize.running.places import Here, Places
+from worldsize.running.processes import Process
+from worldsize.running.progress import ProgressFile
+from worldsize.running.results import Failure, StepState, ending, still_running
+from worldsize.running.supervise import GRACE_SECONDS, Ended, Group, Warden
+from worldsize.running.tasks import Task
+
+LAST_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all attempts of a run share."""
+
+    run: RunFolder
+    code: MutableMapping[str, Snapshot]
+    machine: Machine
+    log: EventLog
+    warden: Warden
+    experiment: str
+    grace: float = GRACE_SECONDS
+    places: Places = field(default_factory=Here)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended."""
+
+    state: StepState
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A step that holds slots. Its group is None until MLflow has answered.
+
+    Attributes:
+        number: From 1; a step that is started again has the next.
+    """
+
+    task: Task
+    slots: tuple[str, ...]
+    around: Surroundings
+    number: int = 1
+    group: Group | None = None
+    began: float | None = None  # a monotonic time
+    told_to_stop: bool = False
+    _overdue: bool = False  # told to stop because its time was up
+    _unfinished: tuple[Process, ...] = ()  # those that were, then
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _progress: ProgressFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Follow the step's progress from here on."""
+        self._progress = ProgressFile(self.around.run.step(self.task.name).progress)
+
+    @property
+    def progress(self) -> ProgressFile:
+        """What the training says of itself."""
+        return self._progress
+
+    def prepare(self) -> Outcome | None:
+        """Make the step's folder; the outcome where that fails."""
+        code = self.around.code[self.task.name]
+        try:
+            if self.number > 1:
+                workplace.clear(self.task, self.around.run, attempt=self.number - 1)
+            workplace.prepare(self.task, code, self.around.run)
+        except OSError as error:
+            return _failed(f"its folder cannot be made: {error.strerror}: {error.filename}")
+        return None
+
+    def start(self, tracking: Mapping[str, str]) -> Outcome | None:
+        """Start the processes; the outcome where that fails.
+
+        Args:
+            tracking: MLflow's variables.
+        """
+        task, around = self.task, self.around
+        call = calls.of(
+            task,
+            around.run,
+            inputs.resolve(task, around.run),
+            experiment=around.experiment,
+            tracking=tracking,
+            cores=around.machine.cores,
+            gpus=self._lent(),
+        )
+        step = around.run.step(task.name)
+        try:
+            call = self._stack.enter_context(around.places.place(call))
+            held = self._stack.enter_context(ports.reserve(processes.ports_needed(call)))
+            plan = processes.plan(call, [str(port) for port in held])
+            group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
+        except OSError as error:
+            return _failed(f"its processes cannot be started: {error.strerror}")
+        self.group = self._stack.enter_context(group)
+        self.began = time.monotonic()
+        listed = disclosure.listed(plan)
+        around.log.write("step_started", step=task.name, attempt=self.number, processes=listed)
+        return None
+
+    def watch_time(self) -> None:
+        """Stop a step whose time is up; its processes get the same grace as everybody's."""
+        limit = self.task.timeout
+        if limit is None or self.began is None or self.group is None or self.told_to_stop or self._overdue:
+            return
+        if time.monotonic() - self.began >= limit:
+            self._overdue = True
+            self._unfinished = tuple(self.group.unfinished)
+            self.group.stop()
+
+    def hear(self) -> Outcome | None:
+        """Take in what its processes say; the outcome once nothing of them runs."""
+        assert self.group is not None
+        for ended in self.group.read():
+            self.around.log.write(
+                "process_ended", step=self.task.name, process=ended.process.name, status=ended.status
+            )
+        if not self.group.done:
+            return None
+        if self.told_to_stop:
+            return Outcome("stopped")
+        if self._overdue:
+            return Outcome("failed", self._late())
+        if self.group.failure or self.group.lost:
+            return Outcome("failed", self._failure(self.group.failure))
+        return Outcome("succeeded")
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Ask its processes to end; returns at once."""
+        if self.group is not None:
+            self.told_to_stop = True
+            (self.group.kill if at_once else self.group.stop)()
+
+    def when_closed(self, call: Callable[[Group], object], group: Group) -> None:
+        """Have something called first when the attempt closes."""
+        self._stack.callback(call, group)
+
+    def close(self) -> None:
+        """Leave no process, and give back ports and places."""
+        self._stack.close()
+
+    def _lent(self) -> tuple[str, ...]:
+        """GPUs that a distributed step is restricted to; one that has them all needs no restriction."""
+        gpus = self.around.machine.gpus
+        everything = len(self.slots) == len(gpus) and self.task.instance_count == 1
+        if not gpus or self.task.launcher == "none" or everything:
+            return ()
+        return self.slots
+
+    def _late(self) -> Failure:
+        assert self.group is not None
+        message = f"it was stopped at its timeout of {self.task.timeout} s"
+        running = [each for each in self._unfinished if not each.serves]
+        waited = running or list(self._unfinished)
+        if self.task.process_count > 1:
+            message += f", {still_running(waited, self.group.ranks)}"
+        log = self.around.run.step(self.task.name).logs / f"{waited[0].name if waited else 'rank-0'}.log"
+        return Failure(None, None, None, log, tuple(last_lines(log, LAST_LINES)), message)
+
+    def _failure(self, ended: Ended | None) -> Failure:
+        if ended is None:
+            return Failure(None, None, None, None, (), "the process that watched over it was killed")
+        process = ended.process
+        log = self.around.run.step(self.task.name).logs / f"{process.name}.log"
+        message = ending(process.title, ended.status)
+        lines = tuple(last_lines(log, LAST_LINES))
+        return Failure(process.name, process.rank, ended.status, log, lines, message)
+
+
+def _failed(reason: str) -> Outcome:
+    return Outcome("failed", Failure(None, None, None, None, (), reason))

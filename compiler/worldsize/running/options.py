@@ -1,0 +1,52 @@
+"""What a run is asked for besides its file: the flags of ``worldsize run``, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+EnvironmentMode = Literal["current", "isolated", "docker"]
+NodeMode = Literal["processes", "namespaces"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a pipeline is to be run here.
+
+    Attributes:
+        processes: processes of every distributed step; None for as many as planned and fit.
+        settings: inputs of the pipeline by name, as text, over those of its file.
+        assets: local paths by reference (``azureml:cifar@latest``), over those of ``worldsize.yml``.
+        environment: what interprets the steps; None for ``current`` where a spec is run, else ``isolated``.
+        force: whether every step runs, also one that did so before with the same inputs.
+        nodes: what stands for an instance: only processes, or a network namespace.
+        link: how the links between namespaces are shaped, such as ``25gbit,50us``.
+        kill: instances to kill, such as ``node1@step:200``.
+        drop_link: links to cut, such as ``node1@30s``.
+        max_restarts: how often a step that keeps checkpoints is started again after a failure.
+        chaos: seed of a rehearsal that kills, stops, slows and cuts off processes.
+    """
+
+    processes: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    assets: Mapping[str, str] = field(default_factory=dict)
+    environment: EnvironmentMode | None = None
+    force: bool = False
+    nodes: NodeMode = "processes"
+    link: str | None = None
+    kill: tuple[str, ...] = ()
+    drop_link: tuple[str, ...] = ()
+    max_restarts: int | None = None
+    chaos: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse counts that mean nothing.
+
+        Raises:
+            ValueError: ``processes`` is below 1, or ``max_restarts`` below 0.
+        """
+        if self.processes is not None and self.processes < 1:
+            raise ValueError(f"processes must be at least 1, got {self.processes}")
+        if self.max_restarts is not None and self.max_restarts < 0:
+            raise ValueError(f"max_restarts must be at least 0, got {self.max_restarts}")

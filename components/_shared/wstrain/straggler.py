@@ -1,0 +1,77 @@
+"""Which rank is steadily slower than the others, so that all of them wait for it at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+RATIO = 1.3  # over the median of the others
+LEAST_DIFFERENCE = 0.001  # seconds a step; less is not worth a word
+LEAST_STEPS, LEAST_SECONDS = 20, 5.0  # of one observation
+OBSERVATIONS = 3  # in a row that name the same rank
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A rank that is steadily slower.
+
+    Attributes:
+        rank: which.
+        seconds: that it computes before the exchange of a step.
+        others: the median of the others' seconds.
+    """
+
+    rank: int
+    seconds: float
+    others: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long it takes."""
+        return self.seconds / self.others
+
+
+@dataclass
+class Straggler:
+    """Collects how long ranks compute, and tells of a slow one once."""
+
+    least_seconds: float = LEAST_SECONDS
+    _sums: list[float] = field(default_factory=list)
+    _steps: int = 0
+    _suspect: int = -1
+    _times: int = 0
+    _told: bool = False
+
+    def note(self, busy: Sequence[float], steps: int) -> Slow | None:
+        """Take in some steps.
+
+        Args:
+            busy: by rank, mean seconds of computing a step; 0 where nobody measures.
+            steps: how many.
+
+        Returns:
+            The slow rank, at the moment when it is certain.
+        """
+        if self._told or len(busy) < 2 or min(busy) <= 0:
+            return None
+        self._sums = self._sums or [0.0] * len(busy)
+        self._sums = [held + each * steps for held, each in zip(self._sums, busy, strict=True)]
+        self._steps += steps
+        if self._steps < LEAST_STEPS or max(self._sums) < self.least_seconds:
+            return None
+        means = [each / self._steps for each in self._sums]
+        self._sums, self._steps = [], 0
+        return self._judge(means)
+
+    def _judge(self, means: list[float]) -> Slow | None:
+        slowest = max(range(len(means)), key=means.__getitem__)
+        others = median(means[:slowest] + means[slowest + 1 :])
+        slow = Slow(slowest, means[slowest], others)
+        if slow.ratio < RATIO or slow.seconds - others < LEAST_DIFFERENCE:
+            self._suspect, self._times = -1, 0
+            return None
+        self._times = self._times + 1 if slowest == self._suspect else 1
+        self._suspect = slowest
+        self._told = self._times >= OBSERVATIONS
+        return slow if self._told else None

@@ -11,4 +11,4 @@ from worldsize.running.errors import RunError
 from worldsize.running.options import RunOptions
 from worldsize.running.results import Failure, Registration, RunResult, StepResult
 
-__all__ = ["Failure", "RunOptions", "Registration", "RunError", "RunResult", "StepResult", "dry_run", "run"]
+__all__ = ["Failure", "Registration", "RunError", "RunOptions", "RunResult", "StepResult", "dry_run", "run"]

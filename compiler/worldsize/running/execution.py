@@ -1,0 +1,131 @@
+"""Executes a prepared pipeline: the record of it in the event log and MLflow, the result, the outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from worldsize.azureml import distribution
+from worldsize.azureml.model import Job
+from worldsize.running import equipment, folder, interrupts, outcome, sources, tracking
+from worldsize.running.attempt import Surroundings
+from worldsize.running.events import EventLog
+from worldsize.running.preparation import Prepared
+from worldsize.running.results import RunResult, RunState, StepResult
+from worldsize.running.schedule import Schedule
+from worldsize.running.supervise import Warden
+from worldsize.running.view import View
+
+
+def execute(
+    prepared: Prepared,
+    place: folder.RunFolder,
+    home: Path,
+    tracker: tracking.Tracking,
+    warden: Warden,
+    *,
+    view: View,
+    begun: float,
+) -> RunResult:
+    """Run every step.
+
+    Args:
+        prepared: The pipeline.
+        place: The run's folder.
+        home: What runs share.
+        tracker: The line to MLflow.
+        warden: Who forks the guards of the steps.
+        view: Shows what goes on.
+        begun: The monotonic time at which the user began to wait.
+    """
+    parameters = {
+        f"{task.name}.{name}": source.rendered[:500]
+        for task in prepared.tasks.values()
+        for name, source in task.inputs.items()
+        if isinstance(source, sources.Text)
+    }
+    tags = tracking.tags(prepared.target, place.id, prepared.target.absolute().parent)
+    name = prepared.job.display_name or prepared.job.name
+    tracker.begin(prepared.experiment, str(name.value) if name else place.id, tags, parameters)
+    with EventLog(place.events) as log, _showing(view, prepared.notices):
+        log.write("run_started", run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
+        with interrupts.caught() as caught, equipment.of(prepared, place, home, tracker) as equipped:
+            around = Surroundings(
+                place,
+                dict(prepared.code),
+                prepared.machine,
+                log,
+                warden,
+                experiment=prepared.experiment,
+                places=equipped.places,
+            )
+            schedule = Schedule(
+                tasks=dict(prepared.tasks),
+                around=around,
+                view=view,
+                tracking=tracker,
+                interrupts=caught,
+                keep_going=_keeps_going(prepared.job),
+                expansions=equipped.expansions,
+                memory=equipped.memory,
+                restarts=equipped.restarts,
+                watchers=equipped.watchers,
+            )
+            steps = schedule.execute()
+        result = _result(prepared, place, steps, caught.received)
+        result = replace(result, tracking_uri=tracker.uri, seconds=time.monotonic() - begun)
+        log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
+        if log.fault is not None:
+            view.notice(f"the event log is incomplete: {(log.fault.strerror or str(log.fault)).lower()}")
+    _link_outputs(prepared.job, place, steps)
+    tracker.finish(result.state, result.metrics)
+    return result
+
+
+@contextlib.contextmanager
+def _showing(view: View, notices: tuple[str, ...]) -> Iterator[None]:
+    for text in notices:
+        view.notice(text)
+    with view:
+        yield
+
+
+def _result(
+    prepared: Prepared, place: folder.RunFolder, steps: Mapping[str, StepResult], signals: list[int]
+) -> RunResult:
+    states = {step.state for step in steps.values()}
+    state: RunState = "succeeded" if states <= {"succeeded", "reused"} else "failed"
+    if signals and state == "failed":
+        state = "interrupted"
+    return RunResult(
+        id=place.id,
+        folder=place.root,
+        state=state,
+        steps=steps,
+        metrics=outcome.metrics(steps),
+        registrations=outcome.registrations(steps),
+        notices=prepared.notices,
+        signal=signals[0] if signals else None,
+    )
+
+
+def _link_outputs(job: Job, place: folder.RunFolder, steps: Mapping[str, StepResult]) -> None:
+    """Links to the outputs that the pipeline declares: what a user looks for first."""
+    for step in job.steps.values():
+        for name, setting in step.outputs.items():
+            bound = setting.value.binding
+            made = steps[step.name].outputs.get(name)
+            if bound is None or bound.value.port is None or made is None or not made.exists():
+                continue
+            with contextlib.suppress(OSError):
+                place.outputs.mkdir(exist_ok=True)
+                (place.outputs / bound.value.port).symlink_to(made)
+
+
+def _keeps_going(job: Job) -> bool:
+    """Whether steps that do not need a failed one still run."""
+    given = distribution.member(job.settings, "continue_on_step_failure")
+    return given is not None and str(given.value).lower() == "true"

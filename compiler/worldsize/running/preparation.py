@@ -1,0 +1,88 @@
+"""From what the user named to a pipeline that can run here: read, fitted to the machine, its code at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from worldsize.azureml import job as jobs
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Job
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.running import contract, fit, machine, programs, tasks, workplace
+from worldsize.running.errors import RunError
+from worldsize.running.machine import Machine
+from worldsize.running.options import RunOptions
+from worldsize.running.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pipeline that can run here: read, fitted to the machine, its code at hand."""
+
+    target: Path  # what the user named
+    options: RunOptions
+    job: Job
+    tasks: Mapping[str, Task]
+    code: Mapping[str, Snapshot]
+    machine: Machine
+    notices: tuple[str, ...]
+
+    @property
+    def experiment(self) -> str:
+        """The experiment's name; without one the name of the file."""
+        name = self.job.experiment_name
+        return str(name.value) if name is not None and name.value else self.target.stem
+
+
+def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) -> Prepared:
+    """Compile a spec, read the pipeline, fit it to the machine; find every reason not to start.
+
+    Args:
+        target: What the user named.
+        pipeline: Where a spec is compiled to.
+        options: How to run it.
+    """
+    path = _pipeline(target, pipeline)
+    files = Files()
+    job, problems = jobs.read(path, files)
+    texts = {document.path: document.source for document in files.documents.values()}
+    if job is None or problems:
+        raise RunError(problems, texts)
+    found, problems = tasks.of(job)
+    if problems:
+        raise RunError(problems, texts)
+    here = machine.detect()
+    fitted = fit.fit(found, path, here, options.processes)
+    code, missing = workplace.snapshots(fitted.tasks)
+    missing += programs.missing(job, fitted.tasks)
+    if fitted.problems or missing:
+        raise RunError([*fitted.problems, *missing], texts)
+    notices = [*fitted.notices, *_overridden(fitted.tasks)]
+    return Prepared(target, options, job, fitted.tasks, code, here, tuple(notices))
+
+
+def _pipeline(target: Path, out: Path) -> Path:
+    """The job file: the target itself, checked, or what the spec compiles to."""
+    from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
+    from worldsize.compiling import compile as compile_spec  # noqa: PLC0415
+    from worldsize.errors import SpecError  # noqa: PLC0415
+    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
+    from worldsize.yaml import load  # noqa: PLC0415
+
+    root = load(target).root
+    if isinstance(root, YamlMapping) and ("jobs" in root or "command" in root or "type" in root):
+        report = checking.check([target])
+        if report.errors:
+            raise SpecError(report.diagnostics, report.sources)
+        return target
+    return compile_spec(target, out).pipeline
+
+
+def _overridden(found: Mapping[str, Task]) -> Iterator[str]:
+    for task in found.values():
+        for name in contract.overridden(task):
+            yield f"{task.name}: `{name}` of `environment_variables` has no effect: Azure ML sets it itself"
+    for name in contract.not_passed_on(found.values()):
+        yield f"`{name}` is set where this was called; it is not passed on, because each process gets its own"

@@ -51,6 +51,7 @@ class Attempt:
 
     Attributes:
         number: From 1; a step that is started again has the next.
+        blame: What was done to it on purpose, in words; if it fails, then by that.
     """
 
     task: Task
@@ -60,6 +61,7 @@ class Attempt:
     group: Group | None = None
     began: float | None = None  # a monotonic time
     told_to_stop: bool = False
+    blame: str | None = None
     _overdue: bool = False  # told to stop because its time was up
     _unfinished: tuple[Process, ...] = ()  # those that were, then
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -79,7 +81,7 @@ class Attempt:
         code = self.around.code[self.task.name]
         try:
             if self.number > 1:
-                workplace.clear(self.task, self.around.run, attempt=self.number - 1)
+                workplace.clear(self.task, self.around.run)
             workplace.prepare(self.task, code, self.around.run)
         except OSError as error:
             return _failed(f"its folder cannot be made: {error.strerror}: {error.filename}")
@@ -176,10 +178,11 @@ class Attempt:
 
     def _failure(self, ended: Ended | None) -> Failure:
         if ended is None:
-            return Failure(None, None, None, None, (), "the process that watched over it was killed")
+            reason = self.blame or "the process that watched over it was killed"
+            return Failure(None, None, None, None, (), reason)
         process = ended.process
         log = self.around.run.step(self.task.name).logs / f"{process.name}.log"
-        message = ending(process.title, ended.status)
+        message = self.blame or ending(process.title, ended.status)
         lines = tuple(last_lines(log, LAST_LINES))
         return Failure(process.name, process.rank, ended.status, log, lines, message)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,8 +30,12 @@ class EventLog:
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = now) -> None:
         self.fault: OSError | None = None
-        self._file = path.open("ab", buffering=0)
+        self._file = path.open("a+b", buffering=0)
         self._clock = clock
+        if self._file.seek(0, os.SEEK_END):
+            self._file.seek(-1, os.SEEK_END)
+            if self._file.read(1) != b"\n":  # a line that was torn when an earlier writer died
+                self._file.write(b"\n")
 
     def write(self, event: str, **details: Any) -> None:
         """Append one event.
@@ -56,9 +60,32 @@ class EventLog:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The events of a log. A last line that was torn by a crash is left out."""
-    events = []
-    with contextlib.suppress(ValueError):
-        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            events.append(json.loads(line))  # noqa: PERF401 - what was read before the torn line counts
-    return events
+    """The events of a log; what is no event is left out."""
+    return scan(path)[0]
+
+
+def scan(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The events of a log, and how many of its lines are no events.
+
+    A last line that was torn when the runner died is none of them. A log that is not there is empty.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return [], 0
+    found, damaged = [], 0
+    for number, line in enumerate(lines, 1):
+        document = _document(line)
+        if document is not None:
+            found.append(document)
+        elif line.strip() and number < len(lines):
+            damaged += 1
+    return found, damaged
+
+
+def _document(line: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("event"), str) else None

@@ -41,6 +41,7 @@ class Follower:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._position = 0
+        self._inode = 0
         self._decoder = Decoder()
 
     def lines(self, *, final: bool = False) -> list[str]:
@@ -48,6 +49,9 @@ class Follower:
         found: list[str] = []
         try:
             with self.path.open("rb") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:  # another try of the step has begun a new file
+                    self._inode, self._position, self._decoder = inode, 0, Decoder()
                 file.seek(self._position)
                 while chunk := file.read(CHUNK_BYTES):
                     self._position += len(chunk)

@@ -20,11 +20,16 @@ PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and 
 def snapshots(tasks: Mapping[str, Task]) -> tuple[dict[str, Snapshot], list[Problem]]:
     """The code of every task, listed but not copied yet, and what is wrong with it."""
     found: dict[str, Snapshot] = {}
-    problems: list[Problem] = []
+    problems: dict[Problem, None] = {}
+    listed: dict[tuple[str, ...], Snapshot] = {}
     for name, task in tasks.items():
-        found[name], more = snapshot.of(task.component, task.folder)
-        problems += [problem for problem in more if problem not in problems]
-    return found, problems
+        code, includes = task.component.code, task.component.additional_includes
+        key = (str(task.folder), repr(code and code.value), repr(includes and includes.value))
+        if key not in listed:  # steps often share a folder, and a large one takes long to list
+            listed[key], more = snapshot.of(task.component, task.folder)
+            problems.update(dict.fromkeys(more))
+        found[name] = listed[key]
+    return found, list(problems)
 
 
 def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:
@@ -40,28 +45,24 @@ def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:
     materialise(code, step.code)
 
 
-def clear(task: Task, run: RunFolder, *, attempt: int) -> None:
+def clear(task: Task, run: RunFolder) -> None:
     """Make way for another try of a step.
 
     An output named ``checkpoints`` stays, for the training to go on from; whatever else was half-made goes.
-    The logs of the try that failed move to ``logs/attempt-N``.
-
-    Args:
-        task: The step.
-        run: The run.
-        attempt: The try that is over, from 1.
+    The logs of the try that failed move to ``logs/attempt-N``, N from 1.
 
     Raises:
         OSError: Something cannot be moved or removed.
     """
     step = run.step(task.name)
-    old = step.logs / f"attempt-{attempt}"
-    old.mkdir()
+    earlier = len(list(step.logs.glob("attempt-*")))
+    old = step.logs / f"attempt-{earlier + 1}"
+    old.mkdir(parents=True)
     for path in [*step.logs.glob("*.log"), *step.progress.parent.glob(step.progress.name)]:
         path.rename(old / path.name)
     for folder in (step.code, step.inputs):
         shutil.rmtree(folder, ignore_errors=True)
-    for path in step.outputs.iterdir():
+    for path in step.outputs.glob("*"):
         if path.name != SURVIVES:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 

@@ -1,0 +1,134 @@
+"""`worldsize logs`: what the processes of a step wrote."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from worldsize.cli import homes, texts
+
+if TYPE_CHECKING:
+    from worldsize.running.logs import Follower
+
+TICK_SECONDS = 0.1
+EPILOG = """\b
+Examples:
+  worldsize logs last train                   every process, one after the other
+  worldsize logs last train --rank 3 --follow what rank 3 writes, until the step ends
+  worldsize logs last train --process ps-0    a process that has no rank
+  worldsize logs 2026 train --lines 20        the end of each
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", metavar="RUN")
+@click.argument("step", metavar="STEP")
+@homes.runs_dir
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
+@click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the step ends.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each.")
+def command(
+    run: str, step: str, home: Path, rank: int | None, process: str | None, *, follow: bool, lines: int | None
+) -> None:
+    """Print a step's logs; with several processes each line says whose it is."""
+    if rank is not None and process is not None:
+        raise click.UsageError("give --rank or --process, not both")
+    root = homes.find(home, run)
+    _known(root, step)
+    names = _wanted(rank, process)
+    folder = root / "steps" / step / "logs"
+    try:
+        if follow:
+            _follow(root, step, folder, names, lines)
+        else:
+            _print(folder, names, lines, what=process or (f"rank {rank}" if rank is not None else "process"))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _known(root: Path, step: str) -> None:
+    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+
+    steps = history.load(root).steps
+    if step in steps or (root / "steps" / step).is_dir():
+        return
+    from worldsize.diagnostics.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
+
+    help_ = did_you_mean(step, steps) if steps else "its event log says nothing of any step"
+    texts.refuse(f"run `{root.name}` has no step `{step}`", help_)
+
+
+def _wanted(rank: int | None, process: str | None) -> Callable[[str], bool]:
+    """Which names of processes are meant; TensorFlow's workers are ranks too."""
+    if process is not None:
+        return lambda name: name == process
+    if rank is not None:
+        return lambda name: name in (f"rank-{rank}", f"worker-{rank}")
+    return lambda _name: True
+
+
+def _logs(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
+    found = [path for path in folder.glob("*.log") if wanted(path.stem)]
+    return sorted(found, key=lambda path: [(len(word), word) for word in re.split(r"(\d+)", path.stem)])
+
+
+def _several(folder: Path) -> bool:
+    return len(_logs(folder, lambda _name: True)) > 1
+
+
+def _print(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, what: str) -> None:
+    found = _logs(folder, wanted)
+    if not found:
+        there = ", ".join(f"`{path.stem}`" for path in _logs(folder, lambda _name: True))
+        texts.refuse(
+            f"there is no log of {what}", f"there are {there}" if there else "the step never started"
+        )
+    several = _several(folder)
+    for path in found:
+        for line in _lines(_follower(path), lines, final=True):
+            click.echo(_prefixed(path, line, several=several))
+
+
+def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], lines: int | None) -> None:
+    followers: dict[Path, Follower] = {}
+    while True:
+        over = _over(root, step)  # asked first: what was written before its end is read below
+        for path in _logs(folder, wanted):
+            new = path not in followers
+            follower = followers.setdefault(path, _follower(path))
+            for line in _lines(follower, lines if new else None, final=over):
+                click.echo(_prefixed(path, line, several=_several(folder)))
+        if over:
+            return
+        time.sleep(TICK_SECONDS)
+
+
+def _over(root: Path, step: str) -> bool:
+    """Whether nothing more will be written."""
+    from worldsize.running import history, life  # noqa: PLC0415
+
+    alive = life.alive(root)
+    found = history.load(root).steps.get(step)
+    ended = found is not None and found.state in ("succeeded", "reused", "failed", "stopped")
+    return ended or not alive
+
+
+def _follower(path: Path) -> Follower:
+    from worldsize.running.logs import Follower  # noqa: PLC0415
+
+    return Follower(path)
+
+
+def _lines(follower: Follower, last: int | None, *, final: bool) -> Iterator[str]:
+    found = follower.lines(final=final)
+    yield from found if last is None else found[max(0, len(found) - last) :]
+
+
+def _prefixed(path: Path, line: str, *, several: bool) -> str:
+    return f"[{path.stem.replace('-', ' ')}] {line}" if several else line

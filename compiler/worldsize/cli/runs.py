@@ -1,0 +1,78 @@
+"""`worldsize runs`: the runs of a folder, the newest last."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worldsize.cli import homes, texts
+
+if TYPE_CHECKING:
+    from worldsize.running.history import RunRecord
+
+EPILOG = """\b
+Examples:
+  worldsize runs                 the last twenty
+  worldsize runs --all --json    every one, for a program
+
+\b
+state:
+  running      its processes are there
+  died         it is over, and nobody could say so: `worldsize resume` goes on from there
+  succeeded, failed, interrupted
+"""
+
+
+@click.command(epilog=EPILOG)
+@homes.runs_dir
+@click.option("-n", "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
+    """List runs: state, steps done, start and duration."""
+    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+
+    known = history.runs(home)
+    shown = [history.load(root) for root in (known if everything else known[-last:])]
+    if as_json:
+        click.echo(json.dumps([_document(run) for run in shown], indent=2))
+        return
+    if not shown:
+        click.echo(f"no run in `{home}` yet")
+        return
+    if len(shown) < len(known):
+        click.echo(f"the last {len(shown)} of {len(known)} runs")
+    headings = ("run", "state", "steps", "started", "took", "pipeline")
+    click.echo("\n".join(texts.table(headings, [_row(run) for run in shown], right=frozenset({2, 4}))))
+
+
+def _row(run: RunRecord) -> tuple[str, ...]:
+    from worldsize.running.view import duration  # noqa: PLC0415
+
+    took = duration(run.seconds) if run.started is not None else ""
+    steps = f"{run.done}/{len(run.steps)}"
+    return run.id, run.state, steps, texts.moment(run.started), took, short(run.pipeline)
+
+
+def _document(run: RunRecord) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "state": run.state,
+        "pipeline": run.pipeline,
+        "steps": len(run.steps),
+        "steps_done": run.done,
+        "started": run.started.isoformat() if run.started else None,
+        "seconds": round(run.seconds, 3),
+        "folder": str(run.root.absolute()),
+    }
+
+
+def short(path: str) -> str:
+    """A path relative to the working folder, where it lies below it."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path

@@ -1,0 +1,188 @@
+"""`worldsize show`: one run as indented text, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worldsize.cli import homes, texts
+
+if TYPE_CHECKING:
+    from worldsize.running.history import RunRecord, StepRecord
+
+DEEPEST = 8  # levels of indentation; a chain of a thousand steps shall not run off the page
+LONGEST_VALUE = 80
+LAST_LINES = 5
+EPILOG = """\b
+Examples:
+  worldsize show last            the graph of the newest run
+  worldsize show 20260102-03     a run by the beginning of its id
+  worldsize show last --json     everything, for a program
+
+A step is indented below those that it needs, which stand behind `<-`.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", metavar="RUN")
+@homes.runs_dir
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def command(run: str, home: Path, *, as_json: bool) -> None:
+    """Show a run: its steps, their states, times, parameters, metrics and outputs."""
+    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+
+    found = history.load(homes.find(home, run))
+    if as_json:
+        click.echo(json.dumps(document(found), indent=2))
+    else:
+        click.echo("\n".join(render(found)))
+
+
+def render(run: RunRecord) -> Iterator[str]:
+    """The run as lines."""
+    from worldsize.cli.runs import short  # noqa: PLC0415
+    from worldsize.running.view import duration  # noqa: PLC0415
+
+    yield f"run {run.id} {run.state}" + (f" after {duration(run.seconds)}" if run.started else "")
+    rows = [
+        ("pipeline", short(run.pipeline)),
+        ("started", texts.moment(run.started)),
+        ("folder", short(str(run.root))),
+    ]
+    rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
+    rows.append(("note", _damage(run.damaged)))
+    yield from (f"  {name:<8}  {text}" for name, text in rows if text)
+    if not run.steps:
+        yield "  nothing is known of its steps"
+    depths = levels(run.steps)
+    width = max((len(name) + 2 * depths[name] for name in run.steps), default=0)
+    for name, step in run.steps.items():
+        yield ""
+        yield from _step(run, step, depths[name], width)
+
+
+def _damage(count: int) -> str:
+    lines = "1 line" if count == 1 else f"{count} lines"
+    return (
+        f"of its event log {lines} cannot be read and {'is' if count == 1 else 'are'} left out"
+        if count
+        else ""
+    )
+
+
+def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[str]:
+    from worldsize.running.view import duration  # noqa: PLC0415
+
+    margin = "  " * depth
+    took = duration(step.seconds) if step.seconds else ""
+    behind = [f"from run {step.source}"] if step.source else []
+    behind += [f"{step.attempts} attempts"] if step.attempts > 1 else []
+    behind += [f"{len(step.processes)} processes"] if len(step.processes) > 1 else []
+    behind += [f"<- {', '.join(step.needs)}"] if step.needs else []
+    state = "not started" if step.state == "waiting" else step.state
+    yield f"{(margin + step.name):<{width}}  {state:<11}  {took:>9}  {', '.join(behind)}".rstrip()
+    margin += "    "
+    for name, value in step.parameters.items():
+        yield f"{margin}{name} = {_shortened(value)}"
+    for name, number in _metrics(run, step).items():
+        yield f"{margin}{name}: {number:.6g}"
+    for name, path in _outputs(run, step).items():
+        yield f"{margin}-> {name}  {_relative(path)}"
+    if step.reason:
+        yield f"{margin}! {step.reason}"
+        yield from (f"{margin}| {line}" for line in _last_lines(run, step))
+
+
+def _shortened(value: str) -> str:
+    from worldsize.diagnostics.snippet import clean  # noqa: PLC0415
+
+    text = clean(value.replace("\n", " "))
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def _relative(path: Path) -> str:
+    from worldsize.cli.runs import short  # noqa: PLC0415
+
+    return short(str(path))
+
+
+def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
+    """How far each step is from the beginning, at most :data:`DEEPEST`.
+
+    Steps that wait for each other, which only a damaged record holds, are as deep as can be.
+    """
+    found = dict.fromkeys(steps, 0)
+    for _ in range(DEEPEST):
+        before = dict(found)
+        for name, step in steps.items():
+            found[name] = min(
+                DEEPEST, max((before[need] + 1 for need in step.needs if need in before), default=0)
+            )
+        if found == before:
+            break
+    return found
+
+
+def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
+    """Outputs that are there and hold something, by name."""
+    folder = run.root / "steps" / step.name / "outputs"
+    try:
+        listed = sorted(folder.iterdir())
+        return {
+            path.name: path.resolve()
+            for path in listed
+            if path.exists() and (not path.is_dir() or next(path.iterdir(), None) is not None)
+        }
+    except OSError:
+        return {}
+
+
+def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
+    from worldsize.running import outcome  # noqa: PLC0415
+    from worldsize.running.results import StepResult  # noqa: PLC0415
+
+    root = run.root / "steps" / step.name
+    return outcome.metrics({step.name: StepResult(step.name, "succeeded", 0.0, root, _outputs(run, step))})
+
+
+def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
+    from worldsize.running.logs import last_lines  # noqa: PLC0415
+
+    if step.failed_process is None:
+        return []
+    return last_lines(run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log", LAST_LINES)
+
+
+def document(run: RunRecord) -> dict[str, Any]:
+    """The run as plain data."""
+    return {
+        "id": run.id,
+        "state": run.state,
+        "pipeline": run.pipeline,
+        "started": run.started.isoformat() if run.started else None,
+        "seconds": round(run.seconds, 3),
+        "folder": str(run.root.absolute()),
+        "resumed": run.resumed,
+        "damaged_lines": run.damaged,
+        "steps": {name: _described(run, step) for name, step in run.steps.items()},
+    }
+
+
+def _described(run: RunRecord, step: StepRecord) -> dict[str, Any]:
+    return {
+        "state": step.state,
+        "seconds": round(step.seconds, 3),
+        "started": step.started.isoformat() if step.started else None,
+        "attempts": step.attempts,
+        "needs": list(step.needs),
+        "from_run": step.source,
+        "processes": list(step.processes),
+        "parameters": dict(step.parameters),
+        "metrics": _metrics(run, step),
+        "outputs": {name: str(path) for name, path in _outputs(run, step).items()},
+        "failure": step.reason,
+    }

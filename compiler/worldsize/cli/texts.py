@@ -1,0 +1,49 @@
+"""Numbers and times as the tables of the command line show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NoReturn
+
+import click
+
+
+def age(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``5 h``, ``3 d``."""
+    for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{max(0, round(seconds / size))} {unit}"
+    return f"{seconds / 86400:.0f} d"
+
+
+def size(count: int) -> str:
+    """``12 B``, ``3.4 kB``, ``1.2 GB``: powers of a thousand, as files are listed."""
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 99.5 else f"{value:.1f} {units[0]}"
+
+
+def moment(time: datetime | None) -> str:
+    """A time of day on this machine's clock."""
+    return "" if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]) -> Iterator[str]:
+    """Columns two blanks apart; those numbered in ``right`` end where their heading ends."""
+    everything = [headings, *rows]
+    widths = [max(len(row[index]) for row in everything) for index in range(len(headings))]
+    for row in everything:
+        cells = [
+            text.rjust(width) if index in right else text.ljust(width)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def refuse(message: str, help_: str | None = None) -> NoReturn:
+    """Say why not, and end with status 1."""
+    click.echo(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
+    raise SystemExit(1)

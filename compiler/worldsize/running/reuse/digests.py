@@ -1,0 +1,159 @@
+"""Digests of files and folders, remembered for as long as nobody touches them.
+
+A remembered digest is believed while the file's size, times and inode are what they were. Two changes can
+lie so close together that the clock of the file system does not tell them apart (git calls such an index
+entry "racy"), so that a file younger than two seconds is never remembered. After a crash of the machine
+a file may have its size and times but not its bytes, so nothing outlives a boot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from worldsize.running.reuse.files import boot, read, write
+from worldsize.running.reuse.trees import Kind, Leaf, Stamp, Tree, stamp, walk
+
+SETTLED_NS = 2_000_000_000  # the coarsest clock of a common file system (FAT)
+CHUNK_BYTES = 1 << 20
+
+
+class Digests:
+    """Hashes files, each once.
+
+    Args:
+        folder: Where digests are remembered between runs; None to remember nothing.
+        stop: Asked between two pieces of a file; True ends the hashing with InterruptedError.
+        clock: Nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._folder = folder
+        self._stop = stop
+        self._clock = clock
+        self._known: dict[str, tuple[Stamp, str]] = {}
+        self._met: dict[str, tuple[Stamp, str]] = {}  # of the place that is looked at now
+        self.hashed = 0  # files that had to be read
+
+    def tree(self, path: Path, *, remember: bool = True) -> Tree:
+        """What lies at a path.
+
+        Args:
+            path: A file or folder, which need not exist.
+            remember: Whether its digests are kept for later runs.
+
+        Raises:
+            OSError: Something cannot be read.
+            InterruptedError: Somebody asked to stop.
+        """
+        if not remember or self._folder is None:
+            return self._tree(path)
+        return self._remembered(path, lambda: self._tree(path))
+
+    def files(self, sources: Mapping[str, Path | bytes], label: Path) -> Tree:
+        """Files from several places as one folder.
+
+        Args:
+            sources: Each file, or its bytes, by its place.
+            label: Under which the digests are kept for later runs.
+
+        Raises:
+            OSError: Something cannot be read.
+            InterruptedError: Somebody asked to stop.
+        """
+        return self._remembered(label, lambda: self._files(sources))
+
+    def file(self, path: Path, status: os.stat_result | None = None) -> Leaf:
+        """One file.
+
+        Raises:
+            OSError: It cannot be read.
+            InterruptedError: Somebody asked to stop.
+        """
+        marks = stamp(status or path.stat())
+        known = self._known.get(str(path))
+        if known is not None and known[0] == marks:
+            self._met[str(path)] = known
+            return Leaf(known[1], marks[0], marks)
+        return self._hash(path)
+
+    def _tree(self, path: Path) -> Tree:
+        kind: Kind = "missing"
+        files: dict[str, Leaf] = {}
+        names: dict[Kind, list[str]] = {"folder": [], "other": []}
+        for found in walk(path):
+            if not found.place:
+                kind = found.kind
+            elif found.kind != "file":
+                names[found.kind].append(found.place)
+            if found.kind == "file":
+                files[found.place] = self.file(path / found.place if found.place else path, found.status)
+        return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
+
+    def _files(self, sources: Mapping[str, Path | bytes]) -> Tree:
+        leaves = {}
+        for place, source in sources.items():
+            if isinstance(source, bytes):
+                leaves[place] = Leaf(hashlib.sha256(source).hexdigest(), len(source))
+            else:
+                leaves[place] = self.file(source)
+        return Tree("folder", leaves)
+
+    def _hash(self, path: Path) -> Leaf:
+        """Read a file; its stamp is left out where it changed meanwhile, or may do so without a trace."""
+        self.hashed += 1
+        now = self._clock()
+        total, size = hashlib.sha256(), 0
+        with path.open("rb", buffering=0) as file:
+            before = stamp(os.fstat(file.fileno()))
+            while chunk := file.read(CHUNK_BYTES):
+                total.update(chunk)
+                size += len(chunk)
+                if self._stop():
+                    raise InterruptedError
+            after = stamp(os.fstat(file.fileno()))
+        content = total.hexdigest()
+        if before != after or now - max(after[1], after[2]) < SETTLED_NS:
+            return Leaf(content, size)
+        self._known[str(path)] = self._met[str(path)] = after, content
+        return Leaf(content, size, after)
+
+    def _remembered(self, label: Path, collect: Callable[[], Tree]) -> Tree:
+        """Collect with what is known of a place, and keep what was learnt."""
+        if self._folder is None:
+            return collect()
+        name = hashlib.sha256(os.fsencode(os.path.abspath(label))).hexdigest()[:32]  # noqa: PTH100 - as text
+        place = self._folder / f"{name}.json"
+        before = self._load(place)
+        self._known.update(before)
+        self._met = {}
+        tree = collect()
+        if self._met != before:
+            self._save(place)
+        return tree
+
+    def _load(self, place: Path) -> dict[str, tuple[Stamp, str]]:
+        """What an earlier run remembered; a file that is damaged or of an earlier boot says nothing."""
+        document = read(place)
+        if document is None or document.get("boot") != boot():
+            return {}
+        known: dict[str, tuple[Stamp, str]] = {}
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+            for path, ((size, changed, inode_changed, inode), content) in document["files"].items():
+                known[path] = (size, changed, inode_changed, inode), str(content)
+        return known
+
+    def _save(self, place: Path) -> None:
+        """Two runs that save at once lose the work of one of them, and nothing else."""
+        with contextlib.suppress(OSError):  # a full disk makes the next run slower
+            write(place, {"boot": boot(), "files": self._met})

@@ -1,0 +1,186 @@
+"""What a run remembers of earlier ones and leaves to later ones; steps are asked for when they are ready."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.running import workplace
+from worldsize.running.folder import RunFolder, StepFolder
+from worldsize.running.reuse import environment, key, links, made
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.key import Parts
+from worldsize.running.reuse.links import Original
+from worldsize.running.reuse.made import Made
+from worldsize.running.reuse.store import Entry, Store
+from worldsize.running.sources import ARTIFACTS, File, Output, Source
+from worldsize.running.tasks import Task
+
+
+@dataclass(slots=True)
+class StepMemory:
+    """Finds and keeps steps for one run.
+
+    Attributes:
+        run: The run.
+        tasks: Its steps; some may be added while it goes on.
+        code: Their code.
+        store: Where steps are found and kept.
+        digests: Hashes their files.
+        mode: What interprets the steps.
+        notice: Says something to the user.
+        force: Whether nothing is reused.
+        earlier: Of a run that is resumed, the steps that had succeeded.
+    """
+
+    run: RunFolder
+    tasks: Mapping[str, Task]
+    code: Mapping[str, Snapshot]
+    store: Store
+    digests: Digests
+    mode: str
+    notice: Callable[[str], None]
+    force: bool = False
+    earlier: frozenset[str] = frozenset()
+    _keys: dict[str, Parts | None] = field(default_factory=dict)  # of the steps that were asked for
+    _made: dict[str, tuple[Made, StepFolder]] = field(default_factory=dict)  # of the steps that are done
+    _adopted: set[str] = field(default_factory=set)
+    _read: frozenset[str] = field(init=False)  # the steps whose artifacts a step reads
+
+    def __post_init__(self) -> None:
+        """See whose working folders are outputs too."""
+        sources = [source for task in self.tasks.values() for source in task.inputs.values()]
+        outputs = [source for source in sources if isinstance(source, Output)]
+        self._read = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
+
+    def recall(self, task: Task) -> str | None:
+        """Put the outputs in place that the very same step made before.
+
+        Returns:
+            The run that made them, this one where it is resumed; None where the step has to run.
+
+        Raises:
+            OSError: The outputs cannot be put in place.
+        """
+        if task.name in self._keys:  # it waits for slots
+            return None
+        parts = self._keys[task.name] = self._parts(task)
+        adopted = self._adopt(task, parts)
+        if adopted is None and parts is not None and not self.force and is_deterministic(task):
+            return self._reuse(task, key.of(parts))
+        return adopted
+
+    def keep(self, task: Task, seconds: float) -> None:
+        """Remember what a step has made just now.
+
+        It can be reused only if nothing that it read has changed while it ran: otherwise nobody knows
+        which of two contents it saw.
+        """
+        if task.name in self._adopted:
+            return
+        folder = self.run.step(task.name)
+        before = self._keys.get(task.name)
+        try:
+            places = {name: made.place(folder, name) for name in self._outputs(task)}
+            outputs = {name: self.digests.tree(path, remember=False) for name, path in places.items()}
+            done = Made(key.of(before or {}), before or {}, outputs, seconds)
+            self._made[task.name] = done, folder
+            made.save(done, folder)
+            if before is None or not is_deterministic(task):
+                return
+            if changed := key.changed(before, self._parts(task) or {}):
+                self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
+                return
+            self.store.add(Entry(done.key, self.run.id, task.name, time.time(), seconds, done.size))
+        except OSError:  # unreadable outputs, a full disk: later steps and runs do without
+            return
+
+    def _reuse(self, task: Task, wanted: str) -> str | None:
+        entry = self.store.find(wanted)
+        if entry is None or entry.run == self.run.id:
+            return None
+        with self.store.locked():
+            folder = self.store.folder(entry)
+            done = made.load(folder)
+            if done is None or done.key != wanted:
+                self.store.remove(entry)
+                return None
+            if not done.outputs.keys() >= set(self._outputs(task)):
+                return None
+            if not self._holds(task, done, folder, entry.run):
+                self.store.remove(entry)
+                return None
+            links.link(self.run.step(task.name), folder, task.outputs, Original(entry.run, entry.step))
+        self.store.count(entry)
+        return entry.run
+
+    def _adopt(self, task: Task, parts: Parts | None) -> str | None:
+        """Take over what the run had made before it was broken off, or make way for another try."""
+        own = self.run.step(task.name)
+        source = links.original(own)
+        folder = own if source is None else links.at(self.run, source)
+        done = made.load(folder) if task.name in self.earlier else None
+        if done is not None and parts is not None and set(self._outputs(task)) <= done.outputs.keys():
+            changed = key.changed(done.parts, parts)
+            if changed:
+                self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
+            elif self._holds(task, done, folder, source.run if source else self.run.id):
+                self._adopted.add(task.name)
+                return source.run if source else self.run.id
+        if source is not None:
+            links.unlink(own)
+        elif own.root.exists():
+            (own.root / made.NAME).unlink(missing_ok=True)
+            workplace.clear(task, self.run)
+        return None
+
+    def _holds(self, task: Task, done: Made, folder: StepFolder, run: str) -> bool:
+        """Whether what a step made is still what it was; says so where it is not."""
+        now, changed = made.verify(done, folder, self.digests)
+        if changed is not None:
+            self.notice(f"{task.name}: runs again, its output in run {run} has changed since: {changed}")
+            return False
+        if now is not done:
+            with contextlib.suppress(OSError):
+                made.save(now, folder)
+        self._made[task.name] = now, folder
+        return True
+
+    def _parts(self, task: Task) -> Parts | None:
+        """What the key of a step is made of; None where that cannot be told, and it runs every time."""
+        try:
+            data = {
+                name: self._data(source)
+                for name, source in task.inputs.items()
+                if isinstance(source, File | Output)
+            }
+            code = self.digests.files(self.code[task.name].files, task.folder).digest()
+            identity = environment.identity(task, self.mode, self.digests)
+            return key.parts(task, code=code, data=data, environment=identity)
+        except (OSError, TypeError, LookupError):
+            return None
+
+    def _data(self, source: Source) -> str:
+        """The digest of an input; of a lone file its name counts too, because programs look at endings."""
+        if isinstance(source, File):
+            tree, name = self.digests.tree(source.path.absolute()), source.path.name
+        else:
+            assert isinstance(source, Output)
+            done, folder = self._made[source.step]
+            tree, name = done.outputs[source.port], source.port
+            if made.verify(done, folder, self.digests)[1] is not None:
+                tree = self.digests.tree(made.place(folder, source.port), remember=False)
+        return f"{name if tree.kind == 'file' else ''}:{tree.digest()}"
+
+    def _outputs(self, task: Task) -> list[str]:
+        """The outputs whose content matters: those declared, and the artifacts where a step reads them."""
+        return [*task.outputs, *([ARTIFACTS] if task.name in self._read else [])]
+
+
+def is_deterministic(task: Task) -> bool:
+    """What its component says; by default it is."""
+    given = task.component.is_deterministic
+    return given is None or str(given.value).lower() != "false"

@@ -1,0 +1,155 @@
+"""The store of reusable steps: for each key where the step ran that has it. No content is copied.
+
+``<home>/cache/steps/<key>.json`` names a run and a step of the same home; what the step made is listed
+beside it (:mod:`~worldsize.running.reuse.made`). Entries appear and vanish whole, so that any number of runs
+may use a store at once; the last of two that add the same key is kept, and either would do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from worldsize.running.folder import RunFolder, StepFolder
+from worldsize.running.reuse.files import SUFFIX, is_name, read, write
+
+VERSION = 1
+_KEY = re.compile(r"[0-9a-f]{64}")
+_STALE_SECONDS = 3600.0  # a file half written for so long has no writer any more
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A step that ran. Times are seconds since the epoch; ``used`` is the last time that it was reused."""
+
+    key: str
+    run: str
+    step: str
+    made: float
+    seconds: float
+    size: int
+    hits: int = 0
+    used: float | None = None
+
+    @property
+    def newest(self) -> float:
+        """When it was made or last reused."""
+        return max(self.made, self.used or 0.0)
+
+
+class Store:
+    """The entries of a home.
+
+    Args:
+        home: The folder of runs.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / "cache" / "steps"
+        self.digests = home / "cache" / "digests"
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can be found in it."""
+        return next(self._files(), None) is None
+
+    def find(self, key: str) -> Entry | None:
+        """The entry of a key."""
+        return self._read(self._place(key))
+
+    def folder(self, entry: Entry) -> StepFolder:
+        """The folder of the step that an entry points to."""
+        return RunFolder(self.home / "runs" / entry.run).step(entry.step)
+
+    def add(self, entry: Entry) -> None:
+        """Add or replace an entry, for good: it survives a power cut or was never there.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        document = {
+            "version": VERSION,
+            "run": entry.run,
+            "step": entry.step,
+            "made": round(entry.made, 3),
+            "seconds": round(entry.seconds, 3),
+            "size": entry.size,
+        }
+        write(self._place(entry.key), document, durable=True)
+
+    def count(self, entry: Entry) -> None:
+        """Note that an entry was used: one byte each, which any number of runs can append at once."""
+        with contextlib.suppress(OSError), self._hits(entry.key).open("ab") as file:
+            file.write(b".")
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an entry; what it points to stays."""
+        for path in (self._place(entry.key), self._hits(entry.key)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def entries(self) -> list[Entry]:
+        """All entries, the oldest first; what is damaged is left out."""
+        found = [self._read(path) for path in self._files()]
+        return sorted((entry for entry in found if entry is not None), key=lambda each: (each.made, each.key))
+
+    def tidy(self) -> None:
+        """Remove what is damaged, what belongs to no entry, and what writers that died have left."""
+        for path in self._files():
+            if self._read(path) is None:
+                path.unlink(missing_ok=True)
+        for path in self.root.glob("*.hits"):
+            if not path.with_suffix(".json").exists():
+                path.unlink(missing_ok=True)
+        for folder in (self.root, self.digests):
+            for path in folder.glob(f".*{SUFFIX}"):
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                        path.unlink()
+
+    @contextlib.contextmanager
+    def locked(self, *, alone: bool = False) -> Iterator[None]:
+        """Hold the store: runs that link to what they found, or ``alone`` somebody who removes it.
+
+        Raises:
+            OSError: The lock cannot be made.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root.parent / "lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            yield
+
+    def _place(self, key: str) -> Path:
+        return self.root / f"{key}.json"
+
+    def _hits(self, key: str) -> Path:
+        return self.root / f"{key}.hits"
+
+    def _files(self) -> Iterator[Path]:
+        with contextlib.suppress(OSError):
+            for path in self.root.iterdir():
+                if path.suffix == ".json" and _KEY.fullmatch(path.stem):
+                    yield path
+
+    def _read(self, path: Path) -> Entry | None:
+        document = read(path)
+        if document is None or document.get("version") != VERSION:
+            return None
+        try:
+            run, step = str(document["run"]), str(document["step"])
+            made, seconds, size = float(document["made"]), float(document["seconds"]), int(document["size"])
+        except (KeyError, ValueError, TypeError, OverflowError):
+            return None
+        if not (is_name(run) and is_name(step)):  # it leads to folders of this home only
+            return None
+        hits, used = 0, None
+        with contextlib.suppress(OSError):
+            status = self._hits(path.stem).stat()
+            hits, used = status.st_size, status.st_mtime
+        return Entry(path.stem, run, step, made, seconds, size, hits, used)

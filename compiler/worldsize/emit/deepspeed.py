@@ -5,9 +5,8 @@ The training component makes the same from the same inputs when it starts; nothi
 
 from __future__ import annotations
 
-from typing import Any
-
-from worldsize.azureml.model import Literal, Step
+from worldsize.azureml.model import Step
+from worldsize.emit import samples
 from worldsize.planning.model import StepPlan
 from wstrain import deepspeed_config
 
@@ -34,24 +33,14 @@ def config(step: Step, plan: StepPlan) -> str | None:
     training = plan.training
     if training is None:
         return None
-    values = {name: _value(step, name) for name in _INPUTS}
+    given = samples.values(step, _INPUTS)
     try:
         planned = deepspeed_config.Plan(
             micro_batch=training.batch_size_per_device,
             accumulation=training.gradient_accumulation_steps,
             world_size=plan.topology.world_size,
-            **{name: value for name, value in values.items() if value is not None},
+            **{name: value for name, value in given.items() if value is not None},
         )
         return deepspeed_config.to_json(deepspeed_config.build(planned))
     except (TypeError, ValueError):
         return None
-
-
-def _value(step: Step, name: str) -> Any:
-    """What the step gives to an input, or the component's default."""
-    assert step.component is not None
-    given = step.inputs.get(name)
-    if given is not None:
-        return given.value.value if isinstance(given.value, Literal) else None
-    port = step.component.inputs.get(name)
-    return port.default.value if port is not None and port.default is not None else None

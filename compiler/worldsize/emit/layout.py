@@ -16,7 +16,7 @@ from worldsize.emit import bundle as bundles
 from worldsize.emit import deepspeed, memory, plan_file, settings
 from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
-from worldsize.emit.memory import PREDICTION, Need
+from worldsize.emit.memory_bound import PREDICTION
 from worldsize.records import dataclass, field, replace
 from worldsize.spec.model import ComputeProfile, Spec
 from worldsize.yaml.span import Span
@@ -80,7 +80,7 @@ def _placed(built: Built, step: Step, shelf: _Shelf, out: Path) -> Step:
     return replace(step, inputs=inputs, reference=reference)
 
 
-def _with_memory(step: Step, need: Need | None) -> Step:
+def _with_memory(step: Step, need: memory.Need | None) -> Step:
     """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
     if need is None or step.component is None or PREDICTION not in step.component.inputs:
         return step

@@ -27,9 +27,6 @@ _INPUTS = (
     "pipeline_schedule", "zero_stage", "offload_optimizer", "offload_parameters",
 )  # fmt: skip
 
-PREDICTION = "predicted_memory_bytes"
-"""The input by which a training component hears of its :attr:`Need.measurable`."""
-
 Import = Callable[[str, Samples], Network]
 """Gives the shapes of a user's model by its reference, which runs the user's code."""
 

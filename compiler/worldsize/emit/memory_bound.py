@@ -10,6 +10,7 @@ from worldsize.azureml.model import Job, Step
 from worldsize.emit.samples import of, values
 from worldsize.planning.model import StepPlan
 
+PREDICTION = "predicted_memory_bytes"  # the input by which a training step hears what was foreseen
 HARMLESS = 2**30  # bytes that every size of the catalogue has for a process
 _TRAINERS = ("train_ddp", "train_horovod", "train_deepspeed")  # known inside; Keras has not been measured
 _SIZES = ("gpt_layers", "gpt_heads", "gpt_width")

@@ -9,7 +9,7 @@ from pathlib import Path
 from worldsize.azureml import binding, literals
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import plan_file
-from worldsize.emit.memory import PREDICTION
+from worldsize.emit.memory_bound import PREDICTION
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.model import PlanValue

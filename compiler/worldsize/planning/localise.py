@@ -15,7 +15,7 @@ from worldsize.planning.numbers import clean
 from worldsize.records import replace
 
 
-def localise(plan: Plan, processes: int, *, grow: bool = False) -> Plan:
+def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: bool = False) -> Plan:
     """Fit a plan to one machine.
 
     Every training step keeps its global batch ``G`` and its micro-batch ``b``. Its data-parallel size becomes
@@ -29,13 +29,32 @@ def localise(plan: Plan, processes: int, *, grow: bool = False) -> Plan:
         plan: The plan.
         processes: Processes that may run side by side for one step, at least 1.
         grow: Whether a step may get more processes than planned, taken from its accumulation.
+        keep_instances: Whether a step keeps its instances, each with the same number of processes and at
+            least one, also where that is more than ``processes``. Otherwise one instance has all.
 
     Raises:
         ValueError: ``processes`` is below 1.
     """
     if processes < 1:
         raise ValueError(f"processes must be at least 1, got {processes}")
-    return Plan(plan.name, {name: _step(step, processes, grow=grow) for name, step in plan.steps.items()})
+    fitted = _spread if keep_instances else _step
+    return Plan(plan.name, {name: fitted(step, processes, grow=grow) for name, step in plan.steps.items()})
+
+
+def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
+    """Fit a step so that its instances share the processes equally; where they cannot, one has them all."""
+    count = step.topology.instance_count
+    if step.topology.launcher == "none" or count == 1:
+        return _step(step, processes, grow=grow)
+    for most in range(max(processes, count), count - 1, -1):
+        here = _step(step, most, grow=grow)
+        each, left = divmod(here.topology.world_size, count)
+        if not left:
+            topology = replace(here.topology, instance_count=count, process_count_per_instance=each)
+            derivations = _derivations(step, topology, here.training)
+            inputs = {**here.inputs, **planned_inputs(topology, here.training)}
+            return replace(here, topology=topology, derivations=derivations, inputs=inputs)
+    return _step(step, processes, grow=grow)
 
 
 def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
@@ -81,9 +100,11 @@ def _inputs(step: StepPlan, topology: Topology, training: Training | None) -> Ma
 
 def _derivations(step: StepPlan, topology: Topology, training: Training | None) -> tuple[Derivation, ...]:
     """The rows of the table, those that changed with what they were planned as."""
+    count = topology.instance_count
+    place = "all on this machine" if count == 1 else f"{topology.world_size} / {count} instances"
     changed: dict[str, tuple[PlanValue, str]] = {
         "world_size": (topology.world_size, "processes that run side by side here"),
-        "process_count_per_instance": (topology.process_count_per_instance, "all on this machine"),
+        "process_count_per_instance": (topology.process_count_per_instance, place),
         "worker_count": (topology.world_size, "all on this machine"),
     }
     data, tensor = topology.data_parallel_size, topology.tensor_parallel_size

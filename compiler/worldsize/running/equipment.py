@@ -10,9 +10,11 @@ from pathlib import Path
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
 from worldsize.running.folder import RunFolder
+from worldsize.running.nodes.injection import Injection
 from worldsize.running.places import Here, Places
 from worldsize.running.preparation import Prepared
 from worldsize.running.tracking import Tracking
+from worldsize.running.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,9 @@ class Equipment:
 
 
 @contextlib.contextmanager
-def of(prepared: Prepared, place: RunFolder, home: Path, tracker: Tracking) -> Iterator[Equipment]:
+def of(
+    prepared: Prepared, place: RunFolder, home: Path, tracker: Tracking, view: View
+) -> Iterator[Equipment]:
     """The equipment of a run, for as long as it goes on.
 
     Args:
@@ -35,8 +39,13 @@ def of(prepared: Prepared, place: RunFolder, home: Path, tracker: Tracking) -> I
         place: The run's folder.
         home: What runs share.
         tracker: The line to MLflow.
+        view: Shows what goes on.
 
     Raises:
         RunError: An option cannot be had on this machine.
     """
-    yield Equipment()
+    emulated = prepared.emulation
+    watchers: list[Watcher] = []
+    if emulated.faults:
+        watchers.append(Injection(emulated.faults, emulated.namespaces, view.notice))
+    yield Equipment(places=emulated.places, watchers=watchers)

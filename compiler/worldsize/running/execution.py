@@ -52,7 +52,7 @@ def execute(
     tracker.begin(prepared.experiment, str(name.value) if name else place.id, tags, parameters)
     with EventLog(place.events) as log, _showing(view, prepared.notices):
         log.write("run_started", run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
-        with interrupts.caught() as caught, equipment.of(prepared, place, home, tracker) as equipped:
+        with interrupts.caught() as caught, equipment.of(prepared, place, home, tracker, view) as equipped:
             around = Surroundings(
                 place,
                 dict(prepared.code),

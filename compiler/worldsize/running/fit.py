@@ -31,7 +31,14 @@ class Fitted:
     problems: list[Problem]
 
 
-def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: int | None) -> Fitted:
+def fit(
+    tasks: Mapping[str, Task],
+    pipeline: Path,
+    machine: Machine,
+    processes: int | None,
+    *,
+    keep_instances: bool = False,
+) -> Fitted:
     """Fit the tasks of a pipeline.
 
     Args:
@@ -39,15 +46,29 @@ def fit(tasks: Mapping[str, Task], pipeline: Path, machine: Machine, processes: 
         pipeline: Its file; a plan beside it says which inputs follow the number of processes.
         machine: What there is.
         processes: How many the user wants for a distributed step; None for as many as fit.
+        keep_instances: Whether a step keeps its instances, because each is a machine of its own here; they
+            share the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
     compiled = plan_file.load(pipeline.parent)
+    if keep_instances and processes is not None and (unequal := list(_indivisible(tasks, processes, at))):
+        return Fitted(dict(tasks), [], unequal)
     fitted = (
-        _fit_native(tasks, machine, processes, at)
+        _fit_native(tasks, machine, processes, at, keep_instances=keep_instances)
         if compiled is None
-        else _fit_planned(tasks, machine, processes, *compiled)
+        else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
     )
     return fitted if fitted.problems else replace(fitted, problems=list(_too_many(fitted.tasks, at)))
+
+
+def _indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
+    """Steps whose instances cannot share the processes that were asked for."""
+    for name, task in tasks.items():
+        count = task.instance_count
+        if task.launcher != "none" and processes % count:
+            message = f"`--processes {processes}` is no multiple of the {count} instances of step `{name}`"
+            nearest = max(1, processes // count) * count
+            yield Problem("run-refused", at, message, f"say `--processes {nearest}`, or leave it out")
 
 
 def _too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
@@ -69,35 +90,45 @@ def _fit_planned(
     processes: int | None,
     plan: Plan,
     templates: Templates,
+    *,
+    keep_instances: bool,
 ) -> Fitted:
-    fitted = localise(plan, processes or machine.slots, grow=processes is not None)
+    fitted = localise(
+        plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
+    )
     found, notices = {}, []
     for name, task in tasks.items():
         found[name] = _refill(task, templates.get(name, {}), plan, fitted)
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or task.launcher == "none":
             continue
-        found[name] = _shaped(found[name], step.topology, machine)
+        found[name] = _shaped(found[name], step.topology, machine, keep_instances=keep_instances)
         unequal = _unequal(step, processes)
         if step.topology.world_size != before.topology.world_size or unequal:
             notices.append(f"{name}: {_said(before, step, found[name])}{unequal}")
+        if keep_instances and step.topology.instance_count < before.topology.instance_count:
+            count = before.topology.instance_count
+            notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
     return Fitted(found, notices, [])
 
 
-def _shaped(task: Task, here: Topology, machine: Machine) -> Task:
+def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
     """The task with the processes of a plan for this machine.
 
-    One instance has all ranks, which Azure ML would do too. A TensorFlow worker is an instance: without GPUs
-    each replica is a worker of its own; with GPUs as many of the planned workers stay as share them equally.
+    One instance has all ranks, which Azure ML would do too, unless instances are kept. A TensorFlow worker is
+    an instance: without GPUs each replica is a worker of its own; with GPUs as many of the planned workers
+    stay as share them equally. Where instances are kept they share the workers.
     """
     if task.worker_count is None:
-        return replace(task, instance_count=1, process_count_per_instance=here.process_count_per_instance)
+        per_instance = here.process_count_per_instance
+        return replace(task, instance_count=here.instance_count, process_count_per_instance=per_instance)
     replicas, workers = here.world_size, here.world_size
     if machine.gpus:
         workers = max(
             count for count in range(1, min(replicas, task.worker_count) + 1) if not replicas % count
         )
-    return replace(task, instance_count=workers, worker_count=workers, gpus_per_process=replicas // workers)
+    instances = min(here.instance_count, workers) if keep_instances else workers
+    return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
 def _said(before: StepPlan, here: StepPlan, task: Task) -> str:
@@ -111,6 +142,8 @@ def _said(before: StepPlan, here: StepPlan, task: Task) -> str:
         there = _workers(planned.worker_count, planned.world_size // planned.worker_count)
         said = f"planned for {planned.world_size} replicas ({there}), running {world} here"
         said += f" ({_workers(task.worker_count, task.gpus_per_process)})"
+    elif here.topology.instance_count > 1:
+        said += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
     if here.training is None:
         return said
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
@@ -188,11 +221,15 @@ def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
     return having[0] if len(having) == 1 else None
 
 
-def _fit_native(tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span) -> Fitted:
+def _fit_native(
+    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
+) -> Fitted:
     """Without a plan nobody knows what a script derives from its world size: it is kept, unless told."""
     fitted = Fitted({}, [], [])
     for name, given in tasks.items():
-        task = given if processes is None or given.launcher == "none" else _asked(given, processes)
+        task = given
+        if processes is not None and given.launcher != "none":
+            task = _asked(given, processes, given.instance_count if keep_instances else 1)
         fitted.tasks[name] = task
         fitted.notices.extend(_uneven(task))
         if task.launcher == "none" or task.world_size <= machine.slots:
@@ -206,10 +243,12 @@ def _fit_native(tasks: Mapping[str, Task], machine: Machine, processes: int | No
     return fitted
 
 
-def _asked(task: Task, processes: int) -> Task:
+def _asked(task: Task, processes: int, instances: int) -> Task:
+    """The task with as many processes; a TensorFlow worker is an instance, unless several are kept."""
     if task.worker_count is not None:
-        return replace(task, instance_count=processes, worker_count=processes)
-    return replace(task, instance_count=1, process_count_per_instance=processes)
+        kept = instances if instances > 1 else processes
+        return replace(task, instance_count=kept, worker_count=processes)
+    return replace(task, instance_count=instances, process_count_per_instance=processes // instances)
 
 
 def _uneven(task: Task) -> Iterator[str]:

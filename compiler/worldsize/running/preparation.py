@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.azureml import job as jobs
@@ -13,6 +13,8 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import contract, fit, machine, programs, tasks, workplace
 from worldsize.running.errors import RunError
 from worldsize.running.machine import Machine
+from worldsize.running.nodes import emulation
+from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
 from worldsize.running.tasks import Task
 
@@ -28,6 +30,7 @@ class Prepared:
     code: Mapping[str, Snapshot]
     machine: Machine
     notices: tuple[str, ...]
+    emulation: Emulation = field(default_factory=Emulation)
 
     @property
     def experiment(self) -> str:
@@ -54,13 +57,15 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
     if problems:
         raise RunError(problems, texts)
     here = machine.detect()
-    fitted = fit.fit(found, path, here, options.processes)
+    keep = options.nodes == "namespaces"
+    fitted = fit.fit(found, path, here, options.processes, keep_instances=keep)
     code, missing = workplace.snapshots(fitted.tasks)
     missing += programs.missing(job, fitted.tasks)
-    if fitted.problems or missing:
-        raise RunError([*fitted.problems, *missing], texts)
-    notices = [*fitted.notices, *_overridden(fitted.tasks)]
-    return Prepared(target, options, job, fitted.tasks, code, here, tuple(notices))
+    emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(job, path))
+    if fitted.problems or missing or impossible:
+        raise RunError([*fitted.problems, *missing, *impossible], texts)
+    notices = [*fitted.notices, *emulated.notices, *_overridden(fitted.tasks)]
+    return Prepared(target, options, job, fitted.tasks, code, here, tuple(notices), emulated)
 
 
 def _pipeline(target: Path, out: Path) -> Path:

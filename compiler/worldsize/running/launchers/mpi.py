@@ -2,10 +2,11 @@
 
 Azure ML builds the ``mpirun`` line itself and promises OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK and
 _LOCAL_SIZE, AZ_BATCHAI_MPI_MASTER_NODE (the address of the first instance) and, with several instances,
-AZ_BATCH_MASTER_NODE (``address:port``). Here all instances are this machine. What a script reads from the
+AZ_BATCH_MASTER_NODE (``address:port``). Where all instances are this machine, what a script reads from the
 environment counts on the instance that is emulated; what it asks MPI itself, such as
-``Split_type(COMM_TYPE_SHARED)``, is about the one machine there is. OMPI_COMM_WORLD_NODE_RANK is no number of
-an instance in the cloud either: it is the local rank.
+``Split_type(COMM_TYPE_SHARED)``, is about the one machine there is. Where each instance is a network
+namespace both agree: ``mpirun`` starts its daemon on the others as it does with ssh.
+OMPI_COMM_WORLD_NODE_RANK is no number of an instance in the cloud either: it is the local rank.
 
 ``mpirun`` starts :mod:`worldsize.running.member` in place of the command. That gives each rank its variables
 and its log, and says how it ended. The settings hold for Open MPI 4.1, of Azure ML's images, and for 5.
@@ -36,6 +37,7 @@ SETTINGS = {
     "OMPI_MCA_btl": "^tcp,openib,uct,ofi",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # 4.1: containers forbid what it tries first
 }
+OVER_TCP = "^openib,uct,ofi"  # instead, where instances are machines with addresses of their own
 # Where both versions keep sockets and shared memory: when mpirun is killed nobody else removes them.
 FOLDERS = (
     "OMPI_MCA_orte_tmpdir_base",
@@ -55,10 +57,12 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """``mpirun``, and the ranks as its members."""
     from worldsize.running.processes import Process, place, shared  # noqa: PLC0415 - it imports the launchers
 
-    master = {"AZ_BATCHAI_MPI_MASTER_NODE": "127.0.0.1"}
+    master = {"AZ_BATCHAI_MPI_MASTER_NODE": call.host(0)}
     if ports:
-        master["AZ_BATCH_MASTER_NODE"] = f"127.0.0.1:{ports[0]}"
+        master["AZ_BATCH_MASTER_NODE"] = f"{call.host(0)}:{ports[0]}"
     settings = dict(SETTINGS)
+    if call.hosts:
+        settings["OMPI_MCA_btl"] = OVER_TCP
     if call.world_size > call.cores:
         settings["OMPI_MCA_mpi_yield_when_idle"] = "1"  # a rank that waits must not keep the others waiting
     ranks = tuple(place(call, rank, {**master, **_world(call, rank)}) for rank in range(call.world_size))
@@ -67,7 +71,7 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
         rank=None,
         local_rank=0,
         node=0,
-        argv=(*_line(call.world_size), sys.executable, "-I", "-S", str(MEMBER), *call.argv),
+        argv=(*call.prefix(0), *_line(call), sys.executable, "-I", "-S", str(MEMBER), *call.argv),
         env={**settings, **shared(call), **master},
         members=ranks,
         rank_variable=f"{WORLD}RANK",
@@ -75,15 +79,22 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     )
 
 
-def _line(count: int) -> tuple[str, ...]:
+def _line(call: Call) -> tuple[str, ...]:
     """No binding: two runs side by side would bind to the same cores."""
+    each = call.process_count_per_instance
+    if call.hosts:  # ranks fill the first instance, then the next
+        places = [f"{host}:{each}" for host in call.hosts]
+        mapping: tuple[str, ...] = ("--map-by", f"ppr:{each}:node")
+    else:
+        places, mapping = [f"localhost:{call.world_size}"], ()
     return (
         PROGRAM,
         "--allow-run-as-root",
         "--oversubscribe",
         *("--bind-to", "none"),
-        *("--host", f"localhost:{count}"),
-        *("-np", str(count)),
+        *mapping,
+        *("--host", ",".join(places)),
+        *("-np", str(call.world_size)),
     )
 
 

@@ -1,0 +1,150 @@
+"""What a run is asked to emulate: which steps get nodes, how these are linked, what happens to them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from worldsize.azureml import distribution
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.emit import plan_file
+from worldsize.running.nodes import faults, links, namespaces
+from worldsize.running.nodes.faults import Fault, FaultError, Kind
+from worldsize.running.nodes.links import Link, LinkError
+from worldsize.running.nodes.namespaces import Abilities, Namespaces
+from worldsize.running.nodes.topology import MOST_NODES
+from worldsize.running.options import RunOptions
+from worldsize.running.places import Here, Places
+from worldsize.running.tasks import Task
+from worldsize.yaml.span import Span
+
+COMMAND_LINE = Span("command line", 1, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """What to emulate. ``namespaces`` is None where instances are only processes."""
+
+    namespaces: Namespaces | None = None
+    faults: tuple[Fault, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> Places:
+        """Where instances are."""
+        return self.namespaces or Here()
+
+
+def read(
+    options: RunOptions, tasks: Mapping[str, Task], sizes: Mapping[str, str]
+) -> tuple[Emulation, list[Problem]]:
+    """What the options ask for, fitted to this machine.
+
+    Args:
+        options: How to run.
+        tasks: The steps, fitted.
+        sizes: By step the name of its VM size, where it is known.
+
+    Returns:
+        What to emulate, and every reason why it cannot be.
+    """
+    asked = _Reader(options, tasks, [])
+    ordered, link = asked.faults(), asked.link()
+    if options.nodes != "namespaces":
+        return Emulation(faults=ordered), asked.problems
+    spread = {name: task for name, task in tasks.items() if task.instance_count > 1}
+    if not spread:
+        note = "`--nodes namespaces` changes nothing: no step has several instances here"
+        return Emulation(faults=ordered, notices=(note,)), asked.problems
+    able = asked.abilities(spread)
+    shaped, notices = {}, []
+    for name, task in spread.items():
+        found = links.emulate(link, sizes.get(name), can_shape=not able.rate, can_delay=not able.delay)
+        shaped[name] = found.link
+        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {found.said}")
+    return Emulation(Namespaces(shaped), ordered, tuple(notices)), asked.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the options; what is wrong goes to ``problems``."""
+
+    options: RunOptions
+    tasks: Mapping[str, Task]
+    problems: list[Problem]
+
+    def refuse(self, message: str, help_: str) -> None:
+        """Report a reason not to run."""
+        self.problems.append(Problem("run-refused", COMMAND_LINE, message, help_))
+
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults, each with its step."""
+        ordered: list[tuple[Kind, str]] = [("kill", text) for text in self.options.kill]
+        ordered += [("drop-link", text) for text in self.options.drop_link]
+        if self.options.kill and sys.platform != "linux":
+            self.refuse("`--kill` finds a node's processes in `/proc`, which only Linux has", "leave it out")
+        if self.options.drop_link and self.options.nodes != "namespaces":
+            self.refuse(
+                "`--drop-link` cuts a node's link, and instances that are only processes have none",
+                "add `--nodes namespaces`",
+            )
+        found = []
+        for kind, text in ordered:
+            try:
+                found.append(self._fault(kind, text))
+            except FaultError as error:  # noqa: PERF203 - each is reported
+                self.refuse(str(error), error.help)
+        return tuple(found)
+
+    def _fault(self, kind: Kind, text: str) -> Fault:
+        fault = faults.assign(faults.parse(kind, text), self.tasks)
+        if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
+            message = f"`{fault.option}`: step `{fault.step}` has one instance, which is linked to nobody"
+            raise FaultError(message, "give it several, or order a `--kill`")
+        return fault
+
+    def link(self) -> Link | None:
+        """What ``--link`` says, if anything."""
+        if self.options.link is None:
+            return None
+        if self.options.nodes != "namespaces":
+            self.refuse(
+                "`--link` shapes links between nodes, and instances that are only processes have none",
+                "add `--nodes namespaces`",
+            )
+        try:
+            return links.parse(self.options.link)
+        except LinkError as error:
+            self.refuse(str(error), error.help)
+            return None
+
+    def abilities(self, spread: Mapping[str, Task]) -> Abilities:
+        """What this machine can emulate for these steps."""
+        for name, task in spread.items():
+            if task.instance_count > MOST_NODES:
+                message = (
+                    f"step `{name}` has {task.instance_count} instances; {MOST_NODES} are emulated at most"
+                )
+                self.refuse(message, "write a smaller `instance_count`")
+        able = namespaces.look()
+        if able.nodes is not None:
+            self.refuse(*able.nodes)
+        return able
+
+
+def sizes(job: Job, pipeline: Path) -> dict[str, str]:
+    """By step the VM size that its plan, or its ``resources.instance_type``, names."""
+    compiled = plan_file.load(pipeline.parent)
+    found = {}
+    for name, step in job.steps.items():
+        block = step.resources or (step.component.resources if step.component else None)
+        given = distribution.member(block, "instance_type")
+        if given is not None and isinstance(given.value, str):
+            found[name] = given.value
+    for name, plan in compiled[0].steps.items() if compiled else ():
+        if plan.topology.instance_type is not None:
+            found[name] = plan.topology.instance_type
+    return found

@@ -1,0 +1,237 @@
+"""The nodes of running steps: made before their processes start, held meanwhile, gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.running.nodes import scratch, topology
+from worldsize.running.nodes.links import UNSHAPED, Link
+from worldsize.running.nodes.topology import Node
+from worldsize.running.processes import Call
+
+MAKER = Path(__file__).with_name("maker.py")
+ENTER = Path(__file__).with_name("enter.py")
+PATIENCE_SECONDS = 60.0  # for the next thing that is made
+KILL_SECONDS = 5.0
+INSTALL = "Debian, Ubuntu: `apt-get install iproute2`"
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What this machine can emulate; a part it can is None, one it cannot says why, and what helps."""
+
+    nodes: tuple[str, str] | None = None
+    rate: str | None = None
+    delay: str | None = None
+
+
+def look() -> Abilities:
+    """Try what is needed, in namespaces that are gone again afterwards."""
+    if sys.platform != "linux":
+        return Abilities(("`--nodes namespaces` needs Linux", "run it there, or leave the option out"))
+    missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
+    if missing:
+        return Abilities((f"`--nodes namespaces` needs `{missing[0]}`, which is not installed", INSTALL))
+    if os.geteuid() != 0:
+        return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
+    try:
+        with _maker() as line:
+            said = json.loads(line.recv(1 << 16) or "{}")
+    except OSError as error:
+        said = {"fault": error.strerror or str(error)}
+    can = said.get("can") or {"nodes": said.get("fault", "it did not answer")}
+    if can["nodes"]:
+        help_ = "in a container, start it with `--privileged`"
+        return Abilities((f"`--nodes namespaces` is not possible here: {can['nodes']}", help_))
+    return Abilities(None, can["rate"], can["delay"])
+
+
+@dataclass(slots=True)
+class Site:
+    """The nodes of one step that runs. ``descriptors`` keep the namespaces by name (also the switch's)."""
+
+    nodes: tuple[Node, ...]
+    folder: Path
+    descriptors: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Path:
+        """The file by which a program finds a node."""
+        return self.folder / "nodes.json"
+
+    def prefix(self, node: str) -> tuple[str, ...]:
+        """What starts a program on a node."""
+        return (sys.executable, "-I", "-S", str(ENTER), str(self.table), node)
+
+    def pull(self, node: Node, *, plug: bool = False) -> None:
+        """Pull a node's cable, or plug it in again.
+
+        Raises:
+            OSError: It cannot be done.
+        """
+        command = [*self.prefix("switch"), "ip", *topology.plug(node, plugged=plug)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        if done.returncode != 0:
+            raise OSError(0, f"the link of {node.name} cannot be changed: {done.stderr.strip()}")
+
+    def processes(self, node: Node) -> list[int]:
+        """The pids of everything that runs on a node."""
+        own = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
+        found = []
+        for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+            with contextlib.suppress(OSError):
+                if name.isdigit() and os.readlink(f"/proc/{name}/ns/net") == own:  # noqa: PTH115
+                    found.append(int(name))
+        return found
+
+    def kill(self, node: Node) -> int:
+        """Kill everything that runs on a node, at once, until nothing does.
+
+        Returns:
+            How many processes were killed.
+        """
+        killed: set[int] = set()
+        deadline = time.monotonic() + KILL_SECONDS
+        while (pids := self.processes(node)) and time.monotonic() < deadline:
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            killed.update(pids)
+        return len(killed)
+
+    def close(self) -> None:
+        """Let the namespaces go."""
+        for descriptors in self.descriptors.values():
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+        self.descriptors.clear()
+
+
+class Namespaces:
+    """Gives every instance of a distributed step a network namespace; see ``places.Places``.
+
+    Args:
+        links: By step how its links are shaped; a step that is not there has links without limit.
+    """
+
+    def __init__(self, links: Mapping[str, Link] | None = None) -> None:
+        self._links = links or {}
+        self.sites: dict[str, Site] = {}  # of the steps that run
+
+    @contextlib.contextmanager
+    def place(self, call: Call) -> Iterator[Call]:
+        """The call with nodes for its instances; one without others stays where it is.
+
+        Raises:
+            OSError: The nodes cannot be made.
+        """
+        if call.instance_count < 2:
+            yield call
+            return
+        with contextlib.ExitStack() as stack:
+            site = Site(topology.nodes(call.instance_count), stack.enter_context(scratch.folder()))
+            stack.callback(site.close)
+            _make(site, self._links.get(call.step, UNSHAPED))
+            self.sites[call.step] = site
+            stack.callback(self.sites.pop, call.step)
+            yield replace(
+                call,
+                hosts=tuple(node.address for node in site.nodes),
+                prefixes=tuple(site.prefix(node.name) for node in site.nodes),
+            )
+
+
+def _make(site: Site, link: Link) -> None:
+    hosts, plan = site.folder / "hosts", site.folder / "plan.json"
+    hosts.write_text(topology.hosts_file(site.nodes), encoding="utf-8")
+    hosts.chmod(0o644)
+    plan.write_text(json.dumps(plan_of(site.nodes, hosts, link)), encoding="utf-8")
+    with _maker(str(plan)) as line:
+        while _take(site, line):
+            pass
+    site.table.write_text(json.dumps(_table(site)), encoding="utf-8")
+
+
+def plan_of(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]:
+    """What the maker is asked to make."""
+    return {
+        "switch": topology.switch_commands(),
+        "hosts": str(hosts),
+        "nodes": [
+            {
+                "name": node.name,
+                "ip": topology.node_commands(node, "{switch}"),
+                "tc": topology.uplink(link),
+                "port": topology.port_commands(node),
+                "port_tc": topology.downlink(node, link),
+            }
+            for node in joined
+        ],
+    }
+
+
+@contextlib.contextmanager
+def _maker(*arguments: str) -> Iterator[socket.socket]:
+    """A line to the program that makes namespaces; it is gone when the context ends."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(MAKER), *arguments],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        ours.settimeout(PATIENCE_SECONDS)
+        try:
+            yield ours
+        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+            process.kill()
+            process.wait()
+
+
+def _take(site: Site, line: socket.socket) -> bool:
+    """Take in one thing that was made; False once all are."""
+    message, descriptors, _, _ = socket.recv_fds(line, 1 << 16, 3)
+    said = json.loads(message or '{"fault": "what makes them has ended"}')
+    if "made" in said:
+        kinds = ("net", "uts", "mnt")[: len(descriptors)]
+        site.descriptors[said["made"]] = dict(zip(kinds, descriptors, strict=True))
+    elif "fault" in said:
+        raise OSError(0, f"its nodes cannot be made: {said['fault']}")
+    return "done" not in said
+
+
+def _table(site: Site) -> dict[str, Any]:
+    """By name and address of each node its namespaces, and what the machine sets for its programs."""
+    agent = site.folder / "ssh"
+    words = " ".join(
+        f"'{word}'" for word in (sys.executable, "-I", "-S", str(ENTER), "--shell", str(site.table))
+    )
+    agent.write_text(f'exec {words} "$@"\n', encoding="utf-8")
+    table = {}
+    for name, descriptors in site.descriptors.items():
+        paths = {kind: f"/proc/{os.getpid()}/fd/{number}" for kind, number in descriptors.items()}
+        table[name] = {"namespaces": paths, "env": {}}
+    for node in site.nodes:
+        temporary = site.folder / node.name
+        temporary.mkdir()
+        # As a machine with ssh that needs no password; the names for Open MPI 5 and 4.
+        agents = dict.fromkeys(("PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent"), f"sh {agent}")
+        table[node.name]["env"] = {"TMPDIR": str(temporary), **agents}
+        table[node.address] = table[node.name]
+    return table

@@ -1,9 +1,9 @@
 """The process that keeps a run's record in MLflow, so that the runner never waits for MLflow's import.
 
 A program of its own: started first, it imports MLflow (seconds) while the runner still checks and
-compiles. One JSON document a line. In: ``begin``, ``step``, ``end``, ``finish``; the end of the input
-without ``finish`` means that the runner died. Out: ``ready`` (with the experiment), ``step`` (with the
-run's id), or once ``unavailable`` with the reason.
+compiles. One JSON document a line. In: ``begin``, ``step``, ``metrics``, ``tag``, ``end``, ``finish``; the
+end of the input without ``finish`` means that the runner died. Out: ``ready`` (with the experiment), ``step``
+(with the run's id), ``metrics`` (with what was logged), or once ``unavailable`` with the reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Record:
         from mlflow import MlflowClient  # noqa: PLC0415 - this process exists because it takes seconds
 
         self._tags: Mapping[str, str] = begin["tags"]
-        self._steps: dict[str, str] = {}
+        self._steps: dict[str, str] = {}  # those that are open
+        self._runs: dict[str, str] = {}  # all, because metrics are read of ended ones too
         with only_one(home / "mlflow.lock"):
             prepare_database(home)
             self._client = MlflowClient(begin["uri"], begin["uri"])
@@ -61,11 +62,28 @@ class Record:
         return str(self._client.create_experiment(name, artifact_location=place))
 
     def step(self, name: str) -> str:
-        """Create the run of a step that is about to start; its id."""
-        tags = {**self._tags, "mlflow.parentRunId": self.run_id, "worldsize.step": name}
+        """Create the run of a step that is about to start, below that of the step it belongs to; its id."""
+        parent = self._runs.get(name.rpartition(".")[0], self.run_id)
+        tags = {**self._tags, "mlflow.parentRunId": parent, "worldsize.step": name}
         run = self._client.create_run(self.experiment, tags=tags, run_name=name)
-        self._steps[name] = run.info.run_id
+        self._steps[name] = self._runs[name] = run.info.run_id
         return str(run.info.run_id)
+
+    def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
+        """What a step has logged: the values of one metric in their order, and the names of all metrics."""
+        run_id = self._runs.get(name)
+        if run_id is None:
+            return {"values": [], "names": []}
+        history = self._client.get_metric_history(run_id, metric)
+        history.sort(key=lambda each: (each.timestamp, each.step))
+        names = [] if history else sorted(self._client.get_run(run_id).data.metrics)
+        return {"values": [each.value for each in history], "names": names}
+
+    def tag(self, name: str, tags: Mapping[str, str]) -> None:
+        """Add tags to the run of a step."""
+        for key, value in tags.items():
+            if name in self._runs:
+                self._client.set_tag(self._runs[name], key, value)
 
     def end(self, name: str, state: str) -> None:
         """Close the run of a step, unless the step has closed it by itself and did well."""
@@ -134,6 +152,11 @@ def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
     while (document := lines.get()) is not None:
         if document["do"] == "step":
             answer(step=document["step"], run_id=record.step(document["step"]))
+        elif document["do"] == "metrics":
+            found = record.metrics(document["step"], document["metric"])
+            answer(metrics={"step": document["step"], "metric": document["metric"], **found})
+        elif document["do"] == "tag":
+            record.tag(document["step"], document["tags"])
         elif document["do"] == "end":
             record.end(document["step"], document["state"])
         elif document["do"] == "finish":

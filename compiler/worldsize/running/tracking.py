@@ -6,10 +6,13 @@ import contextlib
 import getpass
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,17 @@ if TYPE_CHECKING:
 
 TRACKER = Path(__file__).with_name("tracker.py")
 PATIENCE_SECONDS = 30.0  # for the last writes; a database that is locked longer is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What a step has logged of one metric: its values in their order.
+
+    ``names`` are the metrics that it has logged instead, where it has logged none of this one.
+    """
+
+    values: tuple[float, ...]
+    names: tuple[str, ...] = ()
 
 
 class Tracking:
@@ -35,6 +49,7 @@ class Tracking:
         self._experiment = ""
         self._experiment_id = ""
         self._runs: dict[str, str] = {}
+        self._logged: dict[tuple[str, str], Logged] = {}
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -77,6 +92,33 @@ class Tracking:
             return None
         return variables(str(self.uri), self._experiment, self._experiment_id, self._runs[step])
 
+    def ask(self, step: str, metric: str) -> None:
+        """Ask what a step has logged of a metric; :meth:`logged` has it once it is there."""
+        self._send(do="metrics", step=step, metric=metric)
+
+    def logged(self, step: str, metric: str) -> Logged | None:
+        """The newest answer to :meth:`ask`, taken out: None until there is one, and after it was taken."""
+        return self._logged.pop((step, metric), None)
+
+    def wait_for(self, step: str, metric: str, seconds: float = PATIENCE_SECONDS) -> Logged | None:
+        """Ask, and wait for the answer; None where none comes, because nothing is tracked or in time."""
+        self._logged.pop((step, metric), None)
+        self.ask(step, metric)
+        deadline = time.monotonic() + seconds
+        while (number := self.fileno()) is not None and (step, metric) not in self._logged:
+            if not select.select([number], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                break
+            self.read()
+        return self.logged(step, metric)
+
+    def tag(self, step: str, tags: Mapping[str, str]) -> None:
+        """Add tags to the run of a step; returns at once."""
+        self._send(do="tag", step=step, tags=dict(tags))
+
+    def run_of(self, step: str) -> str | None:
+        """The id of a step's run, None where it has none."""
+        return self._runs.get(step)
+
     def end(self, step: str, state: str) -> None:
         """Close the run of a step; returns at once."""
         self._send(do="end", step=step, state=state)
@@ -115,6 +157,10 @@ class Tracking:
             self.run_id, self._experiment_id = answer["ready"]["run_id"], answer["ready"]["experiment_id"]
         elif "step" in answer:
             self._runs[answer["step"]] = answer["run_id"]
+        elif "metrics" in answer:
+            found = answer["metrics"]
+            key = (found["step"], found["metric"])
+            self._logged[key] = Logged(tuple(found["values"]), tuple(found["names"]))
         elif "unavailable" in answer:
             self.unavailable = answer["unavailable"]
 

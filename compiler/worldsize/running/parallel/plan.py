@@ -1,9 +1,9 @@
 """Reading a parallel step: what it comes to is a command step that runs our driver.
 
 The driver is the package ``worldsize_parallel`` beside this file. It lands in the step's working folder
-with the user's code, as an include, so that it runs wherever the step does, in the step's own interpreter. Everything it
-must know stands in the command as ``name=value`` lines on its standard input, so that placeholders are filled
-in as in any command and no shell reads what a value holds.
+with the user's code, as an include, so that it runs wherever the step does, in the step's own interpreter.
+Everything it must know stands in the command as ``name=value`` lines on its standard input, so that
+placeholders are filled in as in any command and no shell reads what a value holds.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class _Reader:
             "timeout": str(self._whole(distribution.member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
             "logging_level": self._level(),
             "input_data": self._input_data(),
+            "input_type": self._input_type(),
         }
 
     def _task(self, task: Field[Any]) -> dict[str, str]:
@@ -147,6 +148,18 @@ class _Reader:
             )
             return ""
         return f"{expression!s}"
+
+    def _input_type(self) -> str:
+        """The type of the data, as the step says it, else as what it is bound to has it."""
+        given = self._get("input_data")
+        expression = binding.whole(given.value) if given is not None else None
+        name = expression.port or "" if expression is not None else ""
+        ports = self.step.component.inputs if self.step.component else {}
+        argument = fields.get(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
+        said = distribution.member(distribution.member(argument, name), "type")
+        if said is not None and isinstance(said.value, str):
+            return said.value.lower()
+        return ports[name].type.lower() if name in ports else "uri_folder"
 
     def _size(self) -> str:
         given = self._get("mini_batch_size")

@@ -1,0 +1,305 @@
+"""A sweep while it runs: which trials follow, which are stopped early, and which was best."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from worldsize.running.events import EventLog
+from worldsize.running.folder import RunFolder
+from worldsize.running.results import Failure, StepResult
+from worldsize.running.sweep import early, sampler, trials
+from worldsize.running.sweep.plan import SweepPlan
+from worldsize.running.sweep.sampler import Sampler, Values
+from worldsize.running.tasks import Task
+from worldsize.running.tracking import Logged, Tracking
+
+ASK_SECONDS = 1.0  # between looks at what the running trials have logged
+MOST_NAMES = 6  # metrics listed where the wanted one is missing
+
+
+@dataclass(slots=True)
+class Trial:
+    """One trial and what is known of it."""
+
+    name: str
+    number: int
+    values: Values
+    history: tuple[float, ...] = ()  # of the primary metric
+    state: str = "running"
+    judged: int = 0  # the interval at which the policy was last applied
+    asked: bool = False
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Sweep:
+    """The expansion of a step of kind ``sweep``.
+
+    Trials that fail are counted; the sweep goes on. Of those that succeed the one with the best value of
+    the primary metric gives the step its outputs; of equal ones the first.
+
+    Args:
+        task: The step.
+        plan: What it tries.
+        run: Where the run keeps its steps.
+        tracking: Where trials log their metric.
+        log: The event log.
+        notice: Tells the user something.
+    """
+
+    task: Task
+    plan: SweepPlan
+    run: RunFolder
+    tracking: Tracking
+    log: EventLog
+    notice: Callable[[str], None] = lambda _: None
+    trials: dict[str, Trial] = field(default_factory=dict)
+    best: Trial | None = None
+    _sampler: Sampler | None = None
+    _began: float = 0.0
+    _next_look: float = 0.0
+    _over: bool = False  # no further trial is made
+    _late: bool = False
+    _reason: str | None = None  # why it cannot be run at all
+    _names: tuple[str, ...] = ()  # metrics that were logged instead
+
+    def begin(self) -> Sequence[Task]:
+        """The first trials; none where nothing is tracked."""
+        self._began = time.monotonic()
+        if self.tracking.unavailable is not None:
+            why = f": {self.tracking.unavailable}" if self.tracking.unavailable else ""
+            self._refuse(
+                f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked{why}"
+            )
+            return []
+        try:
+            self._sampler = sampler.make(self.plan)
+        except sampler.MissingError as error:
+            self._refuse(str(error))
+            return []
+        return self._following()
+
+    def ended(self, child: str, result: StepResult) -> Sequence[Task]:
+        """Read what a trial has logged, learn from it, and give those that follow."""
+        trial = self.trials[child]
+        trial.state, trial.failure = result.state, result.failure
+        logged = self.tracking.wait_for(child, self.plan.primary_metric)
+        if logged is not None:
+            self._take(trial, logged)
+        score = self._score(trial)
+        if self._sampler is not None:
+            self._sampler.tell(trial.number, score)
+        self.log.write(
+            "trial_ended", step=child, state=trial.state, parameters=trial.values, value=_plain(score)
+        )
+        return self._following()
+
+    def to_stop(self) -> Sequence[str]:
+        """The trials whose time is up, or that the policy ends."""
+        running = [trial for trial in self.trials.values() if trial.state == "running"]
+        now = time.monotonic()
+        if self.plan.timeout is not None and now - self._began >= self.plan.timeout:
+            self._late = self._over = True
+            return [trial.name for trial in running]
+        if self.plan.policy is None:
+            return []
+        if now >= self._next_look:
+            self._next_look = now + ASK_SECONDS
+            for trial in running:
+                if not trial.asked:
+                    trial.asked = True
+                    self.tracking.ask(trial.name, self.plan.primary_metric)
+        for trial in running:
+            logged = self.tracking.logged(trial.name, self.plan.primary_metric)
+            if logged is not None:
+                trial.asked = False
+                self._take(trial, logged)
+        return [trial.name for trial in running if self._is_judged_bad(trial)]
+
+    @property
+    def done(self) -> bool:
+        """Whether no further trial is made."""
+        return self._over
+
+    def finish(self) -> Failure | None:
+        """Link the best trial's outputs as the step's own, and write down what was tried."""
+        failure = self._failure()
+        if failure is None:
+            self.best = self._best()
+            assert self.best is not None
+            try:
+                self._link(self.best)
+            except OSError as error:
+                failure = _failure(f"the best trial's outputs cannot be linked: {error.strerror}")
+        self._record()
+        if self.best is not None:
+            self.notice(f"{self.task.name}: {self.summary}")
+            run = self.tracking.run_of(self.best.name)
+            if run is not None:  # the tags that Azure ML sets
+                tags = {"best_child_run_id": run, "score": str(self._score(self.best))}
+                self.tracking.tag(self.task.name, tags)
+        return failure
+
+    @property
+    def summary(self) -> str | None:
+        """The best trial in words, once there is one."""
+        if self.best is None:
+            return None
+        values = ", ".join(f"{name} {_shown(value)}" for name, value in self.best.values.items())
+        short = self.best.name.rpartition(".")[2]
+        score = _shown(self._score(self.best))
+        return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
+
+    def _following(self) -> list[Task]:
+        """As many new trials as may run beside those that do."""
+        found: list[Task] = []
+        running = sum(trial.state == "running" for trial in self.trials.values())
+        while not self._over and running < self.plan.max_concurrent_trials:
+            number = len(self.trials)
+            values = self._sampler.ask(number) if self._sampler is not None else None
+            if values is not None:
+                found.append(self._trial(number, values))
+                running += 1
+            self._over = values is None or len(self.trials) >= self.plan.max_total_trials
+        return found
+
+    def _trial(self, number: int, values: Values) -> Task:
+        task = trials.task(self.task, self.plan, number, values)
+        self.trials[task.name] = Trial(task.name, number, values)
+        self.log.write("trial_made", step=task.name, parameters=values)
+        return task
+
+    def _take(self, trial: Trial, logged: Logged) -> None:
+        trial.history = logged.values
+        self._names = self._names or logged.names
+
+    def _is_judged_bad(self, trial: Trial) -> bool:
+        """Apply the policy once at each interval."""
+        policy = self.plan.policy
+        assert policy is not None
+        due = policy.last_due(len(trial.history))
+        if due <= trial.judged:
+            return False
+        trial.judged = due
+        histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
+        running = frozenset(each.name for each in self.trials.values() if each.state == "running")
+        bad = early.stops(policy, self.plan.goal, trial.name, histories, running)
+        if bad:
+            self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
+        return bad
+
+    def _score(self, trial: Trial) -> float | None:
+        return early.best(trial.history, self.plan.goal) if trial.history else None
+
+    def _best(self) -> Trial | None:
+        found: Trial | None = None
+        for trial in self.trials.values():
+            score = self._score(trial)
+            if trial.state not in ("succeeded", "reused") or score is None or math.isnan(score):
+                continue
+            top = self._score(found) if found is not None else None
+            if top is None or early.is_worse(top, score, self.plan.goal):
+                found = trial
+        return found
+
+    def _failure(self) -> Failure | None:
+        if self._reason is not None:
+            return _failure(self._reason)
+        if self._late:
+            ended = self._counts()
+            return _failure(f"it was stopped at its timeout of {self.plan.timeout} s, after {ended}")
+        failed = [trial for trial in self.trials.values() if trial.state == "failed"]
+        if len(failed) == len(self.trials):
+            return self._all_failed(failed)
+        if self._best() is None:
+            return _failure(self._not_logged())
+        return None
+
+    def _all_failed(self, failed: Sequence[Trial]) -> Failure:
+        first = failed[0].failure if failed else None
+        many = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
+        if first is None:
+            return _failure(many)
+        message = f"{many}; in {failed[0].name.rpartition('.')[2]} {first.message}"
+        return Failure(first.process, first.rank, first.status, first.log, first.last_lines, message)
+
+    def _not_logged(self) -> str:
+        metric = self.plan.primary_metric
+        if any(trial.history for trial in self.trials.values()):
+            return f"no trial that succeeded logged a number as `{metric}`"
+        names = [f"`{name}`" for name in self._names[:MOST_NAMES]]
+        logged = f"they logged {', '.join(names)}" if names else "they logged no metric"
+        return f"no trial logged `{metric}` to MLflow; {logged}"
+
+    def _counts(self) -> str:
+        states = [trial.state for trial in self.trials.values()]
+        said = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
+        for state, word in (("failed", "failed"), ("stopped", "stopped early")):
+            if state in states:
+                said.append(f"{states.count(state)} {word}")
+        return said[0] + (f" ({', '.join(said[1:])})" if said[1:] else "")
+
+    def _link(self, best: Trial) -> None:
+        mine, theirs = self.run.step(self.task.name), self.run.step(best.name)
+        mine.outputs.mkdir(parents=True, exist_ok=True)
+        for name in self.task.outputs:
+            _symlink(theirs.outputs / name, mine.outputs / name)
+        _symlink(theirs.code, mine.code)
+
+    def _record(self) -> None:
+        """`sweep.json` in the step's folder, for whoever compares trials later."""
+        tried = [
+            {
+                "name": trial.name,
+                "state": trial.state,
+                "parameters": trial.values,
+                "value": _plain(self._score(trial)),
+            }
+            for trial in self.trials.values()
+        ]
+        document = {
+            "metric": self.plan.primary_metric,
+            "goal": self.plan.goal,
+            "best": self.best.name if self.best else None,
+            "trials": tried,
+        }
+        best = self.best
+        self.log.write(
+            "sweep_ended",
+            step=self.task.name,
+            best=best.name if best else None,
+            parameters=best.values if best else None,
+            value=_plain(self._score(best)) if best else None,
+            trials=len(tried),
+        )
+        with contextlib.suppress(OSError):
+            folder = self.run.step(self.task.name).root
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "sweep.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    def _refuse(self, reason: str) -> None:
+        self._reason, self._over = reason, True
+
+
+def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
+    """A relative link, so that the run's folder can be moved."""
+    os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
+
+
+def _failure(message: str) -> Failure:
+    return Failure(None, None, None, None, (), message)
+
+
+def _plain(value: float | None) -> float | None:
+    """What JSON can hold."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from worldsize.azureml.files import Files, anything
-from worldsize.checking import conceal, discover
+from worldsize.checking import conceal, discover, shorten
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
 from worldsize.diagnostics.problem import Problem
@@ -103,7 +103,8 @@ def check(
         problems = run.problems + list(engine.run(run.context, run.subjects))
         diagnostics = [_levelled(each, severity) for each in arrange(engine.diagnose(problems))]
         everything += diagnostics
-        found += _suppressed([each for each in diagnostics if wanted(each.code)], run, wanted)
+        kept = _suppressed([each for each in diagnostics if wanted(each.code)], run, wanted)
+        found += shorten.many(kept, wanted)
         sources |= run.context.sources()
         checked += run.files
     return Report(tuple(arrange(found)), conceal.secrets(sources, everything), tuple(sorted(checked)))

@@ -38,7 +38,7 @@ def parse(
         known: Whether a word is a code or slug.
         names: All codes and slugs, for the suggestion.
     """
-    own_lines = {comment.span.line for comment in comments if comment.own_line}
+    below = _below(comments)
     found: list[Suppression] = []
     problems: list[Problem] = []
     for comment in comments:
@@ -55,7 +55,8 @@ def parse(
                 )
             )
             continue
-        lines = _lines(comment, own_lines)
+        line = comment.span.line
+        lines = (below.get(line, line),)
         offset = mark.start("rest") + ignore.start("codes")
         for word in words:
             span = _inside(comment, offset + word.start(), offset + word.end())
@@ -70,12 +71,17 @@ def parse(
 def apply(diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppression]]) -> list[Diagnostic]:
     """The diagnostics that no comment silences. Marks the suppressions that silenced one."""
     kept = []
+    by_place: dict[tuple[str, int, str], list[Suppression]] = {}
+    for path, found in suppressions.items():
+        for suppression in found:
+            for line in suppression.lines:
+                by_place.setdefault((path, line, suppression.name), []).append(suppression)
     for diagnostic in diagnostics:
+        path, line = diagnostic.span.path, diagnostic.span.line
         matching = [
             suppression
-            for suppression in suppressions.get(diagnostic.span.path, ())
-            if diagnostic.span.line in suppression.lines
-            and suppression.name in (diagnostic.code, diagnostic.slug)
+            for name in (diagnostic.code, diagnostic.slug)
+            for suppression in by_place.get((path, line, name), ())
         ]
         for suppression in matching:
             suppression.used = True
@@ -98,14 +104,12 @@ def unused(suppressions: Iterable[Suppression], judged: Callable[[str], bool]) -
     ]
 
 
-def _lines(comment: Comment, own_lines: set[int]) -> tuple[int, ...]:
-    """A comment behind a value covers its line; one on a line of its own the next line of content."""
-    line = comment.span.line
-    if not comment.own_line:
-        return (line,)
-    while line in own_lines:
-        line += 1
-    return (line,)
+def _below(comments: Sequence[Comment]) -> dict[int, int]:
+    """By the line of a comment that stands alone, the next line that is none: the content it speaks of."""
+    next_line: dict[int, int] = {}
+    for line in sorted((comment.span.line for comment in comments if comment.own_line), reverse=True):
+        next_line[line] = next_line.get(line + 1, line + 1)
+    return next_line
 
 
 def _inside(comment: Comment, start: int, end: int) -> Span:

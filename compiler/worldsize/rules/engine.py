@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from worldsize.diagnostics.diagnostic import Diagnostic
@@ -12,10 +13,13 @@ from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Check, Entry
+from worldsize.yaml import limits
 from worldsize.yaml.span import Span
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""
+
+_LONGEST_HELP = 600  # characters; an example of what to write may take some lines
 
 
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
@@ -40,7 +44,7 @@ def _guarded(
 ) -> Iterator[Problem]:
     """One check on one subject; a crash becomes a problem, so that the other rules still run."""
     try:
-        yield from check(context, subject)
+        yield from islice(check(context, subject), limits.FOUND)
     except Exception as error:
         yield crash(f"rule `{entry.code} {entry.slug}`", span, error)
 
@@ -58,10 +62,10 @@ def crash(what: str, span: Span, error: BaseException) -> Problem:
     return Problem("internal-error", span, shown, help_)
 
 
-def _bounded(message: str) -> str:
-    """A message in one line of at most 200 characters, however long the words are that it quotes."""
-    flat = message if message.isprintable() else " ".join(message.split())
-    return flat if len(flat) <= 200 else flat[:199] + "…"
+def _bounded(text: str, most: int = 200) -> str:
+    """A message in one line of bounded length, however long the words are that it quotes."""
+    flat = text if text.isprintable() else " ".join(text.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
@@ -80,7 +84,7 @@ def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
             rule.severity,
             _bounded(problem.message),
             problem.span,
-            problem.help,
+            problem.help if problem.help is None else _bounded(problem.help, _LONGEST_HELP),
             problem.related,
             problem.fix,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from worldsize.diagnostics.problem import Fix, Problem, Related
@@ -12,6 +13,7 @@ from worldsize.spec.locate import Path, Place, label
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest, quoted_list
 from worldsize.spec.values import clip, flow
+from worldsize.yaml import limits
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Scalar
 from worldsize.yaml.span import Span
@@ -53,7 +55,7 @@ def bad_name(where: Place, error: Violation) -> Problem:
 
 def _unknown(error: Violation) -> list[str]:
     known = _properties(error)
-    return [key for key in error.instance if key not in known]
+    return list(islice((key for key in error.instance if key not in known), limits.SAME))
 
 
 def _free(error: Violation) -> list[str]:

@@ -7,11 +7,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from worldsize import resources
 from worldsize.records import dataclass
 from worldsize.spec.accept import accepts, exact
+from worldsize.yaml import limits
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -38,10 +40,10 @@ def document() -> Mapping[str, Any]:
 
 
 def violations(instance: object) -> list[Violation]:
-    """Every place where the instance breaks the schema, as jsonschema finds them."""
+    """Every place where the instance breaks the schema, as jsonschema finds them; the first few hundred."""
     if accepts(instance, document(), document()):
         return []
-    return [_violation(error) for error in _validator().iter_errors(instance)]
+    return [_violation(error) for error in islice(_validator().iter_errors(instance), limits.SAME)]
 
 
 def _violation(error: ValidationError) -> Violation:

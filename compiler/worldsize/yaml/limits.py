@@ -4,5 +4,7 @@ from __future__ import annotations
 
 SIZE = 16 * 1024 * 1024  # bytes
 DEPTH = 100  # nested collections, aliases expanded
-NODES = 1_000_000  # values written in one file
+NODES = 300_000  # values written in one file
 ALIASED = 50_000  # values that aliases and merge keys repeat
+SAME = 200  # findings of one rule in one file that are listed; it says how many are not
+FOUND = 10_000  # findings that one look at one thing may make; nobody reads more

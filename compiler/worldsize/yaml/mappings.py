@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from worldsize.diagnostics.problem import Problem, Related
+from worldsize.yaml import limits
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import kind
 
@@ -56,6 +57,8 @@ def _report_duplicates(entries: list[Entry], problems: list[Problem]) -> None:
         if first is None:
             seen[value] = key
             continue
+        if len(problems) >= limits.FOUND:
+            return
         written = "" if key.text == first.text else f" (as `{first.text}`)"
         problems.append(
             Problem(

@@ -17,6 +17,7 @@ RULES = (
     Entry("WS009", "file-not-recognised"),
     Entry("WS010", "suppression-unknown"),
     Entry("WS011", "suppression-unused"),
+    Entry("WS012", "findings-left-out"),
     Entry("WS020", "output-not-ours"),
     Entry("WS021", "output-not-written"),
     Entry("WS030", "settings-unknown-key"),

@@ -1,7 +1,7 @@
-"""The file is larger than 16 MiB, or holds more than a million values.
+"""The file is larger than 16 MiB, or holds more than 300,000 values.
 
 Both bounds are far above any job that a person or a generator writes: ten thousand steps are about
-2 MiB and three hundred thousand values.
+1 MiB and two hundred thousand values.
 
 Why: a file of this size is data in the wrong place, and every tool that reads it pays in memory.
 

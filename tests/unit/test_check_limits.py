@@ -1,0 +1,91 @@
+"""What a hostile file costs: bounded time, bounded memory and a bounded report, whatever it repeats."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import worldsize
+from worldsize.yaml import limits
+
+PATIENCE = 20.0  # seconds on a busy machine; what is guarded against takes minutes or for ever
+SPEC = """\
+name: digits
+compute:
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+steps:
+  train:
+    command: python -c "print('hello')"
+    environment: azureml:my-training:4
+    compute: gpu
+"""
+JOB = """\
+type: command
+command: %s
+environment: azureml:my-training:4
+compute: azureml:gpu-cluster
+"""
+
+HOSTILE = {
+    "aliases of aliases": "\n".join(
+        ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
+    ),
+    "merges of merges": "\n".join(
+        ["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 60))]
+    ),
+    "a merge into itself": "a: &a {<<: *a}",
+    "the same key": SPEC + "name: digits\n" * 30_000,
+    "unknown keys": SPEC + "".join(f"key{number}: 1\n" for number in range(20_000)),
+    "wrong steps": SPEC + "".join(f"  s{number}: {{command: 1}}\n" for number in range(20_000)),
+    "comments": SPEC + "# worldsize: ignore[WS001]\n" * 20_000,
+    "deep lists": "steps: " + "[" * 10_000,
+    "deep mappings": "{a: " * 10_000,
+    "deep blocks": "\n".join(" " * depth + "a:" for depth in range(2_000)),
+    "an endless number": SPEC + f"description: 1e{'9' * 100_000}\nseed: {'9' * 100_000}\n",
+    "an endless time": SPEC + f"seed: {'1:' * 50_000}1\n",
+    "open expressions": JOB % ("'" + "${{inputs.a " * 50_000 + "'"),
+    "open sections": JOB % ("'" + "$[[--x ${{inputs.x}}]] " * 10_000 + "'"),
+    "installs": JOB % ("'" + "pip install " * 10_000 + "'"),
+    "half secrets": JOB % "echo" + "tags: {x: '" + "://a:" * 100_000 + "'}\n",
+    "a long name": "? " + "k" * 200_000 + "\n: 1",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_is_judged_soon_and_in_few_words(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hostile.yml").write_text(content, encoding="utf-8")
+    begun = time.monotonic()
+    report = worldsize.check("hostile.yml")
+    shown = report.render()
+    assert time.monotonic() - begun < PATIENCE
+    assert report.exit_code in (0, 1)
+    assert len(shown) < 400_000
+    assert all(len(each.message) <= 200 and len(each.help or "") <= 600 for each in report.diagnostics)
+
+
+def test_a_thousand_findings_of_one_kind_are_counted_and_few_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("spec.yml").write_text(SPEC + "name: digits\n" * 1_000, encoding="utf-8")
+    report = worldsize.check("spec.yml")
+    same = [each for each in report.diagnostics if each.slug == "yaml-duplicate-key"]
+    rest = [each for each in report.diagnostics if each.slug == "findings-left-out"]
+    assert len(same) == limits.SAME
+    assert [each.message for each in rest] == ["800 more findings of `WS002` in this file are not listed"]
+    assert report.exit_code == 1
+
+
+def test_a_comment_silences_what_would_have_been_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list is cut after the comments were applied, so that none of them looks unused."""
+    monkeypatch.chdir(tmp_path)
+    lines = "name: digits  # worldsize: ignore[WS002] on purpose\n" * 1_000
+    Path("spec.yml").write_text(SPEC + lines, encoding="utf-8")
+    assert worldsize.check("spec.yml").diagnostics == ()

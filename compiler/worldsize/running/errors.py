@@ -40,4 +40,12 @@ def _block(problem: Problem, sources: Sources) -> str:
             f"{span.line} | {shown}".rstrip(),
             f"{gutter} | {' ' * column}{'^' * length}",
         ]
-    return "\n".join([*lines, *([f"{gutter} = help: {clean(problem.help)}"] if problem.help else [])])
+    return "\n".join([*lines, *_help(problem.help or "", gutter)])
+
+
+def _help(text: str, gutter: str) -> list[str]:
+    """The help, which may quote several lines of another program."""
+    return [
+        f"{gutter} {'= help:' if number == 0 else '       '} {clean(line)}"
+        for number, line in enumerate(text.splitlines())
+    ]

@@ -1,0 +1,178 @@
+"""What a job says of the environment of a step, as far as it can be had on this machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize import yaml
+from worldsize.azureml import fields
+from worldsize.azureml.environment import is_file as names_a_file
+from worldsize.azureml.model import Field
+from worldsize.azureml.references import exists, is_file, local_path, shown
+from worldsize.diagnostics.problem import Problem
+from worldsize.facts import curated
+from worldsize.running.assets import AssetMap
+from worldsize.running.environments import conda, requirements
+from worldsize.yaml.span import Span
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+# Images that hold no package a script could import beyond Python's own.
+_BARE = re.compile(
+    r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|alpine|busybox)(?:[:@].*)?"
+    r"|mcr\.microsoft\.com/(?:azureml/(?:openmpi|minimal|base|intelmpi)|mirror/docker/library/).*",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One environment.
+
+    Attributes:
+        name: how messages call it.
+        span: where it is named.
+        image: the image, where the job or file says which.
+        context: the folder of a Dockerfile.
+        dockerfile: its name there.
+        conda: the text of the conda file that the image is extended by.
+        requirements: lines for pip.
+        modules: where these are only what an image of Azure ML is known to hold: the modules that a script
+            must import to need them.
+        python: the Python that it names.
+        left: packages that pip is not known to have.
+        unknown: whether it holds more than can be known here.
+    """
+
+    name: str = ""
+    span: Span | None = None
+    image: str | None = None
+    context: Path | None = None
+    dockerfile: str = "Dockerfile"
+    conda: str | None = None
+    requirements: tuple[str, ...] = ()
+    modules: frozenset[str] = frozenset()
+    python: str | None = None
+    left: tuple[str, ...] = ()
+    unknown: bool = False
+
+    @property
+    def notices(self) -> list[str]:
+        """What of it is otherwise here, each a whole line."""
+        said = []
+        if self.python not in (None, HERE):
+            said.append(f"{self.name}: it asks for Python {self.python}, its steps run with {HERE}")
+        if self.left:
+            several = "packages" if len(self.left) > 1 else "a package"
+            names = ", ".join(f"`{each}`" for each in self.left)
+            said.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
+        return said
+
+
+Found = tuple[Definition, list[Problem]]
+
+
+def read(environment: Field[Any] | None, folder: Path, assets: AssetMap) -> Found:
+    """What an ``environment:`` means.
+
+    Args:
+        environment: the field of a job or component.
+        folder: what its paths are relative to.
+        assets: where environments lie that are only named.
+
+    Returns:
+        The environment, and what is wrong with its files.
+    """
+    if environment is None:
+        return Definition(), []
+    value, span = environment.value, environment.span
+    if isinstance(value, dict):
+        return _described(value, folder, Definition(_title(value), span))
+    if not isinstance(value, str):
+        return Definition(), []
+    start = Definition(f"`{shown(value)}`", span)
+    path = local_path(value, folder) if names_a_file(value) else assets.local(value)
+    if path is not None:
+        return _file(path, start)
+    known = curated.lookup(value)
+    if known is not None:
+        return replace(start, requirements=known.requirements, modules=known.modules), []
+    return replace(start, unknown=True), []
+
+
+def _described(value: Mapping[str, Any], folder: Path, start: Definition) -> Found:
+    """An environment that says what it is made of."""
+    image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
+    found = replace(start, image=str(image) if image else None)
+    if isinstance(build, dict) and isinstance(build.get("path"), str):
+        context = local_path(build["path"], folder)
+        dockerfile = str(build.get("dockerfile_path") or "Dockerfile")
+        found = replace(found, context=context, dockerfile=dockerfile, unknown=True)
+    if isinstance(listed, dict):
+        return _conda(listed, folder, found, _dump(listed))
+    if isinstance(listed, str):
+        path = local_path(listed, folder)
+        return _file(path, found) if path is not None else (replace(found, unknown=True), [])
+    if found.image and not _BARE.fullmatch(found.image):
+        found = replace(found, unknown=True)
+    return found, []
+
+
+def _file(path: Path, start: Definition) -> Found:
+    """An environment file, a conda file, or a list of requirements."""
+    if not is_file(path):
+        if not exists(path):
+            return start, []  # reported where it is named
+        help_ = "name an environment file, a conda file or a requirements file"
+        return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
+    if path.suffix == ".txt":
+        return _pinned((f"-r {path.name}",), path.parent, start)
+    root = yaml.load(path).root
+    value = fields.of(root).value if root is not None else None
+    if isinstance(value, dict) and {"image", "build", "conda_file"} & set(value):
+        return _described(value, path.parent, start)
+    if isinstance(value, dict) and "dependencies" in value:
+        return _conda(value, path.parent, start, path.read_text(encoding="utf-8"))
+    help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
+    return start, _problem(
+        start, f"`{path.name}` is no environment: it names neither packages nor an image", help_
+    )
+
+
+def _conda(value: Mapping[str, Any], folder: Path, start: Definition, text: str) -> Found:
+    wanted = conda.read(value.get("dependencies"))
+    found = replace(start, python=wanted.python, left=wanted.left, conda=text)
+    return _pinned(wanted.requirements, folder, found)
+
+
+def _pinned(lines: tuple[str, ...], folder: Path, start: Definition) -> Found:
+    try:
+        return replace(start, requirements=tuple(requirements.expand(lines, folder.absolute()))), []
+    except (OSError, UnicodeError) as error:
+        name = getattr(error, "filename", None) or "a requirements file"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        message = f"{start.name}: `{name}` cannot be read: {str(reason).lower()}"
+        return start, _problem(start, message, "correct the path; it is relative to the file that names it")
+
+
+def _problem(found: Definition, message: str, help_: str) -> list[Problem]:
+    return [Problem("run-environment", found.span or Span("environment", 1, 1, 1, 1), message, help_)]
+
+
+def _title(value: Mapping[str, Any]) -> str:
+    """How messages call an environment that has no name of its own."""
+    for key in ("conda_file", "image"):
+        if isinstance(value.get(key), str):
+            return f"`{shown(value[key])}`"
+    build = value.get("build")
+    return f"`{shown(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
+
+
+def _dump(value: Mapping[str, Any]) -> str:
+    import json  # noqa: PLC0415 - only a conda file written in place needs it; JSON is YAML
+
+    return json.dumps(value)

@@ -1,0 +1,187 @@
+"""Steps in containers: the lines that are handed to a Docker engine, and who cleans up behind them.
+
+Paths are the same inside and outside, processes have the user's own id and the machine's network, so a step
+sees what it sees without a container. A container goes when its step ends; one whose runner was killed
+goes when a later run begins.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from worldsize.running.processes import Process
+
+PROGRAM = "docker"
+LABEL = "worldsize.runner"
+PATIENCE_SECONDS = 20.0
+DEFAULT_SHARED_MEMORY = "2g"  # Azure ML's own default
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What all containers of a step share.
+
+    Attributes:
+        image: the image, or the tag of what was built.
+        name: the beginning of their names, unique on the machine.
+        workdir: the working folder.
+        writable: folders that the step may write.
+        readable: files and folders that it may only read.
+        shared_memory: the size of ``/dev/shm``, such as ``2g``.
+        user: ``uid:gid``.
+        runner: who starts them, see :func:`identity`.
+        gpus: whether the machine's GPUs are handed in.
+    """
+
+    image: str
+    name: str
+    workdir: Path
+    writable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    shared_memory: str = DEFAULT_SHARED_MEMORY
+    user: str = ""
+    runner: str = ""
+    gpus: bool = False
+
+
+def contained(process: Process, container: Container) -> Process:
+    """A process as a client of the engine that starts it in a container.
+
+    The client gets a home that the user's id may write, for what has none inside.
+    """
+    env = {"HOME": str(container.workdir), **process.env}
+    return replace(process, argv=argv(process, container), env=env)
+
+
+def argv(process: Process, container: Container) -> tuple[str, ...]:
+    """The line that starts a process in a container.
+
+    Variables are named only: the client hands on its own, so that no value stands on a command line.
+    """
+    names = sorted({*process.env} | {"HOME"})
+    return (
+        PROGRAM,
+        "run",
+        *("--rm", "--init", "--network", "host"),
+        *("--name", name_of(process, container)),
+        *("--label", f"{LABEL}={container.runner}"),
+        *("--workdir", str(container.workdir)),
+        *(("--user", container.user) if container.user else ()),
+        *("--shm-size", container.shared_memory),
+        *(("--gpus", "all") if container.gpus else ()),
+        *_mounts(container),
+        *(word for name in names for word in ("--env", name)),
+        *("--entrypoint", process.argv[0]),
+        container.image,
+        *process.argv[1:],
+    )
+
+
+def name_of(process: Process, container: Container) -> str:
+    """The name of a process's container."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", f"{container.name}-{process.name}")
+
+
+def recipe(image: str) -> str:
+    """A Dockerfile that extends an image by the ``conda.yml`` beside it, as Azure ML does."""
+    return (
+        f"FROM {image}\n"
+        "COPY conda.yml /tmp/conda.yml\n"
+        "RUN conda env create --quiet --prefix /azureml-envs/step --file /tmp/conda.yml && conda clean -ay\n"
+        "ENV CONDA_PREFIX=/azureml-envs/step PATH=/azureml-envs/step/bin:$PATH\n"
+    )
+
+
+def build_argv(tag: str, context: Path, dockerfile: str = "Dockerfile") -> tuple[str, ...]:
+    """The line that builds an image."""
+    return (PROGRAM, "build", "--tag", tag, "--file", str(context / dockerfile), str(context))
+
+
+def fault() -> str | None:
+    """Why no container can be started here; None where an engine answers."""
+    try:
+        done = _asked("version", "--format", "{{.Server.Version}}")
+    except FileNotFoundError:
+        return f"there is no `{PROGRAM}` on this machine"
+    except (OSError, subprocess.SubprocessError):
+        return f"`{PROGRAM} version` does not answer"
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())
+        return f"no Docker engine answers: {said}"[:180]
+    return None
+
+
+def remove(names: Iterable[str]) -> None:
+    """Remove containers; those that are gone are no fault."""
+    wanted = list(names)
+    if wanted:
+        _quietly("rm", "--force", "--volumes", *wanted)
+
+
+def sweep() -> None:
+    """Remove the containers of runners on this machine that have died."""
+    wanted = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
+    listed = _quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", wanted)
+    remove(orphans(listed.splitlines(), alive))
+
+
+def orphans(lines: Sequence[str], lives: Callable[[str], bool]) -> list[str]:
+    """The containers whose runner does not live, from lines of id and runner."""
+    pairs = [line.split(" ", 1) for line in lines if " " in line]
+    return [container for container, runner in pairs if not lives(runner)]
+
+
+def identity(pid: int | None = None) -> str:
+    """A runner: the machine, its process id, and when it was started, as ids are used again."""
+    pid = os.getpid() if pid is None else pid
+    return f"{socket.gethostname()}/{pid}/{_started(pid)}"
+
+
+def alive(runner: str) -> bool:
+    """Whether a runner lives; one of another machine is taken to."""
+    host, _, rest = runner.partition("/")
+    pid, _, started = rest.partition("/")
+    return host != socket.gethostname() or (pid.isdigit() and started == _started(int(pid)) != "")
+
+
+def _mounts(container: Container) -> Iterable[str]:
+    for path in container.writable:
+        yield from ("--mount", _mount(path))
+    for path in container.readable:
+        yield from ("--mount", f"{_mount(path)},readonly")
+
+
+def _mount(path: Path) -> str:
+    quoted = [f'"{part}"' if "," in part else part for part in (f"source={path}", f"target={path}")]
+    return ",".join(["type=bind", *quoted])
+
+
+def _started(pid: int) -> str:
+    """When a process was started, in the system's own units; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return ""
+        return "running"  # a system without /proc
+
+
+def _asked(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+
+
+def _quietly(*words: str) -> str:
+    try:
+        return _asked(*words).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,153 @@
+"""Which environment each step of a run has: decided before anything is built or started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.sources import Sources
+from worldsize.running.assets import AssetMap
+from worldsize.running.environments import definition, docker
+from worldsize.running.environments.definition import Definition
+from worldsize.running.options import EnvironmentMode, RunOptions
+from worldsize.running.tasks import Task
+from worldsize.yaml.span import Span
+
+PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
+SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")
+LARGEST_SCRIPT = 1 << 20  # bytes; what is longer was not written by hand
+LONGEST_LIST = 3  # steps named in a notice
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The environments of a run.
+
+    Attributes:
+        mode: what they are here.
+        definitions: by step.
+        sources: the texts that problems point into.
+        notices: what is otherwise than where the job is meant to run, each a line.
+        problems: why the run cannot begin.
+    """
+
+    mode: EnvironmentMode
+    definitions: Mapping[str, Definition] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    sources: Sources = field(default_factory=dict)
+
+    def of(self, step: str) -> Definition:
+        """The environment of a step; a step that another made while it ran has that of its maker."""
+        name = step
+        while name not in self.definitions and "." in name:
+            name = name.rpartition(".")[0]
+        return self.definitions.get(name, Definition())
+
+
+def mode_of(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMode:
+    """What environments are here: as asked, else ``current`` for what comes from a spec of ours.
+
+    Args:
+        options: what was asked.
+        target: what the user named.
+        pipeline: the job file, another one where the target is a spec.
+    """
+    if options.environment is not None:
+        return options.environment
+    ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists()
+    return "current" if ours else "isolated"
+
+
+def plan(
+    tasks: Mapping[str, Task],
+    code: Mapping[str, Snapshot],
+    assets: AssetMap,
+    mode: EnvironmentMode,
+    sources: Sources,
+) -> Plan:
+    """Read what every step says of its environment.
+
+    Args:
+        tasks: the steps.
+        code: the working folder of each.
+        assets: where environments lie that are only named.
+        mode: what they are to be here.
+        sources: the texts that the steps were read from.
+    """
+    if mode == "current":
+        return Plan(mode)
+    definitions: dict[str, Definition] = {}
+    problems: list[Problem] = []
+    for name, task in tasks.items():
+        found, more = definition.read(task.component.environment, task.folder, assets)
+        if found.modules and mode == "isolated" and not _imports(found.modules, task, code.get(name)):
+            found = replace(found, requirements=(), modules=frozenset())
+        definitions[name] = found
+        problems += [problem for problem in more if problem not in problems]
+    problems += assets.problems
+    if mode == "docker":
+        problems += _uncontained(tasks, definitions)
+    notices = tuple(_notices(definitions)) if mode == "isolated" else ()
+    return Plan(mode, definitions, notices, tuple(problems), sources)
+
+
+def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool:
+    """Whether a step's command or code names one of the modules as one imports or runs them."""
+    names = "|".join(map(re.escape, sorted(modules)))
+    pattern = re.compile(rf"(?:\bimport|\bfrom|,|-m)\s+(?:{names})\b")
+    return any(pattern.search(text) for text in (task.command, *_texts(code)))
+
+
+def _texts(code: Snapshot | None) -> Iterator[str]:
+    for name, source in code.files.items() if code is not None else ():
+        if (
+            name.endswith(SCRIPTS)
+            and not isinstance(source, bytes)
+            and source.stat().st_size <= LARGEST_SCRIPT
+        ):
+            yield source.read_text(encoding="utf-8", errors="replace")
+
+
+def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
+    """One line for each thing that is otherwise, however many steps it concerns."""
+    yield from dict.fromkeys(line for each in definitions.values() for line in each.notices)
+    unknown: dict[str, list[str]] = {}
+    for step, found in definitions.items():
+        if found.unknown and not found.requirements:
+            unknown.setdefault(found.name, []).append(step)
+    for name, steps in unknown.items():
+        yield (
+            f"{name} ({_listed(steps)}): what its image holds is not known here, the packages installed here"
+            " are used"
+        )
+
+
+def _listed(steps: Sequence[str]) -> str:
+    shown = ", ".join(steps[:LONGEST_LIST])
+    return shown if len(steps) <= LONGEST_LIST else f"{shown} and {len(steps) - LONGEST_LIST} more"
+
+
+def _uncontained(tasks: Mapping[str, Task], definitions: Mapping[str, Definition]) -> Iterator[Problem]:
+    """Why steps cannot run in containers here; where there is no engine, that alone."""
+    first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
+    reason = docker.fault()
+    if reason is not None:
+        help_ = "start a Docker engine, or take `--environment isolated`"
+        yield Problem("run-environment", first, f"`--environment docker` cannot be had: {reason}", help_)
+        return
+    said = set()
+    for name, found in definitions.items():
+        span = found.span or first
+        if tasks[name].launcher == "mpi":
+            message = f"step `{name}` is distributed with `mpi`, which is not run in containers here"
+            yield Problem("run-environment", span, message, "take `--environment isolated`")
+        elif found.image is None and found.context is None and span not in said:
+            said.add(span)
+            message = f"step `{name}` names no image" if not found.name else f"{found.name} names no image"
+            help_ = "map it to an environment file with `image:`, or take `--environment isolated`"
+            yield Problem("run-environment", span, message, help_)

@@ -1,0 +1,81 @@
+"""Requirement lines as pip reads them: files they include written out, local paths made absolute."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_INCLUDE = re.compile(r"(?:-r\s*|--requirement[\s=]\s*)(?P<path>\S.*)")
+_CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
+_EDITABLE = re.compile(r"(?:-e\s*|--editable[\s=]\s*)(?P<path>\S.*)")
+_COMMENT = re.compile(r"(?:^|\s)#.*$")
+_ARCHIVE = re.compile(r"\S+\.(?:whl|zip|tar\.gz)")
+_SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
+
+
+def expand(lines: Iterable[str], folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
+    """The lines one by one, without comments, those of files that they include in their place.
+
+    Args:
+        lines: as a requirements file or the pip part of a conda file has them.
+        folder: what paths in them are relative to.
+        seen: the files that include this one.
+
+    Raises:
+        OSError: an included file cannot be read.
+    """
+    for line in "\n".join(lines).replace("\\\n", " ").split("\n"):
+        text = _COMMENT.sub("", line).strip()
+        included = _INCLUDE.fullmatch(text)
+        if included:
+            path = Path(os.path.normpath(folder / _bare(included["path"])))
+            if path not in seen:
+                inner = path.read_text(encoding="utf-8-sig").split("\n")
+                yield from expand(inner, path.parent, seen | {path})
+        elif text:
+            yield _absolute(text, folder)
+
+
+def digest(lines: Iterable[str]) -> str:
+    """SHA-256 over the lines and the contents of the files and folders of this machine that they name."""
+    total = hashlib.sha256()
+    for line in lines:
+        path = _named_path(line)
+        shown = line if path is None else line.replace(str(path), path.name)
+        total.update(f"{shown}\0".encode())
+        if path is not None:
+            for file in [path] if path.is_file() else sorted(_files(path)):
+                total.update(f"{file.relative_to(path) if file != path else file.name}\0".encode())
+                total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _absolute(text: str, folder: Path) -> str:
+    for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
+        found = pattern.fullmatch(text)
+        if found:
+            path = _bare(found["path"])
+            return text if "://" in path else f"{option}{os.path.normpath(folder / path)}"
+    if text.startswith(("./", "../", "/")) or text in (".", "..") or _ARCHIVE.fullmatch(text):
+        return text if "://" in text or "@" in text else os.path.normpath(folder / text)
+    return text
+
+
+def _named_path(line: str) -> Path | None:
+    text = re.sub(r"^-[ce] ", "", line)
+    text = text.partition("[")[0] if text.endswith("]") else text
+    path = Path(text)
+    return path if path.is_absolute() and path.exists() else None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
+        yield from (Path(parent, name) for name in names if not name.endswith(".pyc"))
+
+
+def _bare(path: str) -> str:
+    return path.strip().strip("\"'")

@@ -1,0 +1,198 @@
+"""Layers with packages, kept between runs: each is built once, by one of those who want it.
+
+A layer is built beside its place and moved there, so what is there is whole. Whoever uses one holds a shared
+lock on it, whoever builds or removes it an exclusive one; the system releases the locks of what dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from worldsize.running.environments import layers, requirements
+from worldsize.running.logs import last_lines
+from worldsize.running.processes import Process
+from worldsize.running.supervise import Group, Warden
+
+FOLDER = "environments"
+LAST_LINES = 6
+_FORMAT = "1"  # a layer of another format has another key
+_OPTIONS = (
+    *("--no-input", "--disable-pip-version-check", "--no-color", "--no-python-version-warning"),
+    *("--progress-bar", "off", "--no-warn-script-location", "--prefer-binary"),
+)
+
+
+class BuildError(Exception):
+    """pip could not install what an environment asks for.
+
+    Attributes:
+        lines: the last that it wrote, errors first where it names any.
+        log: all of it.
+    """
+
+    def __init__(self, lines: Sequence[str], log: Path) -> None:
+        super().__init__(lines[0] if lines else "pip failed")
+        self.lines = tuple(lines)
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The kept layers of one home.
+
+    Attributes:
+        root: their folder.
+        warden: starts pip, and sees to its end.
+        say: tells the user what takes long.
+    """
+
+    root: Path
+    warden: Warden
+    say: Callable[[str], None]
+
+    def layer(
+        self, name: str, lines: Sequence[str], held: contextlib.ExitStack, *, wheels_only: bool = False
+    ) -> Path:
+        """The layer with what these lines ask for; built where there is none.
+
+        Args:
+            name: how messages call it.
+            lines: for pip.
+            held: the lock of the layer goes here: it is not removed before this is closed.
+            wheels_only: whether nothing may be compiled.
+
+        Raises:
+            BuildError: pip could not install it.
+            OSError: the folder cannot be written.
+        """
+        found = self.root / key(lines)
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = held.enter_context(_lock_file(found))
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        while not found.exists():
+            self._exclusive(lock, name)
+            if not found.exists():  # nobody was faster
+                self._build(found, name, lines, wheels_only=wheels_only)
+            fcntl.flock(lock, fcntl.LOCK_SH)  # between the two somebody may remove it
+        return found
+
+    def programs(self) -> Path:
+        """A folder whose ``bin`` holds the programs of this Python's packages, for any layer's Python."""
+        own = Path(sys.executable).parent
+        told = f"{_FORMAT}\0{own}\0{own.stat().st_mtime_ns}"
+        found = self.root / f"programs-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        if not found.exists():
+            self.root.mkdir(parents=True, exist_ok=True)
+            with _beside(found) as building:
+                layers.borrow_scripts(building / "bin")
+                _move(building, found)
+        return found
+
+    def _exclusive(self, lock: int, name: str) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.say(f"waiting for another run that builds {name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def _build(self, place: Path, name: str, lines: Sequence[str], *, wheels_only: bool) -> None:
+        self.say(f"building the environment {name}; it is kept for later runs")
+        log = self.root / f"{place.name}.log"
+        log.unlink(missing_ok=True)
+        for stale in self.root.glob(f"{place.name}.*.building"):
+            shutil.rmtree(stale, ignore_errors=True)
+        with _beside(place) as building:
+            layers.lay(building)
+            (building / "requirements.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+            python = building / "bin" / "python"
+            options = (*_OPTIONS, *(("--only-binary", ":all:") if wheels_only else ()))
+            argv = (str(python), "-m", "pip", "install", *options, "-r", str(building / "requirements.txt"))
+            env = layers.variables({}, [building])
+            if not carried_out(self.warden, place.name, argv, env, self.root):
+                raise BuildError(_reasons(log), log)
+            layers.free_scripts(building / "bin", python)
+            _move(building, place)
+
+
+def key(lines: Sequence[str]) -> str:
+    """The name of a layer: by its contents, the Python and the place of the packages it is laid over."""
+    told = [_FORMAT, sys.version, sys.platform, sys.prefix, requirements.digest(lines)]
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+
+
+def carried_out(warden: Warden, name: str, argv: Sequence[str], env: dict[str, str], folder: Path) -> bool:
+    """Run one program to its end, its output in ``<folder>/<name>.log``; whether it ended well."""
+    process = Process(name, rank=None, local_rank=0, node=0, argv=tuple(argv), env=env)
+    with Group([process], warden, cwd=folder, logs=folder) as group:
+        group.wait()
+        return group.failure is None and not group.lost
+
+
+def kept(root: Path) -> list[Path]:
+    """The layers that are there, those used last at the end."""
+    found = [path for path in root.glob("*") if path.is_dir() and (path / "pyvenv.cfg").exists()]
+    return sorted(
+        (path for path in found if path.suffix != ".building"),
+        key=lambda path: _lock_path(path).stat().st_mtime,
+    )
+
+
+def remove(layer: Path) -> bool:
+    """Remove a layer, unless a run uses it."""
+    with _lock_file(layer) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        gone = layer.with_name(f"{layer.name}.{os.getpid()}.building")
+        layer.rename(gone)  # at once, so that nobody finds half of it
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+
+
+def _lock_path(layer: Path) -> Path:
+    return layer.with_name(f"{layer.name}.lock")
+
+
+@contextlib.contextmanager
+def _lock_file(layer: Path) -> Iterator[int]:
+    number = os.open(_lock_path(layer), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.utime(number)  # when it was last wanted
+        yield number
+    finally:
+        os.close(number)
+
+
+@contextlib.contextmanager
+def _beside(place: Path) -> Iterator[Path]:
+    """A folder to build in, beside its place, of which nothing stays."""
+    outer = Path(tempfile.mkdtemp(prefix=f"{place.name}.", suffix=".building", dir=place.parent))
+    try:
+        yield outer / "layer"
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+def _move(building: Path, place: Path) -> None:
+    try:
+        building.rename(place)
+    except OSError:
+        if not place.exists():  # somebody else was faster with the very same
+            raise
+
+
+def _reasons(log: Path) -> list[str]:
+    """What pip said of its failure."""
+    lines = [line for line in last_lines(log, 200) if line.strip()]
+    errors = [line for line in lines if line.lstrip().upper().startswith("ERROR:")]
+    return errors[:LAST_LINES] or lines[-LAST_LINES:]

@@ -1,0 +1,303 @@
+"""Environments of steps: what definitions ask for, which steps need it, layers, containers' lines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml as pyyaml
+
+from worldsize.azureml import job as jobs
+from worldsize.azureml.files import Files
+from worldsize.facts import curated
+from worldsize.running import workplace
+from worldsize.running.assets import AssetMap, Entry
+from worldsize.running.environments import conda, definition, docker, layers, planning, requirements
+from worldsize.running.graph import flatten
+from worldsize.running.options import EnvironmentMode, RunOptions
+from worldsize.running.processes import Process
+from worldsize.yaml.span import Span
+
+SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
+OTHER = "3.8" if definition.HERE != "3.8" else "3.9"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("numpy", "numpy"),
+        ("numpy=1.22", "numpy==1.22.*"),
+        ("numpy=1.22.*", "numpy==1.22.*"),
+        ("numpy 1.22.*", "numpy==1.22.*"),
+        ("numpy==1.22.3", "numpy==1.22.3"),
+        ("numpy 1.22.3", "numpy==1.22.3"),
+        ("numpy=1.22.3=py310_0", "numpy==1.22.3"),
+        ("numpy>=1.22,<2", "numpy>=1.22,<2"),
+        ("numpy >=1.22, <2", "numpy>=1.22,<2"),
+        ("numpy~=1.22.0", "numpy~=1.22.0"),
+        ("conda-forge::Pandas=1.5", "pandas==1.5.*"),
+        ("pytorch=2.1", "torch==2.1.*"),
+        ("pytables", "tables"),
+        ("numpy=1.22|1.23", None),
+        ("some-inhouse-package=1", None),
+        ("cudatoolkit=11.8", None),
+    ],
+)
+def test_a_dependency_of_conda_as_pip_has_it(written: str, expected: str | None) -> None:
+    found = conda.read([written])
+    assert found.requirements == (() if expected is None else (expected,))
+    assert found.left == ((written,) if expected is None else ())
+
+
+def test_a_whole_conda_file() -> None:
+    text = f"""
+    name: x
+    channels: [conda-forge]
+    dependencies:
+      - python={OTHER}
+      - pip=22
+      - scipy
+      - gcc_linux-64
+      - pip:
+          - mlflow==2.9.2  # pinned
+          - --extra-index-url https://example.com/simple
+    """
+    found = conda.read(pyyaml.safe_load(text)["dependencies"])
+    assert found.python == OTHER
+    assert found.requirements == ("scipy", "mlflow==2.9.2", "--extra-index-url https://example.com/simple")
+    assert found.left == ("gcc_linux-64",)
+    assert conda.read(["python>=3.8"]).python is None
+    assert conda.read("numpy") == conda.Wanted((), None, ())
+
+
+def test_included_requirements_are_written_out(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "base.txt").write_text(
+        "six # comment\n-r ../top.txt\n./wheel-1.0-py3-none-any.whl\n"
+    )
+    (tmp_path / "top.txt").write_text(
+        "-r more/base.txt\n\n# nothing\npandas <2 ; python_version > '3' \\\n\n-e .\n"
+    )
+    found = list(requirements.expand(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path))
+    assert found == [
+        "six",
+        str(tmp_path / "more" / "wheel-1.0-py3-none-any.whl"),
+        "pandas <2 ; python_version > '3'",
+        f"-e {tmp_path}",
+        "pkg @ https://example.com/pkg.whl",
+    ]
+    with pytest.raises(OSError, match="gone"):
+        list(requirements.expand(["-r gone.txt"], tmp_path))
+
+
+def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
+    found = []
+    for name, text in [("a", "1"), ("b", "1"), ("c", "2")]:
+        (tmp_path / name / "own").mkdir(parents=True)
+        (tmp_path / name / "own" / "setup.py").write_text(text)
+        found.append(requirements.digest(requirements.expand(["six", "./own"], tmp_path / name)))
+    assert found[0] == found[1] != found[2]
+    assert requirements.digest(["six"]) != requirements.digest(["six==1"])
+
+
+PIPELINE = """\
+type: pipeline
+settings: {default_compute: azureml:cpu}
+jobs:
+  bare: {command: echo, environment: {image: "python:3.11"}}
+  image: {command: echo, environment: {image: example.com/own:1}}
+  inline:
+    command: echo
+    environment: {image: ubuntu, conda_file: {dependencies: [numpy=1.26, {pip: [six]}]}}
+  conda: {command: echo, environment: {image: ubuntu, conda_file: env/conda.yml}}
+  file: {command: echo, environment: "file:env/env.yml"}
+  mapped: {command: echo, environment: "azureml:own:3"}
+  unknown: {command: echo, environment: "azureml:other@latest"}
+  idle: {command: python main.py, code: idle, environment: "SKLEARN"}
+  needy: {command: python main.py, code: needy, environment: "SKLEARN"}
+""".replace("SKLEARN", SKLEARN)
+FILES = {
+    "pipeline.yml": PIPELINE,
+    "env/conda.yml": f"dependencies: ['python={OTHER}', libgcc, {{pip: [-r more.txt]}}]\n",
+    "env/more.txt": "tabulate\n",
+    "env/env.yml": "name: x\nimage: ubuntu\nconda_file: conda.yml\n",
+    "own.txt": "rich\n",
+    "idle/main.py": "print('numpy and pandas are only named')\n",
+    "needy/main.py": "import os, pandas as pd\n",
+}
+
+
+def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolated") -> planning.Plan:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    job, problems = jobs.read(folder / "pipeline.yml", Files())
+    assert job is not None
+    assert not problems
+    known = AssetMap([Entry("azureml:own", folder / "own.txt", Span("worldsize.yml", 1, 1, 1, 2))])
+    graph, problems = flatten(job, known)
+    assert not problems
+    code, problems = workplace.snapshots(graph.tasks)
+    assert not problems
+    return planning.plan(graph.tasks, code, known, mode, {})
+
+
+def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
+    plan = planned(tmp_path, FILES)
+    assert not plan.problems
+    wanted = {name: found.requirements for name, found in plan.definitions.items()}
+    known = curated.lookup(SKLEARN)
+    assert known is not None
+    assert wanted == {
+        "bare": (),
+        "image": (),
+        "inline": ("numpy==1.26.*", "six"),
+        "conda": ("tabulate",),
+        "file": ("tabulate",),
+        "mapped": ("rich",),
+        "unknown": (),
+        "idle": (),
+        "needy": known.requirements,
+    }
+    assert plan.of("needy.trial-003") == plan.of("needy")
+    said = "\n".join(plan.notices)
+    assert f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.HERE}" in said
+    assert "`libgcc`: a package of conda that pip is not known to have" in said
+    assert "`example.com/own:1` (image): what its image holds is not known here" in said
+    assert "`azureml:other@latest` (unknown)" in said
+    assert "python:3.11" not in said
+    assert SKLEARN not in said
+
+
+def test_the_current_environment_reads_nothing(tmp_path: Path) -> None:
+    plan = planned(tmp_path, {**FILES, "env/env.yml": "- broken\n"}, "current")
+    assert not plan.problems
+    assert not plan.notices
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"env/env.yml": "name: x\n"}, "`env.yml` is no environment"),
+        ({"env/conda.yml": "dependencies: [{pip: [-r gone.txt]}]\n"}, "gone.txt` cannot be read"),
+    ],
+)
+def test_a_broken_definition_is_reported_where_it_is_named(
+    files: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    plan = planned(tmp_path, {**FILES, **files})
+    assert message in plan.problems[0].message
+    assert plan.problems[0].span.line in (9, 10)
+
+
+def test_what_is_compiled_from_a_spec_runs_in_the_current_environment(tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline.yml"
+    assert planning.mode_of(RunOptions(), pipeline, pipeline) == "isolated"
+    assert planning.mode_of(RunOptions(), tmp_path / "spec.yml", pipeline) == "current"
+    assert planning.mode_of(RunOptions(environment="docker"), pipeline, pipeline) == "docker"
+    (tmp_path / "plan.json").touch()
+    assert planning.mode_of(RunOptions(), pipeline, pipeline) == "current"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [SKLEARN, "azureml:AzureML-sklearn-1.5@latest", "azureml:AzureML-sklearn-1.5:4", SKLEARN[:-14]],
+)
+def test_a_curated_environment_by_any_of_its_names(reference: str) -> None:
+    found = curated.lookup(reference)
+    assert found is not None
+    assert "pandas~=1.5.3" in found.requirements
+    assert "sklearn" in found.modules
+    assert curated.lookup("azureml:sklearn-1.5:1") is None
+
+
+def test_a_layer_sees_its_own_packages_first_then_those_below(tmp_path: Path) -> None:
+    lower, upper = tmp_path / "a folder" / "lower", tmp_path / "upper"
+    layers.lay(lower)
+    layers.lay(upper, [lower])
+    (layers.packages_of(lower) / "both.py").write_text("where = 'lower'\n")
+    (layers.packages_of(upper) / "both.py").write_text("where = 'upper'\n")
+    (layers.packages_of(lower) / "yaml.py").write_text("where = 'lower'\n")
+    code = "import both, yaml, click, worldsize, sys; print(both.where, yaml.where, sys.prefix)"
+    env = {**os.environ, **layers.variables({"PATH": "/nowhere"}, [upper, lower])}
+    for argv in (["python"], ["python3"]):
+        program = upper / "bin" / argv[0]
+        done = subprocess.run(
+            [program, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True
+        )
+        assert done.stdout.split() == ["upper", "lower", str(upper)]
+    assert env["PATH"].split(os.pathsep) == [
+        str(upper / "bin"), str(lower / "bin"), str(Path(sys.executable).parent), "/nowhere",
+    ]  # fmt: skip
+
+
+def test_scripts_leave_the_choice_of_python_to_the_path() -> None:
+    own = Path("/place/bin/python3.11")
+    assert layers.portable(b"#!/place/bin/python3.11 -E\nbody\n", own) == b"#!/usr/bin/env python\nbody\n"
+    long = b"#!/bin/sh\n'''exec' \"/place/bin/python\" \"$0\" \"$@\"\n' '''\nbody\n"
+    assert layers.portable(long, own) == b"#!/usr/bin/env python\nbody\n"
+    for other in (b"#!/bin/sh\necho\n", b"#!/usr/bin/python3\nbody\n", b"#!/usr/bin/env python\nx\n", b"#!"):
+        assert layers.portable(other, own) is None
+
+
+def test_a_process_in_a_container() -> None:
+    process = Process("rank-1", 1, 1, 0, ("bash", "-c", "python train.py"), {"RANK": "1", "TOKEN": "secret"})
+    container = docker.Container(
+        image="ubuntu:22.04",
+        name="worldsize-1 a-train",
+        workdir=Path("/runs/1/code"),
+        writable=(Path("/runs"),),
+        readable=(Path("/data/a,b"),),
+        user="1000:1000",
+        runner="host/1/2",
+        gpus=True,
+    )
+    found = docker.contained(process, container)
+    assert " ".join(found.argv) == (
+        "docker run --rm --init --network host --name worldsize-1-a-train-rank-1"
+        " --label worldsize.runner=host/1/2 --workdir /runs/1/code --user 1000:1000 --shm-size 2g --gpus all"
+        " --mount type=bind,source=/runs,target=/runs"
+        ' --mount type=bind,"source=/data/a,b","target=/data/a,b",readonly'
+        " --env HOME --env RANK --env TOKEN --entrypoint bash ubuntu:22.04 -c python train.py"
+    )
+    assert found.env == {"HOME": "/runs/1/code", "RANK": "1", "TOKEN": "secret"}
+
+
+def test_only_containers_of_dead_runners_are_swept() -> None:
+    me = docker.identity()
+    assert docker.alive(me)
+    assert docker.alive("elsewhere/1/1")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(30)
+    dead = me.replace(f"/{os.getpid()}/", f"/{gone.pid}/")
+    assert docker.orphans([f"a {me}", f"b {dead}", "c elsewhere/1/1", "", "d"], docker.alive) == ["b"]
+
+
+def test_without_an_engine_containers_are_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (problem,) = planned(tmp_path, FILES, "docker").problems
+    assert problem.message == "`--environment docker` cannot be had: there is no `docker` on this machine"
+
+
+def test_an_engine_that_does_not_answer_is_told_from_one_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = tmp_path / "docker"
+    client.write_text("#!/bin/sh\necho 'Cannot connect to the daemon' >&2\nexit 1\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert docker.fault() == "no Docker engine answers: Cannot connect to the daemon"
+    client.write_text("#!/bin/sh\necho 27.0\n")
+    messages = [problem.message for problem in planned(tmp_path, FILES, "docker").problems]
+    assert messages == [
+        "`azureml:own:3` names no image",
+        "`azureml:other@latest` names no image",
+        f"`{SKLEARN}` names no image",
+        f"`{SKLEARN}` names no image",
+    ]

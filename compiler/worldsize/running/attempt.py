@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import calls, disclosure, inputs, ports, processes, workplace
+from worldsize.running.environments.interpreters import Current, Interpreters
 from worldsize.running.events import EventLog
 from worldsize.running.folder import RunFolder
 from worldsize.running.logs import last_lines
@@ -35,6 +36,7 @@ class Surroundings:
     experiment: str
     grace: float = GRACE_SECONDS
     places: Places = field(default_factory=Here)
+    interpreters: Interpreters = field(default_factory=Current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Attempt:
             call = self._stack.enter_context(around.places.place(call))
             held = self._stack.enter_context(ports.reserve(processes.ports_needed(call)))
             plan = processes.plan(call, [str(port) for port in held])
+            plan = self._stack.enter_context(around.interpreters.enter(task, around.run, plan))
             group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
         except OSError as error:
             return _failed(f"its processes cannot be started: {error.strerror}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import resource
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,8 @@ pytestmark = pytest.mark.run
 
 from torch import nn  # noqa: E402
 
-from wstrain import checkpoint, named, optimizers, parts  # noqa: E402
+from wstrain import checkpoint, found, named, optimizers, parts  # noqa: E402
+from wstrain.checkpoint import Keep  # noqa: E402
 from wstrain.errors import UserError  # noqa: E402
 
 if TYPE_CHECKING:
@@ -28,50 +32,59 @@ def state(step: int) -> dict[str, object]:
     return {"step": step, "model": {"w": torch.full((1000,), float(step))}, "optimizer": {"lr": 0.1}}
 
 
-def save(folder: Path, *steps: int, keep: int = 3) -> None:
+def save(folder: Path, *steps: int, keep: Keep | None = None, **about: Any) -> None:
     for step in steps:
-        checkpoint.save(folder, step, state(step), SAME, keep=keep)
+        checkpoint.save(folder, step, state(step), SAME, keep=keep or Keep(3), about=about)
 
 
 def test_the_newest_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     save(tmp_path, 5, 10, 15, 20)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{step:08d}" for step in (10, 15, 20)]
-    found = checkpoint.newest([tmp_path])
-    assert found is not None
-    assert (found.step, found.identity) == (20, SAME)
-    assert torch.equal(checkpoint.load(found)["model"]["w"], torch.full((1000,), 20.0))
+    newest = found.newest([tmp_path])
+    assert newest is not None
+    assert (newest.step, newest.identity) == (20, SAME)
+    assert torch.equal(checkpoint.load(newest)["model"]["w"], torch.full((1000,), 20.0))
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "no-state", "no-card", "bad-card"])
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "reason"),
+    [
+        ("state.pt", lambda path: flip(path, 2000), "`state.pt` has another sha256 than when it was written"),
+        ("state.pt", lambda path: os.truncate(path, 100), "`state.pt` has 100 bytes instead of"),
+        ("state.pt", Path.unlink, "`state.pt` is missing"),
+        ("checkpoint.json", Path.unlink, "`checkpoint.json` is missing"),
+        ("checkpoint.json", lambda path: os.truncate(path, 40), "`checkpoint.json` is not what was written"),
+        ("checkpoint.json", lambda path: flip(path, 13), "`checkpoint.json` is not what was written"),
+        ("checkpoint.json", lambda path: path.write_text("[1]"), "`checkpoint.json` is not what was written"),
+    ],
+)
 def test_a_damaged_newest_is_passed_over_aloud(
-    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    file: str,
+    damage: Callable[[Path], object],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     save(tmp_path, 5, 10)
-    newest = tmp_path / "step-00000010"
-    data = bytearray((newest / checkpoint.STATE).read_bytes())
-    if damage == "flip":
-        data[len(data) // 2] ^= 1
-        (newest / checkpoint.STATE).write_bytes(data)
-    elif damage == "truncate":
-        (newest / checkpoint.STATE).write_bytes(data[:-7])
-    elif damage == "no-state":
-        (newest / checkpoint.STATE).unlink()
-    elif damage == "no-card":
-        (newest / checkpoint.CARD).unlink()
-    else:
-        (newest / checkpoint.CARD).write_text("[1, 2")
-    found = checkpoint.newest([tmp_path])
-    assert found is not None
-    assert found.step == 5
-    assert "warning: checkpoint `step-00000010` is damaged" in capsys.readouterr().err
+    damage(tmp_path / "step-00000010" / file)
+    newest = found.newest([tmp_path])
+    assert newest is not None
+    assert newest.step == 5
+    assert f"warning: checkpoint `step-00000010` is damaged ({reason}" in capsys.readouterr().err
 
 
 def test_what_is_being_written_is_not_a_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 5)
     shutil.copytree(tmp_path / "step-00000005", tmp_path / ".writing-step-00000010")
-    found = checkpoint.newest([tmp_path])
-    assert found is not None
-    assert found.step == 5
+    newest = found.newest([tmp_path])
+    assert newest is not None
+    assert newest.step == 5
 
 
 def test_a_disk_that_fills_up_harms_no_older_checkpoint(tmp_path: Path) -> None:
@@ -85,27 +98,27 @@ def test_a_disk_that_fills_up_harms_no_older_checkpoint(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
     save(tmp_path, 10)
-    found = checkpoint.newest([tmp_path])
-    assert found is not None
-    assert found.step == 10
+    newest = found.newest([tmp_path])
+    assert newest is not None
+    assert newest.step == 10
 
 
 def test_the_newest_of_several_folders_wins(tmp_path: Path) -> None:
     save(tmp_path / "own", 5)
     save(tmp_path / "other", 10)
-    found = checkpoint.newest([tmp_path / "own", tmp_path / "other", tmp_path / "missing"])
-    assert found is not None
-    assert found.path == tmp_path / "other" / "step-00000010"
-    assert checkpoint.newest([tmp_path / "missing"]) is None
+    newest = found.newest([tmp_path / "own", tmp_path / "other", tmp_path / "missing"])
+    assert newest is not None
+    assert newest.path == tmp_path / "other" / "step-00000010"
+    assert found.newest([tmp_path / "missing"]) is None
 
 
 def test_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     save(tmp_path, 5)
-    found = checkpoint.newest([tmp_path])
-    assert found is not None
-    checkpoint.expect_identity(found, SAME)
+    newest = found.newest([tmp_path])
+    assert newest is not None
+    checkpoint.expect_identity(newest, SAME)
     with pytest.raises(UserError, match="was trained with `seed` 0, but this run has 1"):
-        checkpoint.expect_identity(found, {**SAME, "seed": 1})
+        checkpoint.expect_identity(newest, {**SAME, "seed": 1})
 
 
 def spread(mesh: DeviceMesh, *values: float) -> Any:
@@ -116,15 +129,18 @@ def spread(mesh: DeviceMesh, *values: float) -> Any:
 
 def save_parts(folder: Path, step: int, tensors: dict[str, Any]) -> Path:
     temporary = checkpoint.begin(folder, step)
-    return checkpoint.finish(temporary, parts.write(temporary, tensors), {"identity": SAME}, keep=3)
+    layout = parts.lay_out(tensors, 0, lambda value: [value])
+    written = parts.write(temporary, layout, parts.own_slices(layout, tensors))
+    files = parts.finish(temporary, layout, [written])
+    return checkpoint.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
 
 
 def test_parts_are_read_whole_or_sliced(tmp_path: Path, group_of_one: DeviceMesh) -> None:
     save_parts(tmp_path, 5, {"model.w": spread(group_of_one, 1.0, 2.0, 3.0), "step": torch.tensor(5.0)})
-    found = checkpoint.newest([tmp_path])
-    assert found is not None
-    assert (found.step, found.in_parts, found.identity) == (5, True, SAME)
-    stored = parts.Parts(found.path)
+    newest = found.newest([tmp_path])
+    assert newest is not None
+    assert (newest.step, newest.in_parts, newest.identity) == (5, True, SAME)
+    stored = parts.Parts(newest.path)
     assert {name: tuple(like.shape) for name, like in stored.like.items()} == {"model.w": (3,), "step": ()}
     whole, sliced, step = torch.zeros(3), spread(group_of_one, 0.0, 0.0, 0.0), torch.zeros(())
     stored.fill({"model.w": whole, "step": step})
@@ -160,9 +176,11 @@ def test_a_card_cannot_name_files_elsewhere(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, 5)
-    card = tmp_path / "step-00000005" / checkpoint.CARD
-    card.write_text(card.read_text().replace(checkpoint.STATE, name))
-    assert checkpoint.newest([tmp_path]) is None
+    path = tmp_path / "step-00000005" / checkpoint.CARD
+    card = json.loads(path.read_text().replace(checkpoint.STATE, name))
+    del card["sha256"]
+    path.write_text(json.dumps({**card, "sha256": checkpoint.digest_of(card)}))
+    assert found.newest([tmp_path]) is None
     assert f"`checkpoint.json` names a file `{name}`" in capsys.readouterr().err
 
 
@@ -171,7 +189,7 @@ def test_a_part_that_rank_0_does_not_see_is_no_checkpoint(tmp_path: Path) -> Non
     (temporary / "__0_0.distcp").write_bytes(b"part")
     files = {f"__{rank}_0.distcp": {"bytes": 4, "sha256": ""} for rank in (0, 1)}
     with pytest.raises(UserError, match=r"part `__1_0.distcp` of checkpoint `step-00000005` was written by"):
-        checkpoint.finish(temporary, files, {"identity": SAME}, keep=3)
+        checkpoint.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,28 +1,27 @@
 """Checkpoints: complete, never mistaken for whole when half-written, and checked on reading.
 
 A checkpoint is a folder ``step-00000060`` with a card, ``checkpoint.json``, that has the size and SHA-256 of
-every other file in it: ``state.pt`` where ranks are all alike, or the part of each rank (see
+every other file in it, and of itself: ``state.pt`` where ranks are all alike, or the part of each rank (see
 :mod:`wstrain.parts`). It is written under a temporary name, the card last, flushed to the disk and then
-renamed.
+renamed. Reading starts with :mod:`wstrain.found`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 from wstrain.digesting import Digesting, flush
 from wstrain.errors import UserError
-from wstrain.manifest import sha256_of
 
 STATE, CARD = "state.pt", "checkpoint.json"
 Files = Mapping[str, Mapping[str, Any]]  # size and hash by name
@@ -32,20 +31,38 @@ _TEMPORARY = ".writing-"
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Which checkpoints stay.
+
+    Attributes:
+        newest: how many of the newest, at least 1.
+        best: also the one with the lowest ``loss`` on its card.
+    """
+
+    newest: int
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
-    """A checkpoint that was read and found whole.
+    """A checkpoint by its card.
 
     Attributes:
         path: its folder.
         step: optimizer steps done.
         identity: what the training was, see :func:`expect_identity`.
-        in_parts: whether each rank wrote its own part.
+        files: size and SHA-256 of each of its files, by name.
     """
 
     path: Path
     step: int
     identity: Mapping[str, Any]
-    in_parts: bool = False
+    files: Files = field(default_factory=dict)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether each rank wrote its own part."""
+        return ".metadata" in self.files
 
 
 def save(
@@ -54,17 +71,17 @@ def save(
     state: Mapping[str, Any],
     identity: Mapping[str, Any],
     *,
-    keep: int,
+    keep: Keep,
     about: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint of one file, then remove all but the newest ``keep``.
+    """Write a checkpoint of one file, then remove those that need not be kept.
 
     Args:
         folder: where checkpoints are kept.
         step: optimizer steps done.
         state: tensors, numbers, texts and containers of them.
         identity: what must be the same to go on from here.
-        keep: checkpoints to keep, at least 1.
+        keep: which checkpoints stay.
         about: what else its card says.
 
     Raises:
@@ -76,23 +93,28 @@ def save(
     return finish(temporary, files, {**(about or {}), "identity": dict(identity)}, keep=keep)
 
 
+def name_of(step: int) -> str:
+    """What the checkpoint after ``step`` steps is called."""
+    return f"step-{step:08d}"
+
+
 def begin(folder: Path, step: int) -> Path:
     """Make the folder that a checkpoint is written into, under a temporary name."""
-    temporary = folder / f"{_TEMPORARY}step-{step:08d}"
+    temporary = folder / f"{_TEMPORARY}{name_of(step)}"
     with writing(temporary):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     return temporary
 
 
-def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: int) -> Path:
-    """Write the card, give the checkpoint its name, and remove all but the newest ``keep``.
+def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Keep) -> Path:
+    """Write the card, give the checkpoint its name, and remove those that need not be kept.
 
     Args:
         temporary: from :func:`begin`.
         files: everything written into it.
         card: what else the card says.
-        keep: checkpoints to keep, at least 1.
+        keep: which checkpoints stay.
 
     Raises:
         UserError: a file is not there, or the card cannot be written.
@@ -103,24 +125,35 @@ def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: int)
         for file in files:
             _expect_written(temporary, file)
         with (temporary / CARD).open("w", encoding="utf-8") as stream:
-            json.dump({"step": _step(final), **card, "files": files}, stream, indent=2)
+            content = {"step": _step(final), **card, "files": files}
+            json.dump({**content, "sha256": digest_of(content)}, stream, indent=2)
             flush(stream)
         _flush_folder(temporary)
         shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
         temporary.rename(final)
         _flush_folder(folder)
-        for path in _newest_first(folder)[keep:]:
-            shutil.rmtree(path)
+        _prune(folder, keep)
     return final
 
 
+def discard(temporary: Path) -> None:
+    """Remove what was half-written."""
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
 @contextmanager
-def writing(temporary: Path) -> Iterator[None]:
-    """Turn what the system refuses into a sentence, and remove what was half-written."""
+def writing(temporary: Path, *, shared: bool = False) -> Iterator[None]:
+    """Turn what the system refuses into a sentence, and remove what was half-written.
+
+    Args:
+        temporary: from :func:`begin`.
+        shared: other ranks write into it too; it is then left to them, see :func:`discard`.
+    """
     try:
         yield
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not shared:
+            discard(temporary)
         reason = (error.strerror or str(error)).lower()
         raise UserError(
             f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {reason}",
@@ -128,11 +161,35 @@ def writing(temporary: Path) -> Iterator[None]:
         ) from error
 
 
-def newest(folders: list[Path]) -> Found | None:
-    """Find the newest whole checkpoint in some folders, saying on stderr which ones are damaged."""
-    candidates = [path for folder in folders for path in _newest_first(folder)]
-    found = map(_whole, sorted(candidates, key=_step, reverse=True))
-    return next((checkpoint for checkpoint in found if checkpoint is not None), None)
+def newest_first(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, whole or not."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_step, reverse=True)
+
+
+def read_card(path: Path) -> Found:
+    """Read what a checkpoint should be; none of its files is looked at.
+
+    Raises:
+        OSError: there is no card, or it cannot be read.
+        ValueError: it is not what was written.
+    """
+    try:
+        card = json.loads((path / CARD).read_text(encoding="utf-8"))
+        digest = card.pop("sha256")
+        found = Found(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
+        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in found.files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"`{CARD}` is not what was written") from error
+    if digest != digest_of(card) or found.step != _step(path):
+        raise ValueError(f"`{CARD}` is not what was written")
+    for name in files:
+        if not _FILE.fullmatch(name):
+            raise ValueError(f"`{CARD}` names a file `{name}`")
+    if not files:
+        raise ValueError(f"`{CARD}` names no files")
+    return found
 
 
 def load(found: Found) -> dict[str, Any]:
@@ -182,7 +239,7 @@ def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
 def _expect_written(temporary: Path, file: str) -> None:
     # Every rank wrote its part where its own instance sees the folder, which may be another folder than this.
     if not (temporary / file).is_file():
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
         name = temporary.name.removeprefix(_TEMPORARY)
         raise UserError(
             f"part `{file}` of checkpoint `{name}` was written by its rank, but rank 0 does not see it",
@@ -190,35 +247,28 @@ def _expect_written(temporary: Path, file: str) -> None:
         )
 
 
-def _whole(path: Path) -> Found | None:
+def _prune(folder: Path, keep: Keep) -> None:
+    paths = newest_first(folder)
+    stay = set(paths[: keep.newest])
+    if keep.best:
+        losses = {path: loss for path in paths if (loss := _loss(path)) is not None}
+        stay |= {min(losses, key=lambda path: losses[path])} if losses else set()
+    for path in paths:
+        if path not in stay:  # first under a name that nobody takes for a checkpoint
+            discard(path.rename(folder / f"{_TEMPORARY}{path.name}"))
+
+
+def _loss(path: Path) -> float | None:
     try:
-        return _check(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        text = f"warning: checkpoint `{path.name}` is damaged ({error}), so it is passed over"
-        print(text, file=sys.stderr, flush=True)
-        return None
+        loss = json.loads((path / CARD).read_text(encoding="utf-8"))["loss"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a damaged one is not the best
+    return float(loss) if isinstance(loss, (int, float)) else None
 
 
-def _check(path: Path) -> Found:
-    card = json.loads((path / CARD).read_text(encoding="utf-8"))
-    files = card["files"]
-    if not files:
-        raise ValueError(f"`{CARD}` names no files")
-    for name, written in files.items():
-        if not _FILE.fullmatch(name):
-            raise ValueError(f"`{CARD}` names a file `{name}`")
-        size = (path / name).stat().st_size
-        if size != written["bytes"]:
-            raise ValueError(f"`{name}` has {size} bytes instead of {written['bytes']}")
-        if sha256_of(path / name) != written["sha256"]:
-            raise ValueError(f"`{name}` has another sha256 than when it was written")
-    return Found(path, int(card["step"]), dict(card["identity"]), in_parts=STATE not in files)
-
-
-def _newest_first(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_step, reverse=True)
+def digest_of(card: Mapping[str, Any]) -> str:
+    """SHA-256 of a card without its own ``sha256``."""
+    return hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()
 
 
 def _step(path: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from wstrain import arithmetic
 from wstrain.errors import UserError
+from wstrain.interval import Due
 from wstrain.manifest import Manifest
 from wstrain.schedule import Schedule
 from wstrain.settings import Settings
@@ -47,7 +48,7 @@ def facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> d
 
 def plan(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Those of :func:`facts` that a model carries as metadata."""
-    local = ("gpt_", "loader_", "checkpoint", "keep_", "beta", "lr_decay_", "stop_")
+    local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_")
     return {name: value for name, value in facts.items() if not name.startswith(local)}
 
 
@@ -71,7 +72,9 @@ def identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts[name] for name in (*same, *sizes)}
 
 
-def checkpoint_intervals(settings: Settings, steps: Mapping[str, int]) -> list[int]:
-    """A checkpoint is due when the steps done are a multiple of one of these."""
+def due(settings: Settings, steps: Mapping[str, int]) -> Due:
+    """When a checkpoint is written: as often as is best, or as often as was asked for."""
+    if settings.checkpoint_interval == "auto":
+        return Due((), settings.mean_time_between_preemptions)
     by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])
-    return [interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0]
+    return Due([interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0])

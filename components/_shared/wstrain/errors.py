@@ -21,6 +21,15 @@ _PEER_GONE = (
 )
 
 
+# A process that was asked to stop ends with it once its state is saved: start it again and it goes on. It is
+# EX_TEMPFAIL of sysexits.h, "temporary failure, the user is invited to retry".
+RESUME = 75
+
+
+class Interrupted(Exception):  # noqa: N818  nothing has gone wrong
+    """The training was asked to stop, and has saved where it is; the text says so."""
+
+
 class UserError(Exception):
     """A fault of the input, the plan or the machine, which the user can mend.
 
@@ -39,10 +48,14 @@ def entry(main: Callable[[], None]) -> NoReturn:
     """Run the body of an entry script and exit with its status.
 
     0 is success, 2 a :class:`UserError` (one line ``error: …``, perhaps ``help: …``, on stderr), 1 the loss
-    of another rank. Anything else is a fault of ours and keeps its traceback.
+    of another rank, 75 an :class:`Interrupted` training that wants to be started again. Anything else is a
+    fault of ours and keeps its traceback.
     """
     try:
         main()
+    except Interrupted as stopped:
+        print(f"stopped: {stopped}; started again, it goes on from there", file=sys.stderr)
+        end_process(RESUME)
     except UserError as error:
         _stop(error, 2)
     except MemoryError:

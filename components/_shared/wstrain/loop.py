@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from wstrain.batches import Batch
+from wstrain.beats import Phase, Pulse
 from wstrain.schedule import Schedule
 from wstrain.strategies import MicroBatches, Objective, Strategy
 
@@ -60,6 +63,7 @@ def train(
     schedule: Schedule,
     recorder: Recorder,
     saver: Saver,
+    pulse: Pulse,
 ) -> dict[str, float]:
     """Take the optimizer steps ``run.start … run.stop-1`` and return the last reported values.
 
@@ -71,19 +75,29 @@ def train(
         schedule: learning rate of each step.
         recorder: hears of each step.
         saver: keeps checkpoints.
+        pulse: is told how far this rank is, for those that wait for it.
     """
     strategy.model.train()
+    pulse.begin(run.start, run.accumulation)
     for step in range(run.start, run.stop):
-        loss = strategy.gradients(_micro_batches(run, step, batches), objective)
+        loss = strategy.gradients(_micro_batches(run, step, batches, pulse), objective)
         learning_rate = schedule.rate(step)
+        pulse.mark(Phase.UPDATING)
         strategy.update(learning_rate)
+        pulse.mark(Phase.REPORTING)
         recorder.step(step, loss, learning_rate)
+        pulse.mark(Phase.SAVING)
         saver.step(step + 1)
+        pulse.stepped(step + 1)
     return recorder.finish()
 
 
-def _micro_batches(run: Run, step: int, batches: Iterator[Batch]) -> MicroBatches:
-    return MicroBatches(run.accumulation, batches, seed=lambda micro: _seed(run, step, micro))
+def _micro_batches(run: Run, step: int, batches: Iterator[Batch], pulse: Pulse) -> MicroBatches:
+    def seed(micro: int) -> None:
+        pulse.mark(Phase.COMPUTING, micro)
+        _seed(run, step, micro)
+
+    return MicroBatches(run.accumulation, batches, seed=seed)
 
 
 def _seed(run: Run, step: int, micro: int) -> None:
@@ -92,6 +106,8 @@ def _seed(run: Run, step: int, micro: int) -> None:
     # size.
     place = run.replica * run.accumulation + micro
     seed = ((run.seed * 1_000_003 + step) * 1_000_003 + place) & 0x7FFFFFFFFFFFFFFF
+    random.seed(seed)  # a model of the user's may draw from any of them
+    np.random.seed(seed & 0xFFFFFFFF)
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():
         torch.cuda.manual_seed(seed)

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from wstrain.errors import UserError
+from wstrain.errors import Interrupted, UserError
+from wstrain.notices import Notices
 
 GRACE_SECONDS = 1.0  # a process that fails for its own reason says so itself before it hears of others
 RETRY_SECONDS = 0.1
@@ -37,13 +38,21 @@ class Meeting:
         members: name and address ``host:port`` of every process; the first leads.
         place: which of them this process is.
         timeout: seconds to wait for the others.
+        notices: what this process has to tell, and what it hears.
 
     Raises:
         UserError: somebody did not come in time, or the leader's port is taken.
     """
 
-    def __init__(self, members: Sequence[tuple[str, str]], place: int, timeout: float) -> None:
+    def __init__(
+        self,
+        members: Sequence[tuple[str, str]],
+        place: int,
+        timeout: float,
+        notices: Notices | None = None,
+    ) -> None:
         self._members, self._place, self._timeout = members, place, timeout
+        self.notices = notices or Notices()
         self._leaving = False
         self._peers: dict[int, _Peer] = {}
         if len(members) > 1:
@@ -82,10 +91,30 @@ class Meeting:
             if message is not None:
                 raise UserError(*message)
 
-    def leave(self) -> None:
-        """Wait until all are done; from then on it is no loss when a process ends."""
-        self.gather("done")
+    def listen(self) -> None:
+        """Stop when this process is asked to; the leader hears of it even from those that only serve."""
+
+        def tell() -> None:
+            # In a thread: the main one may be in the middle of a message.
+            threading.Thread(target=self._peers[0].send, args=({"stop": True},), daemon=True).start()
+
+        self.notices.listen(tell if self._place else lambda: None)
+
+    def leave(self, word: str = "done") -> None:
+        """Wait until all are done; from then on it is no loss when a process ends.
+
+        Args:
+            word: ``stopped`` if this process has stopped in the middle.
+
+        Raises:
+            Interrupted: another has.
+        """
+        words = self.gather(word)
         self.close()
+        if word == "done" and "stopped" in words:
+            raise Interrupted(
+                f"{self.names[words.index('stopped')]} was asked to stop, and has saved its steps"
+            )
 
     def close(self) -> None:
         """Hang up without waiting for anybody, when all know why."""
@@ -156,6 +185,9 @@ class Meeting:
 
     def _told(self, message: dict[str, Any]) -> bool:
         """Whether a message was for us and not for who waits in :meth:`gather`."""
+        if "stop" in message:
+            self.notices.stop = True
+            return True
         if "gone" not in message:
             return False
         self._end(message["gone"])

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
 from wstrain.digesting import Digesting
 from wstrain.errors import UserError
@@ -41,26 +43,86 @@ _PLAIN = {
 }
 
 
-def write(folder: Path, tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
-    """Write this rank's part into ``folder``; collective.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Who writes which slice; the same for every save of a training.
+
+    Attributes:
+        own: this rank's slices.
+        metadata: of all ranks'; what a list of parts begins with.
+        shapes: what it was laid out for, see :func:`shapes`.
+    """
+
+    own: SavePlan
+    metadata: Metadata
+    shapes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a rank has written: its slices, and size and hash of each of its files."""
+
+    slices: Sequence[Any]
+    files: Mapping[str, Mapping[str, Any]]
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What a layout depends on."""
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def lay_out(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
+    """Agree on who writes what; called by all.
 
     Args:
-        folder: empty, and the same for all ranks.
         tensors: by name. A ``DTensor`` is written slice by slice, each by a rank that has it; any other
             tensor counts as the same on all ranks that name it, and one of them writes it.
+        rank: this process.
+        everyone: returns everybody's value, by rank.
+    """
+    planner = DefaultSavePlanner()
+    planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
+    # Every rank works the same out of the same, so nothing needs to be sent back.
+    plans, metadata = planner.create_global_plan(everyone(planner.create_local_plan()))
+    plans = FileSystemWriter("").prepare_global_plan(plans)
+    return Layout(plans[rank], metadata, shapes(tensors))
 
-    Returns:
-        Size and hash of each file that this rank wrote.
+
+def own_slices(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[int, Tensor]:
+    """The tensors that this rank writes, by their place in the layout; not copied."""
+    planner = DefaultSavePlanner()
+    planner.set_up_planner(dict(tensors))
+    return {
+        number: cast("Tensor", planner.resolve_data(item)) for number, item in enumerate(layout.own.items)
+    }
+
+
+def write(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Written:
+    """Write this rank's part into ``folder``; every rank by itself.
+
+    Args:
+        folder: the same for all ranks.
+        layout: from :func:`lay_out`.
+        slices: from :func:`own_slices`, or copies of them.
 
     Raises:
-        OSError: a rank could not write; the same is raised on all.
+        OSError: the part cannot be written.
     """
     writer = _Writer(folder)
-    try:
-        save(dict(tensors), storage_writer=writer)
-    except CheckpointException as error:
-        raise _first(error) from error
-    return writer.files.written
+    results = writer.write_data(layout.own, cast("Any", _Slices(layout.own, slices)))
+    return Written(results.value(), dict(writer.files.written))
+
+
+def finish(folder: Path, layout: Layout, written: Sequence[Written]) -> dict[str, Mapping[str, Any]]:
+    """Write the list of all parts, on one rank; returns size and hash of every file.
+
+    Raises:
+        OSError: the list cannot be written.
+    """
+    writer = _Writer(folder)
+    writer.finish(layout.metadata, [list(each.slices) for each in written])
+    parts = [*(each.files for each in written), writer.files.written]
+    return {name: card for files in parts for name, card in files.items()}
 
 
 class Parts:
@@ -120,6 +182,17 @@ class _Files(FileSystem):
     def rename(self, path: Any, new_path: Any) -> None:
         super().rename(path, new_path)
         self.written[Path(new_path).name] = self.written.pop(Path(path).name)
+
+
+class _Slices(DefaultSavePlanner):
+    """Gives the writer what was copied before."""
+
+    def __init__(self, plan: SavePlan, slices: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self._slices = {item.index: slices[number] for number, item in enumerate(plan.items)}
+
+    def resolve_data(self, write_item: Any) -> Tensor:
+        return self._slices[write_item.index]
 
 
 class _Writer(FileSystemWriter):

@@ -14,6 +14,7 @@ from wstrain.communication import connect
 from wstrain.errors import UserError
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
+from wstrain.notices import Notices
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class Group:
     ) -> None:
         self.launch = launch
         self.mesh = mesh or Mesh(launch.world_size)
+        self.notices = Notices()
         self.device = _device(launch)
         self._others = connect(communication if launch.world_size > 1 else "alone", self.device)
         self.local_rank, self.local_size = self._neighbours()
@@ -55,11 +57,23 @@ class Group:
         values /= self.launch.world_size
         return values
 
-    def average(self, losses: Sequence[torch.Tensor], seconds: float) -> tuple[list[float], float]:
-        """Average 0-d losses, and a time, over ranks in one exchange."""
+    def average(
+        self, losses: Sequence[torch.Tensor], seconds: float, busy: float = 0.0
+    ) -> tuple[list[float], float, list[float]]:
+        """Average 0-d losses, and a time, over ranks; everybody's ``busy`` and notices are told with them."""
         values = torch.stack(list(losses)).double()
-        means: list[float] = self.mean(torch.cat([values, values.new_tensor([seconds])])).tolist()
-        return means[:-1], means[-1]
+        world_size = self.launch.world_size
+        times = values.new_zeros(1 + world_size)
+        times[0], times[1 + self.launch.rank] = seconds, busy * world_size  # the mean of one and zeros
+        news = values.new_tensor(self.notices.values())
+        means: list[float] = self.mean(torch.cat([values, times, news])).tolist()
+        found, seconds, rest = means[: len(losses)], means[len(losses)], means[len(losses) + 1 :]
+        self.notices.hear(rest[world_size:], found, seconds)
+        return found, seconds, rest[:world_size]
+
+    def title(self, rank: int) -> str:
+        """What messages call a rank, with the machine it runs on."""
+        return f"rank {rank} (on `{self._hosts[rank]}`)"
 
     def from_main(self, value: T | None) -> T | None:
         """Give every rank what rank 0 has."""
@@ -87,6 +101,7 @@ class Group:
     def _neighbours(self) -> tuple[int, int]:
         # LOCAL_WORLD_SIZE is not part of Azure ML's contract, so the ranks of one host count each other.
         ranks = self._others.gather((socket.gethostname(), self.launch.node_rank))
+        self._hosts = [host for host, _ in ranks]
         here = [rank for rank, place in enumerate(ranks) if place == ranks[self.launch.rank]]
         return here.index(self.launch.rank), len(here)
 

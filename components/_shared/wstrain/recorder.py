@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from wstrain.errors import UserError
+from wstrain import finite
+from wstrain.beats import Pulse
 from wstrain.launch import Launch
 from wstrain.progress import Progress
+from wstrain.straggler import Slow, Straggler
 from wstrain.tracking import Point, Tracker
 
 WINDOW_SECONDS = 0.25
@@ -25,8 +28,25 @@ class Ranks(Protocol):
     def launch(self) -> Launch:
         """Who this process is."""
 
-    def average(self, losses: Sequence[Any], seconds: float) -> tuple[list[float], float]:
-        """Average 0-d tensors, and a time, over ranks; every rank calls it for the same steps."""
+    def average(
+        self, losses: Sequence[Any], seconds: float, busy: float
+    ) -> tuple[list[float], float, list[float]]:
+        """Average 0-d tensors, and a time, over ranks; every rank calls it for the same steps.
+
+        Args:
+            losses: of this rank.
+            seconds: that a step took it.
+            busy: seconds of these in which it computed.
+
+        Returns:
+            The means, and every rank's ``busy``.
+        """
+
+    def everyone(self, value: Any) -> list[Any]:
+        """What every rank has, by rank."""
+
+    def title(self, rank: int) -> str:
+        """What messages call a rank, with where it runs."""
 
 
 @dataclass
@@ -44,6 +64,10 @@ class StepRecorder:
         global_batch: samples a step.
         tracker: MLflow, on rank 0.
         progress: the live view, on rank 0.
+        pulse: knows how long this rank computed.
+        last_checkpoint: gives the name of the newest one.
+        overflows: steps in a row whose loss may overflow, as a loss scale skips them.
+        inspect: looks at the weights after so many steps.
     """
 
     group: Ranks
@@ -52,6 +76,13 @@ class StepRecorder:
     global_batch: int
     tracker: Tracker | None
     progress: Progress
+    pulse: Pulse | None = None
+    last_checkpoint: Callable[[], str | None] = lambda: None
+    overflows: int = 0
+    inspect: Callable[[int], None] = lambda _: None
+    _straggler: Straggler = field(default_factory=Straggler)
+    _slow: Slow | None = None
+    _overflowed: int = 0
     _held: list[tuple[int, Any, float]] = field(default_factory=list)
     _window: int = 1
     _since: float = field(default_factory=time.perf_counter)
@@ -66,6 +97,16 @@ class StepRecorder:
             self._report()
             self._announce(final=False)
 
+    def settle(self) -> None:
+        """See that all numbers are finite before the state is saved; called on every rank.
+
+        Raises:
+            UserError: a loss or a weight is not.
+        """
+        if self._held:
+            self._report()
+        self.inspect(self._done)
+
     def finish(self) -> dict[str, float]:
         """Report the rest; return the values of the last step."""
         if self._held:
@@ -75,14 +116,36 @@ class StepRecorder:
 
     def _report(self) -> None:
         seconds = (time.perf_counter() - self._since) / len(self._held)
-        means, seconds = self.group.average([loss for _, loss, _ in self._held], seconds)
+        busy = self.pulse.busy() if self.pulse else 0.0
+        means, seconds, ranks = self.group.average([loss for _, loss, _ in self._held], seconds, busy)
         seconds = max(seconds, 1e-9)
-        for (step, _, rate), loss in zip(self._held, means, strict=True):
-            _refuse_non_finite(loss, step + 1)
-            self._note(step + 1, loss, rate, self.global_batch / seconds)
+        for (step, own, rate), loss in zip(self._held, means, strict=True):
+            if math.isfinite(loss):
+                self._overflowed = 0
+                self._note(step + 1, loss, rate, self.global_batch / seconds)
+            else:
+                self._refuse(finite.Bad(step + 1, loss, rate, (), len(ranks)), own)
+        self._watch_for_slow(ranks)
         self._window = min(max(round(WINDOW_SECONDS / seconds), 1), LONGEST_WINDOW)
         self._held.clear()
         self._since = time.perf_counter()
+
+    def _refuse(self, bad: finite.Bad, own: Any) -> None:
+        """Stop for a loss that is not finite; every rank has the same mean, so all come here."""
+        self._overflowed += 1
+        if self._overflowed <= self.overflows:
+            return
+        flags = self.group.everyone(not math.isfinite(float(own)))
+        ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
+        raise finite.refused(replace(bad, bad_ranks=ranks), self.last_checkpoint())
+
+    def _watch_for_slow(self, busy: Sequence[float]) -> None:
+        slow = self._straggler.note(busy, len(self._held))
+        if slow is None:
+            return
+        self._slow = slow
+        if self.group.launch.is_main:
+            print(f"warning: {_about(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True)
 
     def _note(self, done: int, loss: float, rate: float, speed: float) -> None:
         epoch = done / self.steps_per_epoch
@@ -94,7 +157,10 @@ class StepRecorder:
     def _announce(self, *, final: bool) -> None:
         if not self._last or not self.group.launch.is_main:
             return
-        self.progress.report({"step": self._done, "total_steps": self.total_steps, **self._last}, final=final)
+        record = {"step": self._done, "total_steps": self.total_steps, **self._last}
+        if self._slow is not None:
+            record |= {"slow_rank": self._slow.rank, "slow_ratio": round(self._slow.ratio, 3)}
+        self.progress.report(record, final=final)
         now = time.monotonic()
         if final or now - self._printed >= PRINT_SECONDS:
             self._printed = now
@@ -108,9 +174,8 @@ def _line(step: int, total: int, last: dict[str, float]) -> str:
     )
 
 
-def _refuse_non_finite(loss: float, step: int) -> None:
-    if not math.isfinite(loss):
-        raise UserError(
-            f"the loss of step {step} is {loss}",
-            "lower the learning rate or warm up for longer; the last checkpoint is from before",
-        )
+def _about(slow: Slow, title: str) -> str:
+    return (
+        f"{title} is {slow.ratio:.1f} times as slow as the others: it computes {slow.seconds * 1000:.1f} ms"
+        f" a step, they {slow.others * 1000:.1f} ms and then wait"
+    )

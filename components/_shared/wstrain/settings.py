@@ -45,7 +45,11 @@ class Settings:
     loader_workers: int
     checkpoint_every_epochs: float
     checkpoint_every_steps: int
+    checkpoint_interval: str
+    mean_time_between_preemptions: float
+    checkpoint_async: bool
     keep_checkpoints: int
+    keep_best: bool
     resume_from: Path | None
     stop_after_steps: int | None
     world_size: int
@@ -56,6 +60,7 @@ class Settings:
     reference_learning_rate: float | None
     warmup_epochs: float
     predicted_memory_bytes: int | None
+    hang_timeout: float
     checkpoints: Path
     trained_model: Path
     options: Mapping[str, Any]  # inputs that only this component has
@@ -179,7 +184,11 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--checkpoint_every_epochs", type=number(0), default=1.0)
     add("--checkpoint_every_steps", type=integer(0), default=0)
+    add("--checkpoint_interval", choices=("fixed", "auto"), default="fixed")
+    add("--mean_time_between_preemptions", type=number(0, above=True), default=36000.0)
+    add("--checkpoint_async", type=boolean, default=True)
     add("--keep_checkpoints", type=integer(1), default=2)
+    add("--keep_best", type=boolean, default=False)
     add("--resume_from", type=Path)
     add("--stop_after_steps", type=integer(1))
     add("--checkpoints", type=Path, required=True)
@@ -196,6 +205,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     add("--reference_learning_rate", type=number(0, above=True))
     add("--warmup_epochs", type=number(0), default=0.0)
     add("--predicted_memory_bytes", type=integer(1))
+    add("--hang_timeout", type=number(0), default=0.0)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -6,6 +6,7 @@ fraction of a second.
 
 from __future__ import annotations
 
+from wstrain import out_of_memory
 from wstrain.launch import Launch, expect_global_batch, expect_world_size
 from wstrain.mesh import mesh_of
 from wstrain.parallelism import expect_parallelism
@@ -36,4 +37,5 @@ def start(settings: Settings, launch: Launch, *, communication: str) -> None:
     )
     from wstrain.training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
 
-    train(settings, launch, mesh, communication=communication)
+    with out_of_memory.explained(settings):
+        train(settings, launch, mesh, communication=communication)

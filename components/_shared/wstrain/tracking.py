@@ -17,7 +17,7 @@ import mlflow
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
-from wstrain.errors import UserError
+from wstrain.errors import Interrupted, UserError
 
 MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
 BATCH_SECONDS = 2.0  # between two requests
@@ -68,7 +68,8 @@ class Tracker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        self._close("FINISHED" if kind is None else "FAILED")
+        stopped = kind is not None and issubclass(kind, Interrupted)
+        self._close("FINISHED" if kind is None else "KILLED" if stopped else "FAILED")
 
     def _close(self, status: str) -> None:
         self._queue.put(None)

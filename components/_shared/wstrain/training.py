@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wstrain import agreement, derived, export, loop, memory, models, optimizers, strategies
+from wstrain import (
+    agreement,
+    busy,
+    derived,
+    export,
+    finite,
+    loop,
+    memory,
+    models,
+    optimizers,
+    strategies,
+    watchdog,
+)
+from wstrain.background import Background
 from wstrain.batches import Batches
+from wstrain.beats import Phase, Pulse
+from wstrain.checkpoint import Keep
 from wstrain.data import ShardReader, read_manifest, verify
-from wstrain.errors import UserError
+from wstrain.errors import Interrupted, UserError
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.models import user
@@ -46,6 +61,11 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
         mesh: how ranks share the model and the data.
         communication: the module of :mod:`wstrain.communication` that the ranks meet through.
     """
+    with watchdog.watching(launch, settings.hang_timeout, communication=communication) as pulse:
+        _train(settings, launch, mesh, pulse, communication=communication)
+
+
+def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, communication: str) -> None:
     manifest = read_manifest(settings.shards)
     label, features = manifest.label, manifest.features
     task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
@@ -53,6 +73,7 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
     facts = derived.facts(settings, manifest, steps)
 
     group = Group(launch, communication, mesh)
+    group.notices.listen()
     precision = Precision(settings.precision, group.device)
     _agree(group, settings, facts)
     with group.together():
@@ -65,30 +86,50 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str)
     saver = _saver(settings, steps, facts, group, strategy, order=order)
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
+    if not strategy.sharded:
+        busy.attach(pulse, strategy.model, group.device)
 
     with group.together():
         tracking = _tracking(launch, facts, steps["total_steps"])
-    with tracking as tracker:
+    with _left_together(group), tracking as tracker:
         batches = _batches(settings, group, task, reader, sampler)
+        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, pulse))
+        saver.settle = recorder.settle
         final = loop.train(
             loop.Run(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
             objective=Objective(task, precision),
             batches=batches.stream(start, stop),
             schedule=derived.schedule(settings, steps),
-            recorder=_recorder(settings, group, steps, tracker),
+            recorder=recorder,
             saver=saver,
+            pulse=pulse,
         )
+        pulse.mark(Phase.SAVING)
         saver.save(max(start, stop))
+        saver.finish()
         peak = memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
         if tracker:
-            tracker.log(Point(max(start, stop), peak), always=True)
+            waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
+            tracker.log(Point(max(start, stop), {**peak, **waited}), always=True)
+        pulse.mark(Phase.EXPORTING)
         network = strategy.whole_model()
         with group.together():
             if launch.is_main:
                 card = {**derived.plan(facts), "steps_done": max(start, stop), "final": final}
                 export.save(network.cpu(), task, settings.trained_model, card)
     group.leave()
+
+
+@contextmanager
+def _left_together(group: Group) -> Iterator[None]:
+    """Let no rank of a training that was asked to stop end before the others: it would take them with it."""
+    try:
+        yield
+    except Interrupted:
+        group.everyone("stopped")
+        group.leave()
+        raise
 
 
 def _agree(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
@@ -149,8 +190,9 @@ def _saver(
         group=group,
         strategy=strategy,
         identity=derived.identity(settings, facts),
-        intervals=derived.checkpoint_intervals(settings, steps),
-        keep=settings.keep_checkpoints,
+        due=derived.due(settings, steps),
+        keep=Keep(settings.keep_checkpoints, best=settings.keep_best),
+        background=Background(threaded=settings.checkpoint_async),
         order=order,
         about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
     )
@@ -173,8 +215,22 @@ def _batches(
 
 
 def _recorder(
-    settings: Settings, group: Group, steps: Mapping[str, int], tracker: Tracker | None
+    settings: Settings,
+    group: Group,
+    steps: Mapping[str, int],
+    tracker: Tracker | None,
+    *,
+    watched: tuple[Strategy, Pulse],
 ) -> StepRecorder:
+    strategy, pulse = watched
+
+    def last() -> str | None:
+        return finite.last_checkpoint(settings.checkpoints)
+
+    def inspect(done: int) -> None:
+        with group.together():
+            finite.expect_finite(strategy.model.parameters(), done, last, sound=finite.tensor_is_sound)
+
     return StepRecorder(
         group=group,
         total_steps=steps["total_steps"],
@@ -182,6 +238,10 @@ def _recorder(
         global_batch=settings.global_batch_size,
         tracker=tracker,
         progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
+        pulse=pulse,
+        last_checkpoint=last,
+        overflows=finite.LAST_OVERFLOWS if settings.precision == "fp16" else 0,
+        inspect=inspect,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from wstrain import derived
+from wstrain.beats import Phase, Pulse
 from wstrain.data import Manifest
 from wstrain.meeting import Meeting
 from wstrain.recorder import StepRecorder
@@ -31,7 +32,7 @@ from wstrain.tf_config import Cluster
 _WAITING = 3  # updates given out for each worker: one computed, the others on their way
 
 
-def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest) -> None:
+def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, pulse: Pulse) -> None:
     """Serve this process's task; worker 0 also coordinates and writes metrics, checkpoints and the model.
 
     The others return at once and serve until they take leave of the meeting, which waits for worker 0.
@@ -45,8 +46,9 @@ def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Mani
     )
     _serve(cluster, spec)
     meeting.gather("serving")
+    pulse.mark(Phase.SERVING)
     if cluster.is_main:
-        _coordinate(settings, cluster, manifest, spec)
+        _coordinate(settings, cluster, manifest, spec, meeting, pulse=pulse)
 
 
 def _free_address(cluster: Cluster) -> str:
@@ -67,32 +69,47 @@ def _serve(cluster: Cluster, spec: Any) -> None:
     )
 
 
-def _coordinate(settings: Settings, cluster: Cluster, manifest: Manifest, spec: Any) -> None:
+def _coordinate(
+    settings: Settings, cluster: Cluster, manifest: Manifest, spec: Any, meeting: Meeting, *, pulse: Pulse
+) -> None:
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         spec, task_type="chief", task_id=0, rpc_layer="grpc"
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    job = Job(settings, cluster, Meeting((), 0, 0.0), manifest)  # the others only serve: nothing to agree on
+    alone = Meeting((), 0, 0.0, meeting.notices)  # the others only serve: nothing to agree on
+    job = Job(settings, cluster, alone, manifest)
     network = job.network(strategy)
     optimizer = job.optimizer(network, strategy)
     variables = {"model": network.trained, "kept": network.kept, **optimizer.slots}
-    saver = job.saver(variables, settle=coordinator.join)
+    saver = job.saver(variables)
     start = saver.resume(settings.resume_from)
     schedule = derived.schedule(settings, job.steps)
     update = Update(strategy, network, optimizer, settings)
     with job.recorder() as recorder:
         flight = Flight(coordinator, recorder, most=_WAITING * cluster.worker_count)
+
+        def settle() -> None:
+            flight.land()
+            coordinator.join()
+            recorder.settle()
+
+        saver.settle = settle
         batches = job.feed([0], 1).stream(start, job.stop)
+        recorder.inspect = job.inspector(network)
+        pulse.begin(start)
         for step in range(start, job.stop):
             parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
             flight.give(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
-            if saver.due(step + 1):
-                flight.land()
-                saver.save(step + 1)
+            if saver.wanted(step + 1):
+                pulse.mark(Phase.SAVING)
+                saver.step(step + 1)
+            pulse.stepped(step + 1)
         flight.land()
+        pulse.mark(Phase.EXPORTING)
         final, done = recorder.finish(), max(start, job.stop)
         saver.save(done)
+        saver.finish()
         job.export(network, final, done)
 
 

@@ -1,25 +1,29 @@
 """Checkpoints of variables: one file of NumPy arrays, in the folders and with the cards of every strategy.
 
 Every worker reads its variables, as the mean of a moving average is an exchange among all; the leader
-writes the one file. Nothing else is saved by a worker: TensorFlow asks for a save of every worker's own
-only where the save itself reads such variables.
+writes the one file, from copies in its memory, beside the training. Nothing else is saved by a worker:
+TensorFlow asks for a save of every worker's own only where the save itself reads such variables.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from wstrain import checkpoint
-from wstrain.digesting import flush
-from wstrain.errors import UserError
-from wstrain.manifest import sha256_of
+from wstrain import checkpoint, found
+from wstrain.background import Background
+from wstrain.checkpoint import Keep
+from wstrain.digesting import Digesting, flush
+from wstrain.errors import Interrupted, UserError
+from wstrain.interval import Due
 from wstrain.meeting import Meeting
 
 STATE = "state.npz"
@@ -36,9 +40,10 @@ class CheckpointSaver:
         is_main: whether this one writes.
         variables: by what they are; all that a training goes on from.
         identity: what must be the same to go on from a checkpoint.
-        intervals: a checkpoint is due when the steps done are a multiple of one of these.
-        keep: checkpoints to keep.
-        settle: waits until all updates so far are made.
+        due: when one is written.
+        keep: which of them stay.
+        background: who writes.
+        settle: waits until all updates so far are made and their losses are exchanged.
     """
 
     folder: Path
@@ -46,34 +51,62 @@ class CheckpointSaver:
     is_main: bool
     variables: Named
     identity: Mapping[str, Any]
-    intervals: Sequence[int]
-    keep: int
+    due: Due
+    keep: Keep
+    background: Background
     settle: Callable[[], None] = lambda: None
     _saved: int = field(default=-1, init=False)
 
-    def due(self, done: int) -> bool:
-        """Whether a checkpoint is due after so many steps."""
-        return any(done % interval == 0 for interval in self.intervals)
+    def wanted(self, done: int) -> bool:
+        """Whether :meth:`step` has anything to do after so many steps."""
+        heard = self.meeting.notices.heard
+        return heard.stop or heard.failed or self.due.at(done, heard.pace)
 
     def step(self, done: int) -> None:
-        """Save if due."""
-        if self.due(done):
-            self.save(done)
-
-    def save(self, done: int) -> None:
-        """Save now, unless this very step is saved already; if the leader cannot, every worker stops.
+        """Save if due, or if a worker was asked to stop.
 
         Raises:
-            UserError: the checkpoint cannot be written.
+            UserError: a checkpoint could not be written; on every worker.
+            Interrupted: a worker was asked to stop, and the leader has saved; on every worker.
         """
+        heard = self.meeting.notices.heard
+        if heard.failed:
+            self.finish()
+        if heard.stop or self.due.at(done, heard.pace):
+            self.save(done)
+        if heard.stop:
+            self.finish()
+            raise Interrupted(f"checkpoint `{checkpoint.name_of(done)}` has all {done} steps that were taken")
+        self._tell()
+
+    def save(self, done: int) -> None:
+        """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
         if done == self._saved:
             return
         self.settle()
+        began = time.perf_counter()
+        about = {"loss": self.meeting.notices.mean_loss()}
         arrays = {name: each.numpy() for name, each in _flat(self.variables).items()}
-        with self.meeting.together():
-            if self.is_main:
-                _write(self.folder, done, arrays, self.identity, keep=self.keep)
+        if self.is_main:
+            self.background.wait()
+            if self.background.failure is None:  # else all hear of it at the next exchange
+                write = partial(_write, self.folder, done, arrays, self.identity, keep=self.keep, about=about)
+                self.background.start(write)
         self._saved = done
+        self.due.saved(done)
+        self.meeting.notices.cost = time.perf_counter() - began if self.is_main else 0.0
+        self._tell()
+
+    def finish(self) -> None:
+        """Wait until everything is written; if the leader could not, every worker stops with its sentence.
+
+        Raises:
+            UserError: a checkpoint could not be written.
+        """
+        self.background.wait()
+        with self.meeting.together():
+            self.background.take_failure()
+        self._tell()
 
     def resume(self, resume_from: Path | None) -> int:
         """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
@@ -81,30 +114,23 @@ class CheckpointSaver:
         Raises:
             UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
         """
-        found: checkpoint.Found | None = None
-        with self.meeting.together():
-            if self.is_main:
-                found = self._find(resume_from)
-        path, step = self.meeting.gather([str(found.path), found.step] if found else ["", 0])[0]
-        if not path:
+        share = found.Share(0 if self.is_main else 1, everyone=self.meeting.gather)
+        newest = found.to_go_on_from(self.folder, resume_from, self.identity, share)
+        if newest is None:
             return 0
         with self.meeting.together():
-            _load(Path(path), _flat(self.variables))
-        self._saved = step if Path(path).parent == self.folder else -1
+            _load(newest.path, _flat(self.variables))
+        self._saved = newest.step if newest.path.parent == self.folder else -1
+        self.due.saved(newest.step)
         if self.is_main:
-            print(f"resuming from checkpoint {Path(path).name}: {step} steps done", flush=True)
-        return int(step)
+            print(f"resuming from checkpoint {newest.path.name}: {newest.step} steps done", flush=True)
+        return newest.step
 
-    def _find(self, resume_from: Path | None) -> checkpoint.Found | None:
-        found = checkpoint.newest([self.folder, resume_from] if resume_from else [self.folder])
-        if found is not None:
-            checkpoint.expect_identity(found, self.identity)
-        elif resume_from:
-            raise UserError(
-                f"`resume_from` has no whole checkpoint in `{resume_from}`",
-                "bind the `checkpoints` output of a training step, or leave it out",
-            )
-        return found
+    def _tell(self) -> None:
+        notices = self.meeting.notices
+        # Asked in this order: what is not busy any more has failed, or not.
+        notices.writing, notices.failed = self.background.busy, self.background.failure is not None
+        notices.written = self.background.seconds if self.is_main else 0.0
 
 
 def _flat(variables: Named) -> dict[str, Any]:
@@ -117,16 +143,16 @@ def _write(
     arrays: Mapping[str, npt.NDArray[Any]],
     identity: Mapping[str, Any],
     *,
-    keep: int,
+    keep: Keep,
+    about: Mapping[str, Any],
 ) -> None:
     temporary = checkpoint.begin(folder, done)
-    path = temporary / STATE
-    with checkpoint.writing(temporary):
-        with path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            flush(file)
-        files = {STATE: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}}
-    checkpoint.finish(temporary, files, {"identity": dict(identity)}, keep=keep)
+    with checkpoint.writing(temporary), (temporary / STATE).open("wb") as file:
+        digesting = Digesting(file)
+        np.savez(cast("IO[bytes]", digesting), **arrays)  # type: ignore[arg-type]
+        flush(file)
+    card = {**about, "identity": dict(identity)}
+    checkpoint.finish(temporary, {STATE: digesting.card()}, card, keep=keep)
 
 
 def _load(path: Path, variables: Mapping[str, Any]) -> None:

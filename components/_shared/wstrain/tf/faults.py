@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from wstrain.errors import UserError
+from wstrain import out_of_memory
 from wstrain.meeting import GRACE_SECONDS
+from wstrain.settings import Settings
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -21,23 +22,20 @@ _LOST = (
 
 
 @contextmanager
-def translated(others: int) -> Iterator[None]:
+def translated(others: int, settings: Settings) -> Iterator[None]:
     """Name the fault.
 
     Args:
         others: processes besides this one.
+        settings: the component's inputs.
 
     Raises:
         UserError: the device's memory is too small.
     """
     try:
         yield
-    except tf.errors.ResourceExhaustedError as error:
-        first = (str(error.message).strip().splitlines() or ["no reason given"])[0][:120]
-        raise UserError(
-            f"the device is out of memory: {first}",
-            "lower `batch_size_per_device`; more `gradient_accumulation_steps` keep the global batch",
-        ) from error
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        raise out_of_memory.refused(error, settings) from error
     except _LOST:
         if others:
             # Another process has gone, probably: the meeting says which, and ends this one.

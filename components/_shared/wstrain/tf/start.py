@@ -11,10 +11,11 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from wstrain import agreement, derived
+from wstrain import agreement, derived, watchdog
+from wstrain.beats import Phase, Pulse
 from wstrain.data import Manifest, read_manifest
-from wstrain.errors import UserError
-from wstrain.launch import expect_global_batch
+from wstrain.errors import Interrupted, UserError
+from wstrain.launch import Launch, expect_global_batch
 from wstrain.meeting import Meeting
 from wstrain.mesh import Mesh
 from wstrain.settings import Settings
@@ -29,9 +30,11 @@ def start(settings: Settings, cluster: Cluster) -> None:
     Raises:
         UserError: the plan is for other processes than were started, its numbers contradict each other,
             somebody did not come, or runs something else.
+        Interrupted: a process was asked to stop, and the training is saved.
     """
     expect_plan(settings, cluster)
     meeting = Meeting(cluster.members, cluster.place, settings.options["join_timeout"])
+    meeting.listen()
     manifest: Manifest | None = None
     with meeting.together():
         manifest = read_manifest(settings.shards)
@@ -39,8 +42,16 @@ def start(settings: Settings, cluster: Cluster) -> None:
     assert manifest is not None
     _expect_agreement(settings, manifest, meeting)
     hosts = meeting.gather(socket.gethostname())
-    _train(settings, cluster, meeting, manifest, neighbours=hosts.count(hosts[cluster.place]))
-    meeting.leave()
+    neighbours = hosts.count(hosts[cluster.place])
+    who = Launch(cluster.place, 0, max(1, len(cluster.members)))
+    with watchdog.watching(who, settings.hang_timeout) as pulse:
+        try:
+            _train(settings, cluster, meeting, manifest, neighbours=neighbours, pulse=pulse)
+        except Interrupted:
+            meeting.leave("stopped")
+            raise
+        pulse.mark(Phase.SERVING)  # a process that is done waits for the others, however long they take
+        meeting.leave()
 
 
 def expect_plan(settings: Settings, cluster: Cluster) -> None:
@@ -109,12 +120,13 @@ def _train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Man
         library.load(cluster, neighbours=more["neighbours"], precision=settings.precision)
     from wstrain.tf import faults  # noqa: PLC0415
 
-    with faults.translated(len(cluster.members) - 1):
+    pulse: Pulse = more["pulse"]
+    with faults.translated(len(cluster.members) - 1, settings):
         if settings.strategy == PARAMETER_SERVER:
             from wstrain.tf import asynchronous  # noqa: PLC0415
 
-            asynchronous.train(settings, cluster, meeting, manifest)
+            asynchronous.train(settings, cluster, meeting, manifest, pulse)
         else:
             from wstrain.tf import synchronous  # noqa: PLC0415
 
-            synchronous.train(settings, cluster, meeting, manifest)
+            synchronous.train(settings, cluster, meeting, manifest, pulse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wstrain import derived
+from wstrain.beats import Phase, Pulse
 from wstrain.data import Manifest
 from wstrain.meeting import Meeting
 from wstrain.settings import Settings
@@ -11,7 +12,7 @@ from wstrain.tf.training import Job, expect_replicas
 from wstrain.tf_config import Cluster
 
 
-def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest) -> None:
+def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, pulse: Pulse) -> None:
     """Train on this worker; worker 0 writes metrics, checkpoints and the model.
 
     Raises:
@@ -38,11 +39,20 @@ def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Mani
     feed = job.feed(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
     schedule = derived.schedule(settings, job.steps)
     with job.recorder() as recorder:
+        saver.settle = recorder.settle
         micro_batches = feed.stream(start, job.stop)
+        recorder.inspect = job.inspector(network)
+        pulse.begin(start)
         for step in range(start, job.stop):
             rate = schedule.rate(step)
-            recorder.step(step, trainer.step(micro_batches, rate), rate)
+            loss = trainer.step(micro_batches, rate)
+            pulse.mark(Phase.REPORTING)
+            recorder.step(step, loss, rate)
+            pulse.mark(Phase.SAVING)
             saver.step(step + 1)
+            pulse.stepped(step + 1)
+        pulse.mark(Phase.EXPORTING)
         final, done = recorder.finish(), max(start, job.stop)
         saver.save(done)
+        saver.finish()
         job.export(network, final, done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from wstrain import derived
+from wstrain import derived, finite
+from wstrain.background import Background
+from wstrain.checkpoint import Keep
 from wstrain.data import Manifest, ShardReader, verify
 from wstrain.errors import UserError
 from wstrain.launch import Launch
@@ -39,10 +41,26 @@ class Averaged:
     """What the recorder asks of ranks; a step's loss is the global batch's already."""
 
     launch: Launch
+    meeting: Meeting
 
-    def average(self, losses: Sequence[Any], seconds: float) -> tuple[list[float], float]:
-        """Wait for the losses."""
-        return [float(loss) for loss in losses], seconds
+    def average(
+        self, losses: Sequence[Any], seconds: float, busy: float = 0.0
+    ) -> tuple[list[float], float, list[float]]:
+        """Wait for the losses, and hear what the others have to say."""
+        found = [float(loss) for loss in losses]
+        notices = self.meeting.notices
+        said = self.meeting.gather([seconds, busy, *notices.values()])
+        seconds, _, *news = (sum(each) / len(said) for each in zip(*said, strict=True))
+        notices.hear(news, found, seconds)
+        return found, seconds, [each[1] for each in said]
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Nothing to ask the others: each hears the same."""
+        return [value]
+
+    def title(self, rank: int) -> str:
+        """What messages call a worker."""
+        return f"worker {rank}"
 
 
 class Job:
@@ -98,7 +116,7 @@ class Job:
         """The loss scale."""
         return LossScale(self.settings.precision == "fp16", strategy)
 
-    def saver(self, variables: Named, **more: Any) -> CheckpointSaver:
+    def saver(self, variables: Named) -> CheckpointSaver:
         """Checkpoints of the variables."""
         return CheckpointSaver(
             folder=self.settings.checkpoints,
@@ -106,9 +124,9 @@ class Job:
             is_main=self.cluster.is_main,
             variables=variables,
             identity={**derived.identity(self.settings, self.facts), "framework": "tensorflow"},
-            intervals=derived.checkpoint_intervals(self.settings, self.steps),
-            keep=self.settings.keep_checkpoints,
-            **more,
+            due=derived.due(self.settings, self.steps),
+            keep=Keep(self.settings.keep_checkpoints, best=self.settings.keep_best),
+            background=Background(threaded=self.settings.checkpoint_async),
         )
 
     def feed(self, replicas: Sequence[int], replica_count: int) -> Feed:
@@ -135,13 +153,24 @@ class Job:
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:
             yield StepRecorder(
-                group=Averaged(self.cluster.launch()),
+                group=Averaged(self.cluster.launch(), self.meeting),
                 total_steps=self.steps["total_steps"],
                 steps_per_epoch=self.steps["steps_per_epoch"],
                 global_batch=self.settings.global_batch_size,
                 tracker=tracker,
                 progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if main else None),
+                last_checkpoint=self._last_checkpoint,
+                overflows=finite.LAST_OVERFLOWS if self.settings.precision == "fp16" else 0,
             )
+
+    def inspector(self, network: Network) -> Callable[[int], None]:
+        """What looks at the weights before they are saved; called on every worker."""
+
+        def inspect(done: int) -> None:
+            with self.meeting.together():
+                finite.expect_finite(network.trained, done, self._last_checkpoint, sound=_is_sound)
+
+        return inspect
 
     def export(self, network: Network, final: Mapping[str, float], done: int) -> None:
         """Write the model, on the leader; the others wait for it."""
@@ -157,11 +186,18 @@ class Job:
                 program = export.Program(model, self.samples)
                 export.save(program, self.samples, self.settings.trained_model, card)
 
+    def _last_checkpoint(self) -> str | None:
+        return finite.last_checkpoint(self.settings.checkpoints)
+
     def _sample(self) -> np.ndarray[Any, Any] | None:
         if self.samples.name != "classification":
             return None
         features, _ = self.reader.gather(self.sampler.some_rows(SAMPLE_ROWS))
         return np.asarray(features, np.float32)
+
+
+def _is_sound(variable: Any) -> bool:
+    return bool(np.isfinite(variable.numpy()).all())
 
 
 def samples_in(manifest: Manifest) -> Samples:

@@ -7,10 +7,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worldsize.running.events import EventLog
+from worldsize.running.expansion import Expansion
 from worldsize.running.folder import RunFolder
 from worldsize.running.results import Failure, StepResult
 from worldsize.running.sweep import early, sampler, trials
@@ -21,6 +22,19 @@ from worldsize.running.tracking import Logged, Tracking
 
 ASK_SECONDS = 1.0  # between looks at what the running trials have logged
 MOST_NAMES = 6  # metrics listed where the wanted one is missing
+
+
+def expansions(
+    plans: Mapping[str, SweepPlan],
+    tasks: Mapping[str, Task],
+    run: RunFolder,
+    tracking: Tracking,
+    *,
+    log: EventLog,
+    notice: Callable[[str], None],
+) -> dict[str, Expansion]:
+    """The expansion of every sweep of a graph, by the name of its step."""
+    return {name: Sweep(tasks[name], plan, run, tracking, log, notice) for name, plan in plans.items()}
 
 
 @dataclass(slots=True)
@@ -78,11 +92,7 @@ class Sweep:
                 f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked{why}"
             )
             return []
-        try:
-            self._sampler = sampler.make(self.plan)
-        except sampler.MissingError as error:
-            self._refuse(str(error))
-            return []
+        self._sampler = sampler.make(self.plan)
         return self._following()
 
     def ended(self, child: str, result: StepResult) -> Sequence[Task]:

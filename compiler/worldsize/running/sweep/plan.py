@@ -5,6 +5,7 @@ Nothing is coerced silently: what Azure ML would refuse, or mean otherwise, is a
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ Algorithm = Literal["random", "sobol", "grid", "bayesian"]
 ALGORITHMS = ("random", "grid", "bayesian")
 POLICIES = ("bandit", "median_stopping", "truncation_selection")
 BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler takes
-MOST_GRID = 100_000  # points that are counted; a sweep of more will not end here
+LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class _Reader:
         algorithm, block = self._algorithm()
         parameters = self._parameters(self._base(block))
         self._suits(algorithm, parameters)
+        self._needs(algorithm)
         objective = self._get("objective")
         limits = self._get("limits")
         total = self._whole(limits, "max_total_trials", None)
@@ -215,14 +217,24 @@ class _Reader:
         allowed = {"grid": frozenset({"choice"}), "bayesian": BAYESIAN_KINDS}.get(algorithm)
         if allowed is None:
             return
+        space = self._get("search_space")
         for parameter in parameters:
             if parameter.kind not in allowed:
                 self.refuse(
                     f"`{parameter.name}` is of type `{parameter.kind}`, which `{algorithm}` sampling"
                     " does not take",
                     f"use {', '.join(sorted(allowed))}, or `sampling_algorithm: random`",
-                    self._get("search_space"),
+                    distribution.member(distribution.member(space, parameter.name), "type"),
                 )
+
+    def _needs(self, algorithm: Algorithm) -> None:
+        library = LIBRARIES.get(algorithm)
+        if library is not None and importlib.util.find_spec(library) is None:
+            self.refuse(
+                f"`{algorithm}` sampling needs the library `{library}`, which is not installed here",
+                f"run `pip install {library}`, or use plain `sampling_algorithm: random`",
+                self._get("sampling_algorithm"),
+            )
 
     def _metric(self, objective: Field[Any] | None) -> str:
         given = distribution.member(objective, "primary_metric")

@@ -22,10 +22,6 @@ from worldsize.running.sweep.space import Parameter, Value
 Values = dict[str, Value]
 
 
-class MissingError(Exception):
-    """A library that this kind of sampling needs is not installed; the message says which."""
-
-
 class Sampler(Protocol):
     """Asked for the values of each trial in turn, and told what came of it."""
 
@@ -37,11 +33,7 @@ class Sampler(Protocol):
 
 
 def make(plan: SweepPlan) -> Sampler:
-    """The sampler of a plan.
-
-    Raises:
-        MissingError: Its library is not installed.
-    """
+    """The sampler of a plan, whose library is installed: reading the plan has looked."""
     if plan.algorithm == "bayesian":
         return _Bayesian(plan)
     if plan.algorithm == "grid":
@@ -78,13 +70,7 @@ def _grid(parameters: tuple[Parameter, ...]) -> Iterator[Values]:
 
 def _sobol(plan: SweepPlan) -> Iterator[Values]:
     """Scrambled Sobol points, which fill the space more evenly than random ones (Owen, 1998)."""
-    try:
-        qmc = importlib.import_module("scipy.stats.qmc")
-    except ImportError as error:
-        raise MissingError(
-            "`rule: sobol` needs SciPy: run `pip install scipy`, or use `rule: random`"
-        ) from error
-
+    qmc = importlib.import_module("scipy.stats.qmc")
     engine = qmc.Sobol(len(plan.parameters), scramble=True, rng=plan.seed)
     points = engine.random_base2(math.ceil(math.log2(max(2, plan.max_total_trials))))
     return iter(
@@ -102,12 +88,7 @@ class _Bayesian:
     """Optuna, asked and told."""
 
     def __init__(self, plan: SweepPlan) -> None:
-        try:
-            import optuna  # noqa: PLC0415 - only for this kind of sampling
-        except ImportError as error:
-            raise MissingError(
-                "`sampling_algorithm: bayesian` needs Optuna: run `pip install optuna`, or use random"
-            ) from error
+        import optuna  # noqa: PLC0415 - only for this kind of sampling
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._failed = optuna.trial.TrialState.FAIL

@@ -106,8 +106,7 @@ class Worker:
         self._line.close()
 
     def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which is noticed when it is heard
-            self._line.sendall(wire.pack(message))
+        wire.send(self._line, message)
 
 
 class Pool:
@@ -205,7 +204,7 @@ class Pool:
         self._workers.remove(worker)
         worker.kill()
         if worker.job is not None:
-            self._failed(worker.job, how)
+            self._failed(worker.job, f"its worker {how}")
         elif not worker.ready:
             self._failed_starts += 1
             if self._failed_starts > self._settings.max_retries:
@@ -215,7 +214,7 @@ class Pool:
     def _end_overdue(self) -> None:
         now = time.monotonic()
         for worker in [each for each in self._workers if each.deadline is not None and each.deadline <= now]:
-            self._lost(worker, f"took longer than its {self._settings.timeout:g} s")
+            self._lost(worker, f"took longer than {self._settings.timeout:g} s")
 
     def _failed(self, job: Job, reason: str) -> None:
         batch, tried = job

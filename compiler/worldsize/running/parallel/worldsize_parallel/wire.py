@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
 import struct
@@ -29,11 +30,20 @@ def unpack(data: bytearray) -> Any | None:
     return message
 
 
+def send(line: socket.socket, message: Any) -> None:
+    """Say something; to nobody, where the other end is gone, which :func:`receive` then tells."""
+    with contextlib.suppress(OSError):
+        line.sendall(pack(message))
+
+
 def receive(line: socket.socket) -> Any | None:
     """Wait for a message; None where the other end is gone."""
     data = bytearray()
     while (message := unpack(data)) is None:
-        chunk = line.recv(1 << 16)
+        try:
+            chunk = line.recv(1 << 16)
+        except ConnectionError:
+            chunk = b""
         if not chunk:
             return None
         data += chunk

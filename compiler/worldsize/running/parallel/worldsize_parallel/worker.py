@@ -49,11 +49,11 @@ def main() -> None:
         call(module, "init")
     except BaseException as error:  # also a `sys.exit` of the script's
         traceback.print_exc()
-        line.sendall(wire.pack({"broken": described(error)}))
+        wire.send(line, {"broken": described(error)})
         return
-    line.sendall(wire.pack({"ready": os.getpid()}))
+    wire.send(line, {"ready": os.getpid()})
     while (task := wire.receive(line)) is not None:
-        line.sendall(wire.pack({"index": task["index"], **handle(module, task)}))
+        wire.send(line, {"index": task["index"], **handle(module, task)})
     call(module, "shutdown")
 
 

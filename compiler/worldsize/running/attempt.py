@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import calls, disclosure, inputs, ports, processes, workplace
+from worldsize.running import (
+    attribution,
+    calls,
+    disclosure,
+    inputs,
+    oom_kills,
+    ports,
+    processes,
+    workplace,
+)
 from worldsize.running.environments.interpreters import Current, Interpreters
 from worldsize.running.events import EventLog
 from worldsize.running.folder import RunFolder
@@ -17,8 +27,8 @@ from worldsize.running.machine import Machine
 from worldsize.running.places import Here, Places
 from worldsize.running.processes import Process
 from worldsize.running.progress import ProgressFile
-from worldsize.running.results import Failure, StepState, ending, still_running
-from worldsize.running.supervise import GRACE_SECONDS, Ended, Group, Warden
+from worldsize.running.results import Failure, StepState, still_running
+from worldsize.running.supervise import GRACE_SECONDS, Group, Warden
 from worldsize.running.tasks import Task
 
 LAST_LINES = 15
@@ -64,6 +74,7 @@ class Attempt:
     began: float | None = None  # a monotonic time
     told_to_stop: bool = False
     blame: str | None = None
+    _oom_kills: int = field(default_factory=oom_kills.count)
     _overdue: bool = False  # told to stop because its time was up
     _unfinished: tuple[Process, ...] = ()  # those that were, then
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -144,7 +155,7 @@ class Attempt:
         if self._overdue:
             return Outcome("failed", self._late())
         if self.group.failure or self.group.lost:
-            return Outcome("failed", self._failure(self.group.failure))
+            return Outcome("failed", self._failure())
         return Outcome("succeeded")
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -179,15 +190,25 @@ class Attempt:
         log = self.around.run.step(self.task.name).logs / f"{waited[0].name if waited else 'rank-0'}.log"
         return Failure(None, None, None, log, tuple(last_lines(log, LAST_LINES)), message)
 
-    def _failure(self, ended: Ended | None) -> Failure:
-        if ended is None:
+    def _failure(self) -> Failure:
+        assert self.group is not None
+        logs = self.around.run.step(self.task.name).logs
+
+        def tail(process: Process) -> list[str]:
+            return last_lines(logs / f"{process.name}.log", attribution.TAIL_LINES)
+
+        found = attribution.verdict(self.group.ended, tail, self.group.ranks)
+        if found is None:
             reason = self.blame or "the process that watched over it was killed"
             return Failure(None, None, None, None, (), reason)
-        process = ended.process
-        log = self.around.run.step(self.task.name).logs / f"{process.name}.log"
-        message = self.blame or ending(process.title, ended.status)
-        lines = tuple(last_lines(log, LAST_LINES))
-        return Failure(process.name, process.rank, ended.status, log, lines, message)
+        process, status = found.cause.process, found.cause.status
+        notes = [attribution.others_failed(found.followers)] if found.followers else []
+        message = self.blame or found.message
+        if status == -signal.SIGKILL and not self.blame and oom_kills.count() > self._oom_kills:
+            message += ": the kernel had no memory left"
+            notes += oom_kills.notes(self.task.inputs)
+        log, lines = logs / f"{process.name}.log", tuple(tail(process)[-LAST_LINES:])
+        return Failure(process.name, process.rank, status, log, lines, message, tuple(notes))
 
 
 def _failed(reason: str) -> Outcome:

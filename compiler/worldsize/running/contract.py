@@ -20,12 +20,12 @@ from worldsize.running.tasks import Task
 LAUNCHER_VARIABLES = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE",
      "GROUP_RANK", "TF_CONFIG", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME",
-     "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS"}
+     "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS"}
 )  # fmt: skip
 LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_", "AZUREML_", "AZURE_ML_", "AZ_BATCH")
 PRESET_PREFIXES = (
     "AZUREML_", "AZURE_ML_", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_", "MLFLOW_TRACKING_URI",
-    "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS",
+    "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS",
 )  # fmt: skip
 
 DEFAULTS = {
@@ -60,6 +60,7 @@ def preset(task: Task, run: RunFolder, values: Values, experiment: str) -> dict[
         **{f"AZURE_ML_INPUT_{name}": path for name, path in values.data.items()},
         **{f"AZURE_ML_OUTPUT_{name}": path for name, path in values.outputs.items()},
         "WORLDSIZE_PROGRESS": str(run.step(task.name).progress),
+        "WORLDSIZE_HEARTBEATS": str(run.step(task.name).heartbeats),
     }
 
 

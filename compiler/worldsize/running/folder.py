@@ -39,6 +39,11 @@ class StepFolder:
         return self.root / "logs"
 
     @property
+    def heartbeats(self) -> Path:
+        """A small record of each rank, kept while it runs."""
+        return self.root / "heartbeats"
+
+    @property
     def progress(self) -> Path:
         """What the training appends for the live view."""
         return self.root / "progress.jsonl"

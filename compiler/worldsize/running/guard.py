@@ -54,6 +54,7 @@ class Guard:
         self.reports = Reports(request["folder"])
         self.groups: list[int] = []
         self.stopping = False
+        self.asked = self.killed = False  # before this reaping; with SIGKILL
         self.kill_at: float | None = None  # when TERM has had its time
         self.give_up_at: float | None = None
 
@@ -69,30 +70,30 @@ class Guard:
 
     def reap(self) -> bool:
         """Collect what has ended; False once nothing is left."""
+        self.asked = self.stopping  # and not by what of this reaping fails first
         reports = self.reports.read()  # taken after: members that lost their launcher come after it
         alive = self.collect(reports)
         self.take(reports)
         return alive
 
     def collect(self, reports: list[dict[str, Any]]) -> bool:
-        """Do so, and take the reports first where they explain how their launcher ended."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return not LINUX and any(self.group_alive(group) for group in self.groups)
-            if pid == 0:
-                return True
-            code, process = os.waitstatus_to_exitcode(status), self.running.pop(pid, None)
-            if (
-                process is not None and process["launches"] and code >= 0
-            ):  # it had a reason, and its members know it
+        """Do so; first take the reports of members whose launcher had a reason to end: they know it."""
+        gone, alive = [], True
+        try:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                gone.append((found[0], os.waitstatus_to_exitcode(found[1])))
+        except ChildProcessError:
+            alive = not LINUX and any(quietly(os.killpg, group, 0) for group in self.groups)
+        for pid, code in gone:
+            process = self.running.pop(pid, None)
+            if process is not None and process["launches"] and code >= 0:
                 reports += self.reports.read()
                 self.take(reports)
             if process is not None:
                 self.ended(process["index"], code)
             elif pid in self.members:  # it came here because its parent was killed, and killed it
                 self.ended(self.members[pid], code)
+        return alive
 
     def take(self, reports: list[dict[str, Any]]) -> None:
         """Pass on what members have said of themselves."""
@@ -107,7 +108,8 @@ class Guard:
     def ended(self, index: int, status: int, *, told: bool = False) -> None:
         """Pass on how a process has ended; the first that fails ends the others."""
         self.members = {pid: member for pid, member in self.members.items() if member != index}
-        self.line.say(event="ended", index=index, status=status, told=told or self.stopping)
+        ours = self.asked and (status != -signal.SIGKILL or self.killed)  # else somebody else killed it
+        self.line.say(event="ended", index=index, status=status, told=told or ours)
         if status != 0:
             self.stop()
 
@@ -134,14 +136,6 @@ class Guard:
             if group not in groups:
                 quietly(os.kill, pid, number)
 
-    @staticmethod
-    def group_alive(group: int) -> bool:
-        """Whether a process group has members."""
-        with contextlib.suppress(OSError):
-            os.killpg(group, 0)
-            return True
-        return False
-
     def step(self) -> bool:
         """Advance after something happened; False once the group is over."""
         if not self.reap():
@@ -152,17 +146,16 @@ class Guard:
         elif not self.stopping and all(process["serves"] for process in self.running.values()):
             self.stop()
         if self.kill_at is not None and time.monotonic() >= self.kill_at:
+            self.killed = True
             self.signal(signal.SIGKILL)
-            if self.give_up_at is None:
-                self.give_up_at = time.monotonic() + UNKILLABLE_SECONDS
+            self.give_up_at = self.give_up_at or time.monotonic() + UNKILLABLE_SECONDS
             return time.monotonic() < self.give_up_at
         return True
 
     def patience(self) -> float:
         """Seconds until there is something to do without being woken."""
-        if self.kill_at is None:
-            return TICK_SECONDS
-        return min(TICK_SECONDS, max(RETRY_SECONDS, self.kill_at - time.monotonic()))
+        left = TICK_SECONDS if self.kill_at is None else self.kill_at - time.monotonic()
+        return min(TICK_SECONDS, max(RETRY_SECONDS, left))
 
 
 def become(process: dict[str, Any], cwd: str) -> NoReturn:
@@ -221,10 +214,12 @@ def prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def quietly(call: Any, *args: Any) -> None:
-    """Call, and ignore that the process or the reader is gone already."""
+def quietly(call: Any, *args: Any) -> bool:
+    """Call, and do not mind that the process or the reader is gone already; whether it was there."""
     with contextlib.suppress(OSError):
         call(*args)
+        return True
+    return False
 
 
 class Line:
@@ -389,7 +384,12 @@ class Warden:
 
 
 def main() -> None:
-    """Be the warden of one run; descriptor 0 is the socket on which the runner sends others."""
+    """Be the warden of one run; descriptor 0 is the socket on which the runner sends others.
+
+    A descriptor named in the arguments is the lock of the run: held by wardens and guards, by no rank.
+    """
+    for word in sys.argv[1:]:
+        os.set_inheritable(int(word), False)
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     with socket.socket(fileno=0) as control:

@@ -24,6 +24,7 @@ class Failure:
     log: Path | None
     last_lines: tuple[str, ...]
     message: str  # "rank 1 ended with exit status 3", "worker 1 was killed by SIGKILL"
+    notes: tuple[str, ...] = ()  # what follows from it, such as "3 other ranks failed because of it"
 
 
 @dataclass(frozen=True, slots=True)

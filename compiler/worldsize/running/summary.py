@@ -80,6 +80,7 @@ def _failure(step: str, failure: Failure) -> Iterator[str]:
         said = "its last lines:" if failure.last_lines else "which is empty"
         yield f"  log: {shown(failure.log)}, {said}"
         yield from (f"  | {clean(line)}" for line in failure.last_lines)
+    yield from (f"  {clean(note)}" for note in failure.notes)
     yield ""
 
 

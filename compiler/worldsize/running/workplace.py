@@ -60,7 +60,7 @@ def clear(task: Task, run: RunFolder) -> None:
     old.mkdir(parents=True)
     for path in [*step.logs.glob("*.log"), *step.progress.parent.glob(step.progress.name)]:
         path.rename(old / path.name)
-    for folder in (step.code, step.inputs):
+    for folder in (step.code, step.inputs, step.heartbeats):
         shutil.rmtree(folder, ignore_errors=True)
     for path in step.outputs.glob("*"):
         if path.name != SURVIVES:

@@ -86,11 +86,7 @@ class Sweep:
     def begin(self) -> Sequence[Task]:
         """The first trials; none where nothing is tracked."""
         self._began = time.monotonic()
-        if self.tracking.unavailable is not None:
-            why = f": {self.tracking.unavailable}" if self.tracking.unavailable else ""
-            self._refuse(
-                f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked{why}"
-            )
+        if self._is_untracked():
             return []
         self._sampler = sampler.make(self.plan)
         return self._following()
@@ -100,6 +96,7 @@ class Sweep:
         trial = self.trials[child]
         trial.state, trial.failure = result.state, result.failure
         logged = self.tracking.wait_for(child, self.plan.primary_metric)
+        self._is_untracked()
         if logged is not None:
             self._take(trial, logged)
         score = self._score(trial)
@@ -116,6 +113,7 @@ class Sweep:
         now = time.monotonic()
         if self.plan.timeout is not None and now - self._began >= self.plan.timeout:
             self._late = self._over = True
+        if self._late or self._is_untracked():
             return [trial.name for trial in running]
         if self.plan.policy is None:
             return []
@@ -293,8 +291,14 @@ class Sweep:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "sweep.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
-    def _refuse(self, reason: str) -> None:
-        self._reason, self._over = reason, True
+    def _is_untracked(self) -> bool:
+        """Whether MLflow is not there, which may turn out only while trials run: no further one is made."""
+        why = self.tracking.unavailable
+        if why is not None:
+            self._over = True
+            self._reason = f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked"
+            self._reason += f": {why}" if why else ""
+        return why is not None
 
 
 def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:

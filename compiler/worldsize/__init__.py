@@ -1,6 +1,6 @@
 """Worldsize: from a declarative spec to a distributed-training pipeline for Azure Machine Learning.
 
-The same five verbs as the command line, typed::
+The verbs of the command line, typed::
 
     import worldsize
 
@@ -8,6 +8,7 @@ The same five verbs as the command line, typed::
     plan = worldsize.plan("pipelines/digits_ddp.yml") # every derived number and its arithmetic
     worldsize.compile("pipelines/digits_ddp.yml", "build")
     result = worldsize.run("pipelines/digits_ddp.yml", worldsize.RunOptions(processes=2))
+    result = worldsize.resume(result.folder)          # where it was broken off
 
 ``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``.
 Nothing heavy is imported until the verb that needs it is called.
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
     from worldsize.deriving import plan
     from worldsize.errors import OutputError, SpecError
-    from worldsize.running import RunOptions, RunResult, run
+    from worldsize.running import ResumeError, RunOptions, RunResult, resume, run
 
 __all__ = [
     "Compiled",
     "OutputError",
     "Report",
+    "ResumeError",
     "RunOptions",
     "RunResult",
     "SpecError",
@@ -37,6 +39,7 @@ __all__ = [
     "compile",
     "components",
     "plan",
+    "resume",
     "run",
 ]
 
@@ -47,6 +50,8 @@ _HOMES = {
     "compile": "worldsize.compiling",
     "Compiled": "worldsize.compiling",
     "run": "worldsize.running",
+    "resume": "worldsize.running",
+    "ResumeError": "worldsize.running",
     "RunOptions": "worldsize.running",
     "RunResult": "worldsize.running",
     "OutputError": "worldsize.errors",

@@ -12,6 +12,11 @@ COMMANDS: Mapping[str, str] = {
     "plan": "Print what a spec derives, and the arithmetic behind it.",
     "compile": "Write the Azure ML pipeline of a spec.",
     "run": "Run a spec's pipeline on this machine.",
+    "resume": "Go on with a run that was broken off.",
+    "runs": "List the runs of a folder.",
+    "show": "Show a run: states, times, parameters, metrics.",
+    "logs": "Print what the processes of a step wrote.",
+    "cache": "List the steps that can be reused, or forget them.",
     "explain": "Print the page of a rule.",
 }
 

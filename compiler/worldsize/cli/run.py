@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 if TYPE_CHECKING:
+    from worldsize.running import RunResult
     from worldsize.running.view import View
 
 EPILOG = """\b
@@ -103,16 +106,28 @@ def command(
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running import preview  # noqa: PLC0415
+
+    options = running.RunOptions(settings=_pairs(settings, "--set"), assets=_pairs(assets, "--map"), **asked)
+    if dry_run:
+        with answering():
+            click.echo(preview.render(running.dry_run(target, options)), nl=False)
+        return
+    with answering():
+        shown = view(quiet=quiet)
+        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=shown)
+    conclude(result, quiet=quiet)
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """Turn what keeps a run from starting into a message and an exit status."""
+    from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
-    from worldsize.running import preview, summary  # noqa: PLC0415
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    options = running.RunOptions(settings=_pairs(settings, "--set"), assets=_pairs(assets, "--map"), **asked)
     try:
-        if dry_run:
-            click.echo(preview.render(running.dry_run(target, options)), nl=False)
-            return
-        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=_view(quiet=quiet))
+        yield
     except SpecError as error:
         click.echo(error.render(colour=_colour()), nl=False, color=True, err=True)
         internal = any(found.code == "WS000" for found in error.diagnostics)
@@ -120,7 +135,7 @@ def command(
     except running.RunError as error:
         click.echo(str(error), err=True)
         raise SystemExit(1) from None
-    except OutputError as error:
+    except (OutputError, running.ResumeError) as error:
         click.echo(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
@@ -130,6 +145,12 @@ def command(
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
+    """Say how a run ended, and end with its status."""
+    from worldsize.running import summary  # noqa: PLC0415
+
     # The table of a terminal stays on the screen: its rows are not said twice.
     text = summary.render(result, steps=quiet or not _on_terminal())
     click.echo(text, nl=False, err=result.state != "succeeded")
@@ -147,7 +168,7 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     return found
 
 
-def _view(*, quiet: bool) -> View:
+def view(*, quiet: bool) -> View:
     """The table on a terminal, lines elsewhere."""
     from worldsize.running.view import Plain, Quiet  # noqa: PLC0415
 

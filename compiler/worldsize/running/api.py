@@ -7,12 +7,15 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from worldsize.running import contract, execution, folder, preparation, preview, tracking
+from worldsize.running import contract, execution, folder, life, preparation, preview, record, tracking
+from worldsize.running.environments import interpreters
 from worldsize.running.options import RunOptions
 from worldsize.running.processes import Process
 from worldsize.running.results import RunResult
+from worldsize.running.reuse.store import Store
 from worldsize.running.supervise import Warden
 from worldsize.running.view import Quiet, View
 
@@ -49,21 +52,42 @@ def run(
         OSError: The runs' folder cannot be written.
     """
     home, path = Path(runs_dir), Path(target)
-    begun = time.monotonic()
+    begun, shown = time.monotonic(), view or Quiet()
     with contextlib.ExitStack() as stack:
         place = folder.create(home)
-        # Both start now, so that they are ready when the pipeline is.
-        tracker = stack.enter_context(tracking.Tracking(home, wanted=track))
-        tracker.start()
-        environment = contract.inherited(contract.interpreter_folder(place.root))
-        warden = stack.enter_context(Warden(environment))
+        lock = stack.enter_context(life.held(place.root, patience=1.0))  # for others who look at it
+        eager = options.force or Store(home).empty
+        staff = stack.enter_context(office(place, home, lock, track=track, eager=eager))
         try:
             prepared = preparation.prepare(path, place.pipeline, options)
+            environments = interpreters.made(prepared.environments, home, staff[1], shown.notice)
+            entered = stack.enter_context(environments)
         except BaseException:
             shutil.rmtree(place.root, ignore_errors=True)
             raise
-        shown = view or Quiet()
-        return execution.execute(prepared, place, home, tracker, warden, view=shown, begun=begun)
+        record.save(place, prepared, track=track)
+        return execution.execute(prepared, place, home, *staff, view=shown, begun=begun, interpreters=entered)
+
+
+@contextlib.contextmanager
+def office(
+    place: folder.RunFolder, home: Path, lock: int, *, track: bool, eager: bool
+) -> Iterator[tuple[tracking.Tracking, Warden]]:
+    """The processes that serve a run, which start while its pipeline is read.
+
+    Args:
+        place: The run's folder.
+        home: What runs share.
+        lock: The descriptor of the run's lock.
+        track: Whether MLflow records the run.
+        eager: Whether the tracker is certainly needed; else it starts with the first step that is run.
+    """
+    with contextlib.ExitStack() as stack:
+        tracker = stack.enter_context(tracking.Tracking(home, wanted=track))
+        if eager:
+            tracker.start()
+        environment = contract.inherited(contract.interpreter_folder(place.root))
+        yield tracker, stack.enter_context(Warden(environment, lock))
 
 
 def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tuple[Process, ...]]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.running.events import EventLog
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
 from worldsize.running.folder import RunFolder
+from worldsize.running.hangs import Hangs
+from worldsize.running.history import RunRecord
 from worldsize.running.nodes.injection import Injection
 from worldsize.running.places import Here, Places
 from worldsize.running.preparation import Prepared
+from worldsize.running.restarts import Policy, Restarting
+from worldsize.running.reuse import memory
+from worldsize.running.reuse.store import Store
+from worldsize.running.sweep.controller import expansions
 from worldsize.running.tracking import Tracking
 from worldsize.running.view import View
 
@@ -30,7 +37,15 @@ class Equipment:
 
 @contextlib.contextmanager
 def of(
-    prepared: Prepared, place: RunFolder, home: Path, tracker: Tracking, view: View
+    prepared: Prepared,
+    place: RunFolder,
+    home: Path,
+    tracker: Tracking,
+    view: View,
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+    earlier: RunRecord | None = None,
+    log: EventLog,
 ) -> Iterator[Equipment]:
     """The equipment of a run, for as long as it goes on.
 
@@ -40,12 +55,24 @@ def of(
         home: What runs share.
         tracker: The line to MLflow.
         view: Shows what goes on.
+        stopping: Whether the user has asked to stop.
+        earlier: What is known of the run, where it is resumed.
+        log: The event log.
 
     Raises:
         RunError: An option cannot be had on this machine.
     """
     emulated = prepared.emulation
-    watchers: list[Watcher] = []
+    watchers: list[Watcher] = [Hangs(view.notice)]
     if emulated.faults:
         watchers.append(Injection(emulated.faults, emulated.namespaces, view.notice))
-    yield Equipment(places=emulated.places, watchers=watchers)
+    remembering = memory.of(prepared, place, Store(home), view.notice, stopping=stopping, earlier=earlier)
+    sweeps = expansions(prepared.graph.sweeps, prepared.tasks, place, tracker, log=log, notice=view.notice)
+    restarting = Restarting(Policy(prepared.options.max_restarts or 0, seed=place.id))
+    yield Equipment(
+        memory=remembering,
+        restarts=restarting,
+        places=emulated.places,
+        watchers=watchers,
+        expansions=sweeps,
+    )

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from worldsize.azureml import distribution
-from worldsize.azureml.model import Job
 from worldsize.running import equipment, folder, interrupts, outcome, sources, tracking
 from worldsize.running.attempt import Surroundings
+from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.events import EventLog
+from worldsize.running.graph import Graph
+from worldsize.running.history import RunRecord
 from worldsize.running.preparation import Prepared
 from worldsize.running.results import RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
@@ -29,6 +30,8 @@ def execute(
     *,
     view: View,
     begun: float,
+    interpreters: Interpreters,
+    earlier: RunRecord | None = None,
 ) -> RunResult:
     """Run every step.
 
@@ -40,19 +43,26 @@ def execute(
         warden: Who forks the guards of the steps.
         view: Shows what goes on.
         begun: The monotonic time at which the user began to wait.
+        interpreters: What interprets the steps.
+        earlier: What is known of the run, where it is resumed.
     """
-    parameters = {
-        f"{task.name}.{name}": source.rendered[:500]
-        for task in prepared.tasks.values()
-        for name, source in task.inputs.items()
-        if isinstance(source, sources.Text)
-    }
-    tags = tracking.tags(prepared.target, place.id, prepared.target.absolute().parent)
-    name = prepared.job.display_name or prepared.job.name
-    tracker.begin(prepared.experiment, str(name.value) if name else place.id, tags, parameters)
+    _describe(tracker, prepared, place, again=earlier is not None)
     with EventLog(place.events) as log, _showing(view, prepared.notices):
-        log.write("run_started", run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
-        with interrupts.caught() as caught, equipment.of(prepared, place, home, tracker, view) as equipped:
+        event = "run_started" if earlier is None else "run_resumed"
+        log.write(event, run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
+        with contextlib.ExitStack() as stack:
+            caught = stack.enter_context(interrupts.caught())
+            asked = equipment.of(
+                prepared,
+                place,
+                home,
+                tracker,
+                view,
+                stopping=lambda: bool(caught.received),
+                earlier=earlier,
+                log=log,
+            )
+            equipped = stack.enter_context(asked)
             around = Surroundings(
                 place,
                 dict(prepared.code),
@@ -61,28 +71,61 @@ def execute(
                 warden,
                 experiment=prepared.experiment,
                 places=equipped.places,
+                interpreters=interpreters,
             )
-            schedule = Schedule(
-                tasks=dict(prepared.tasks),
-                around=around,
-                view=view,
-                tracking=tracker,
-                interrupts=caught,
-                keep_going=_keeps_going(prepared.job),
-                expansions=equipped.expansions,
-                memory=equipped.memory,
-                restarts=equipped.restarts,
-                watchers=equipped.watchers,
-            )
-            steps = schedule.execute()
+            steps = _schedule(prepared, around, equipped, view=view, tracker=tracker, caught=caught).execute()
         result = _result(prepared, place, steps, caught.received)
-        result = replace(result, tracking_uri=tracker.uri, seconds=time.monotonic() - begun)
+        uri = tracker.uri if tracker.started else None
+        result = replace(result, tracking_uri=uri, seconds=time.monotonic() - begun)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
             view.notice(f"the event log is incomplete: {(log.fault.strerror or str(log.fault)).lower()}")
-    _link_outputs(prepared.job, place, steps)
+    _link_outputs(prepared.graph, place, steps)
     tracker.finish(result.state, result.metrics)
     return result
+
+
+def _describe(
+    tracker: tracking.Tracking, prepared: Prepared, place: folder.RunFolder, *, again: bool
+) -> None:
+    """Tell the tracker what MLflow shall say of the run."""
+    parameters = {
+        f"{task.name}.{name}": source.rendered[:500]
+        for task in prepared.tasks.values()
+        for name, source in task.inputs.items()
+        if isinstance(source, sources.Text)
+    }
+    name = prepared.job.display_name or prepared.job.name
+    tracker.begin(
+        prepared.experiment,
+        str(name.value) if name else place.id,
+        lambda: tracking.tags(prepared.target, place.id, prepared.target.absolute().parent),
+        parameters,
+        again=again,
+    )
+
+
+def _schedule(
+    prepared: Prepared,
+    around: Surroundings,
+    equipped: equipment.Equipment,
+    *,
+    view: View,
+    tracker: tracking.Tracking,
+    caught: interrupts.Interrupts,
+) -> Schedule:
+    return Schedule(
+        tasks=dict(prepared.tasks),
+        around=around,
+        view=view,
+        tracking=tracker,
+        interrupts=caught,
+        keep_going=prepared.graph.keep_going,
+        expansions=equipped.expansions,
+        memory=equipped.memory,
+        restarts=equipped.restarts,
+        watchers=equipped.watchers,
+    )
 
 
 @contextlib.contextmanager
@@ -112,20 +155,12 @@ def _result(
     )
 
 
-def _link_outputs(job: Job, place: folder.RunFolder, steps: Mapping[str, StepResult]) -> None:
+def _link_outputs(graph: Graph, place: folder.RunFolder, steps: Mapping[str, StepResult]) -> None:
     """Links to the outputs that the pipeline declares: what a user looks for first."""
-    for step in job.steps.values():
-        for name, setting in step.outputs.items():
-            bound = setting.value.binding
-            made = steps[step.name].outputs.get(name)
-            if bound is None or bound.value.port is None or made is None or not made.exists():
-                continue
-            with contextlib.suppress(OSError):
-                place.outputs.mkdir(exist_ok=True)
-                (place.outputs / bound.value.port).symlink_to(made)
-
-
-def _keeps_going(job: Job) -> bool:
-    """Whether steps that do not need a failed one still run."""
-    given = distribution.member(job.settings, "continue_on_step_failure")
-    return given is not None and str(given.value).lower() == "true"
+    for name, output in graph.outputs.items():
+        made = steps[output.step].outputs.get(output.port)
+        if made is None or not made.exists():
+            continue
+        with contextlib.suppress(OSError):
+            place.outputs.mkdir(exist_ok=True)
+            (place.outputs / name).symlink_to(made)

@@ -92,8 +92,13 @@ def find(home: Path, text: str) -> Path:
     raise LookupError(f"`{text}` begins the ids of {len(matching)} runs, such as {names}")
 
 
-def load(root: Path) -> RunRecord:
-    """Everything that a run's folder says of it."""
+def load(root: Path, *, mine: bool = False) -> RunRecord:
+    """Everything that a run's folder says of it.
+
+    Args:
+        root: The folder.
+        mine: Whether the caller holds its lock, so that nobody else can be at it.
+    """
     logged, damaged = events.scan(root / "events.jsonl")
     found = RunRecord(root, "died", damaged=damaged)
     record = read(root / RECORD) or {}
@@ -106,7 +111,7 @@ def load(root: Path) -> RunRecord:
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             _HANDLERS.get(event["event"], _ignore)(found, event)
-    if life.alive(root):
+    if not mine and life.alive(root):
         found.state = "running"
     if found.state in ("running", "died"):
         _unfinished(found, logged)

@@ -91,4 +91,5 @@ def _text(source: Source, task: Task, run: RunFolder, show: Callable[[Path], str
 def _output(step: str, port: str, run: RunFolder) -> str:
     folder = run.step(step)
     # The working folder is where ./outputs and ./logs lie.
-    return str(folder.code if port == ARTIFACTS else folder.outputs / port)
+    path = folder.code if port == ARTIFACTS else folder.outputs / port
+    return str(path.resolve() if path.is_symlink() else path)  # a step that was reused has links

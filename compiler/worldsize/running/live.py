@@ -25,10 +25,13 @@ _LOOKS: Mapping[StepState, tuple[str, str]] = {
     "preparing": ("·", "cyan"),
     "running": ("▶", "bold cyan"),
     "succeeded": ("✓", "green"),
+    "reused": ("✓", "dim green"),
     "failed": ("✗", "bold red"),
     "stopped": ("■", "yellow"),
 }
-_INTEREST: Mapping[StepState, int] = {"running": 0, "failed": 0, "preparing": 1, "stopped": 2, "succeeded": 3}
+_INTEREST: Mapping[StepState, int] = {
+    "running": 0, "failed": 0, "preparing": 1, "stopped": 2, "succeeded": 3, "reused": 3
+}  # fmt: skip
 
 
 class Live:
@@ -93,7 +96,7 @@ def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) 
         cells = _cells(status, now)
         picture.add_row(*cells, *(_progress(status, 20 if width >= 90 else 10) if measuring else ()))
     if len(shown) < len(statuses):
-        done = sum(status.state == "succeeded" for status in statuses.values())
+        done = sum(status.state in ("succeeded", "reused") for status in statuses.values())
         picture.add_row("", Text(f"{done} of {len(statuses)} steps done", style="dim"))
     return picture
 

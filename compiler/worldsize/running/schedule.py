@@ -59,9 +59,6 @@ class Schedule:
             self._add(task)
         with selectors.DefaultSelector() as selector:
             selector.register(self.interrupts, selectors.EVENT_READ)
-            listening = self.tracking.fileno()
-            if listening is not None:
-                selector.register(listening, selectors.EVENT_READ)
             try:
                 while self._active or (not self._stopping and (self._ready or self._resting)):
                     self._start_ready(selector)
@@ -86,6 +83,9 @@ class Schedule:
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
         """Wait for something to happen, at most until the view wants to be redrawn."""
+        number = self.tracking.fileno()  # there is one once a step has asked for its run
+        if number is not None and number not in selector.get_map():
+            selector.register(number, selectors.EVENT_READ)
         for key, _ in selector.select(TICK_SECONDS if self._active or self._resting else 0):
             if isinstance(key.data, Attempt):
                 self._finish(key.data, key.data.hear())
@@ -145,7 +145,8 @@ class Schedule:
             return False
         if source is not None:
             self.around.log.write("step_reused", step=task.name, run=source)
-            self._settle(task.name, "reused", None)
+            # What a run that is resumed had made itself is its own.
+            self._settle(task.name, "succeeded" if source == self.around.run.id else "reused", None)
         return source is not None
 
     def _prepare(self, task: Task, wanted: int) -> None:
@@ -216,12 +217,11 @@ class Schedule:
     def _settle(self, name: str, state: StepState, failure: Failure | None) -> None:
         """Give a step its result, and free or stop the others."""
         self._conclude(self.statuses[name], state, failure)
-        task = self.tasks[name]
+        if state == "succeeded":
+            self.memory.keep(self.tasks[name], self.statuses[name].seconds)
         if name in self._parents:
             self._ended(self._parents[name], name)
         elif state in DONE:
-            if state == "succeeded":
-                self.memory.keep(task, self.statuses[name].seconds)
             for reader in self._readers.get(name, ()):
                 self._waiting[reader].discard(name)
                 if not self._waiting[reader]:

@@ -44,14 +44,16 @@ class Warden:
 
     Args:
         environment: What the processes' own variables are added to; by default the runner's.
+        held: A descriptor that it keeps open until the last process is gone: the lock of the run.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, held: int | None = None) -> None:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(GUARD)],
+                [sys.executable, "-I", "-S", str(GUARD), *([] if held is None else [str(held)])],
                 stdin=theirs.fileno(),
+                pass_fds=() if held is None else (held,),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=environment,

@@ -43,14 +43,31 @@ class Record:
             prepare_database(home)
             self._client = MlflowClient(begin["uri"], begin["uri"])
             self.experiment = self._experiment(begin["experiment"], home / "artifacts")
-        run = self._client.create_run(self.experiment, tags=dict(self._tags), run_name=begin["name"])
-        self.run_id: str = run.info.run_id
+        self.run_id: str = (begin.get("again") and self._continued()) or self._created(begin["name"])
         self._parameters(begin["parameters"])
 
+    def _created(self, name: str) -> str:
+        run = self._client.create_run(self.experiment, tags=dict(self._tags), run_name=name)
+        return str(run.info.run_id)
+
+    def _continued(self) -> str | None:
+        """The record of a run that is resumed; what it left open is closed. None where it has none."""
+        ours = self._tags["worldsize.run"]
+        runs = self._client.search_runs([self.experiment], f"tags.`worldsize.run` = '{ours}'")
+        for run in runs:
+            if "mlflow.parentRunId" in run.data.tags and run.info.status == "RUNNING":
+                self._client.set_terminated(run.info.run_id, "KILLED")
+        found = [run.info.run_id for run in runs if "mlflow.parentRunId" not in run.data.tags]
+        if found:
+            self._client.update_run(found[0], status="RUNNING")
+        return str(found[0]) if found else None
+
     def _parameters(self, parameters: Mapping[str, str]) -> None:
+        """Log parameters; those that a resumed run has already cannot change."""
         from mlflow.entities import Param  # noqa: PLC0415
 
-        found = [Param(name, value) for name, value in parameters.items()]
+        known = self._client.get_run(self.run_id).data.params
+        found = [Param(name, value) for name, value in parameters.items() if name not in known]
         for start in range(0, len(found), MOST_PARAMETERS):
             self._client.log_batch(self.run_id, params=found[start : start + MOST_PARAMETERS])
 

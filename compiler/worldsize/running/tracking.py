@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,8 @@ class Tracking:
         self._logged: dict[tuple[str, str], Logged] = {}
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
+        self._description: Callable[[], dict[str, Any]] | None = None  # of the run, until it is sent
+        self.started = False  # whether the tracker was ever needed
 
     @property
     def uri(self) -> str | None:
@@ -62,6 +64,7 @@ class Tracking:
         """Start the tracker process, which begins to import MLflow."""
         if self.unavailable is not None or self._process is not None:
             return
+        self.started = True
         self.home.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, str(TRACKER), str(self.home)],
@@ -73,15 +76,40 @@ class Tracking:
         )
 
     def begin(
-        self, experiment: str, name: str, tags: Mapping[str, str], parameters: Mapping[str, str]
+        self,
+        experiment: str,
+        name: str,
+        tags: Callable[[], Mapping[str, str]],
+        parameters: Mapping[str, str],
+        *,
+        again: bool = False,
     ) -> None:
-        """Describe the run; the tracker answers when MLflow is ready."""
+        """Describe the run; the tracker answers when MLflow is ready.
+
+        A tracker that was not started starts with the first step that asks for a run: where every step is
+        reused there is nothing to measure, and nobody waits for MLflow.
+
+        Args:
+            experiment: The experiment's name.
+            name: The run's name.
+            tags: Gives its tags, once they are needed.
+            parameters: Its parameters.
+            again: Whether the run is resumed, and has a record already.
+        """
         self._experiment = experiment
-        what = {"experiment": experiment, "name": name, "tags": dict(tags), "parameters": dict(parameters)}
-        self._send(do="begin", uri=self.uri, **what)
+
+        def describe() -> dict[str, Any]:
+            what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
+            return {"experiment": experiment, **what}
+
+        self._description = describe
+        if self._process is not None:
+            self._describe()
 
     def request(self, step: str) -> None:
         """Ask for the run of a step; :meth:`environment` has it once it is there."""
+        self.start()
+        self._describe()
         self._send(do="step", step=step)
 
     def environment(self, step: str) -> dict[str, str] | None:
@@ -151,6 +179,11 @@ class Tracking:
 
     def __exit__(self, *_: object) -> None:
         self._close(PATIENCE_SECONDS if self.run_id is not None else 0.0)
+
+    def _describe(self) -> None:
+        if self._description is not None and self._process is not None:
+            self._send(do="begin", uri=self.uri, **self._description())
+            self._description = None
 
     def _take(self, answer: dict[str, Any]) -> None:
         if "ready" in answer:

@@ -74,6 +74,8 @@ class Plain:
             self._said[status.name] = (self._clock(), None)
             count = f", {status.processes} processes" if status.processes > 1 else ""
             self._write(f"{status.name}: running{count}")
+        elif status.state == "reused":
+            self._write(f"{status.name}: reused")
         elif status.state in ("succeeded", "failed") or (status.state == "stopped" and status.started):
             if status.progress is not None and self._said.get(status.name, (0.0, None))[1] != status.progress:
                 self._write(f"{status.name}: {measured(status.progress)}")

@@ -17,39 +17,36 @@ from pathlib import PurePath
 from typing import Any
 
 from worldsize.azureml.model import Field
-from worldsize.running.sources import Text
 from worldsize.running.tasks import Task
+from worldsize.yaml.load import to_python
 
 VERSION = 1  # of this recipe: another one makes other keys
-_PARTS_APART = ("component", "inputs")  # handled by name below
+_BY_NAME = ("component", "inputs", "outputs", "step", "span")  # what of them counts is taken out below
 _WITHOUT_EFFECT = ("name", "display_name", "folder", "timeout")
 
 Parts = dict[str, str]  # a digest by the name that a message gives the part
 
 
-def parts(task: Task, *, code: str, data: Mapping[str, str], environment: Any) -> Parts:
+def parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
     """What the key is made of.
 
     Args:
         task: The step.
         code: The digest of its code folder.
-        data: The digest of every input that is data, by name.
+        inputs: What every input stands for, as plain data: literals as they are rendered, data by digest.
         environment: What its environment is defined by, as plain data.
     """
-    found = {"format": VERSION, "code": code, "environment": environment}
+    found = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
     for name in (each.name for each in dataclasses.fields(task)):
-        if name not in _PARTS_APART and name not in _WITHOUT_EFFECT:
+        if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
             found[name] = getattr(task, name)
-    found["command"] = task.command
-    found["resources"] = task.component.resources
-    found["outputs"] = {name: (type_, task.outputs[name]) for name, type_ in task.outputs.items()}
-    for name, source in task.inputs.items():
-        if isinstance(source, Text):
-            found[f"input `{name}`"] = ["text", source.rendered]
-        elif source is None:
-            found[f"input `{name}`"] = ["absent"]
-        else:
-            found[f"input `{name}`"] = ["data", data[name]]
+    found["resources"] = (task.step and task.step.resources) or task.component.resources
+    found["command"] = task.component.command
+    if task.kind != "command":  # a sweep's space and limits, a parallel step's batches and thresholds
+        found["settings"] = [
+            each and to_python(each) for each in (task.step and task.step.raw, task.component.raw)
+        ]
+    found |= {f"input `{name}`": value for name, value in inputs.items()}
     return {name: _digest(value) for name, value in found.items()}
 
 

@@ -7,16 +7,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from worldsize.azureml import distribution
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import workplace
+from worldsize.running.environments.planning import Plan
 from worldsize.running.folder import RunFolder, StepFolder
+from worldsize.running.history import DONE, RunRecord
+from worldsize.running.preparation import Prepared
 from worldsize.running.reuse import environment, key, links, made
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.key import Parts
 from worldsize.running.reuse.links import Original
 from worldsize.running.reuse.made import Made
 from worldsize.running.reuse.store import Entry, Store
-from worldsize.running.sources import ARTIFACTS, File, Output, Source
+from worldsize.running.reuse.trees import Tree
+from worldsize.running.sources import ARTIFACTS, File, Output, Part, RunName, Source, Text, parts_of
 from worldsize.running.tasks import Task
 
 
@@ -27,10 +32,10 @@ class StepMemory:
     Attributes:
         run: The run.
         tasks: Its steps; some may be added while it goes on.
-        code: Their code.
+        code: Their code; a step that another turns into has that one's.
         store: Where steps are found and kept.
         digests: Hashes their files.
-        mode: What interprets the steps.
+        environments: What interprets the steps.
         notice: Says something to the user.
         force: Whether nothing is reused.
         earlier: Of a run that is resumed, the steps that had succeeded.
@@ -41,7 +46,7 @@ class StepMemory:
     code: Mapping[str, Snapshot]
     store: Store
     digests: Digests
-    mode: str
+    environments: Plan
     notice: Callable[[str], None]
     force: bool = False
     earlier: frozenset[str] = frozenset()
@@ -52,8 +57,8 @@ class StepMemory:
 
     def __post_init__(self) -> None:
         """See whose working folders are outputs too."""
-        sources = [source for task in self.tasks.values() for source in task.inputs.values()]
-        outputs = [source for source in sources if isinstance(source, Output)]
+        sources = [source for task in self.tasks.values() for source in task.inputs.values() if source]
+        outputs = [part for source in sources for part in parts_of(source) if isinstance(part, Output)]
         self._read = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
 
     def recall(self, task: Task) -> str | None:
@@ -152,28 +157,41 @@ class StepMemory:
     def _parts(self, task: Task) -> Parts | None:
         """What the key of a step is made of; None where that cannot be told, and it runs every time."""
         try:
-            data = {
-                name: self._data(source)
-                for name, source in task.inputs.items()
-                if isinstance(source, File | Output)
-            }
-            code = self.digests.files(self.code[task.name].files, task.folder).digest()
-            identity = environment.identity(task, self.mode, self.digests)
-            return key.parts(task, code=code, data=data, environment=identity)
+            inputs = {name: self._value(source) for name, source in task.inputs.items()}
+            code = self.digests.files(self._code(task.name).files, task.folder).digest()
+            identity = environment.identity(task, self.environments, self.digests)
+            return key.parts(task, code=code, inputs=inputs, environment=identity)
         except (OSError, TypeError, LookupError):
             return None
 
-    def _data(self, source: Source) -> str:
-        """The digest of an input; of a lone file its name counts too, because programs look at endings."""
-        if isinstance(source, File):
-            tree, name = self.digests.tree(source.path.absolute()), source.path.name
-        else:
-            assert isinstance(source, Output)
-            done, folder = self._made[source.step]
-            tree, name = done.outputs[source.port], source.port
-            if made.verify(done, folder, self.digests)[1] is not None:
-                tree = self.digests.tree(made.place(folder, source.port), remember=False)
-        return f"{name if tree.kind == 'file' else ''}:{tree.digest()}"
+    def _value(self, source: Source | None) -> list[list[str]]:
+        """What an input stands for."""
+        return [self._part(part) for part in parts_of(source)] if source is not None else [["absent"]]
+
+    def _part(self, part: Part) -> list[str]:
+        if isinstance(part, Text):
+            return ["text", part.rendered]
+        if isinstance(part, RunName):
+            return ["run", self.run.id]
+        if isinstance(part, File):
+            return self._data(self.digests.tree(part.path.absolute()), part.path.name)
+        done, folder = self._made[part.step]
+        tree = done.outputs[part.port]
+        if made.verify(done, folder, self.digests)[1] is not None:
+            tree = self.digests.tree(made.place(folder, part.port), remember=False)
+        return self._data(tree, part.port)
+
+    @staticmethod
+    def _data(tree: Tree, name: str) -> list[str]:
+        """Of a lone file its name counts too, because programs look at endings."""
+        return ["data", name if tree.kind == "file" else "", tree.digest()]
+
+    def _code(self, name: str) -> Snapshot:
+        while name not in self.code:
+            name, dot, _ = name.rpartition(".")
+            if not dot:
+                raise LookupError(name)
+        return self.code[name]
 
     def _outputs(self, task: Task) -> list[str]:
         """The outputs whose content matters: those declared, and the artifacts where a step reads them."""
@@ -184,3 +202,37 @@ def is_deterministic(task: Task) -> bool:
     """What its component says; by default it is."""
     given = task.component.is_deterministic
     return given is None or str(given.value).lower() != "false"
+
+
+def of(
+    prepared: Prepared,
+    run: RunFolder,
+    store: Store,
+    notice: Callable[[str], None],
+    *,
+    stopping: Callable[[], bool],
+    earlier: RunRecord | None,
+) -> StepMemory:
+    """The memory of a run.
+
+    Args:
+        prepared: The pipeline, with its options.
+        run: The run's folder.
+        store: Where steps are found and kept.
+        notice: Says something to the user.
+        stopping: Whether the user has asked to stop, so that no long file is hashed to its end.
+        earlier: What is known of the run, where it is resumed.
+    """
+    forced = distribution.member(prepared.job.settings, "force_rerun")
+    done = earlier.steps.values() if earlier is not None else ()
+    return StepMemory(
+        run,
+        prepared.tasks,
+        prepared.code,
+        store,
+        Digests(store.digests, stop=stopping),
+        environments=prepared.environments,
+        notice=notice,
+        force=prepared.options.force or (forced is not None and str(forced.value).lower() == "true"),
+        earlier=frozenset(step.name for step in done if step.state in DONE),
+    )

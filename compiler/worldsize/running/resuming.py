@@ -1,0 +1,99 @@
+"""`worldsize.resume`: a run whose runner or machine died, or that failed, goes on where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from worldsize.running import api, history, life, preparation, record
+from worldsize.running.environments import interpreters
+from worldsize.running.execution import execute
+from worldsize.running.folder import RunFolder
+from worldsize.running.history import RunRecord
+from worldsize.running.preparation import Prepared
+from worldsize.running.record import Asked
+from worldsize.running.results import RunResult
+from worldsize.running.supervise import GRACE_SECONDS, MARGIN_SECONDS
+from worldsize.running.view import Quiet, View
+
+
+class ResumeError(Exception):
+    """A run cannot go on; it is as it was. ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help
+
+
+def resume(root: str | os.PathLike[str], *, view: View | None = None) -> RunResult:
+    """Go on with a run: steps that had succeeded and whose outputs are what they were are not run again.
+
+    A pipeline that was compiled from a spec is the one in the run's folder; any other is read again, and a
+    step that has changed runs again, as do those that read what it makes. A step that was interrupted
+    begins anew, but finds its output named ``checkpoints`` as it was.
+
+    Args:
+        root: The run's folder.
+        view: Shows what goes on; by default nothing does.
+
+    Returns:
+        The finished run, as of :func:`worldsize.run`; its ``seconds`` are those since it was resumed.
+
+    Raises:
+        ResumeError: The run goes on, has succeeded, or says too little of itself.
+        SpecError: The pipeline has errors now.
+        RunError: The pipeline cannot be run on this machine now.
+        OSError: The run's folder cannot be read or written.
+    """
+    begun = time.monotonic()
+    place = RunFolder(Path(root).resolve())
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(_held(place.root))
+        earlier = history.load(place.root, mine=True)
+        asked = record.load(place)
+        if earlier.state == "succeeded":
+            raise ResumeError(f"run `{place.id}` has succeeded", "run the pipeline again to repeat it")
+        if asked is None:
+            help_ = "it was broken off before its first step: run the pipeline again"
+            raise ResumeError(f"run `{place.id}` does not say what it ran", help_)
+        home = place.root.parent.parent
+        office = stack.enter_context(api.office(place, home, lock, track=asked.track, eager=True))
+        prepared = _prepare(asked, place, earlier)
+        shown = view or Quiet()
+        environments = interpreters.made(prepared.environments, home, office[1], shown.notice)
+        entered = stack.enter_context(environments)
+        return execute(
+            prepared, place, home, *office, view=shown, begun=begun, earlier=earlier, interpreters=entered
+        )
+
+
+@contextlib.contextmanager
+def _held(root: Path) -> Iterator[int]:
+    """The run's lock; what its dead runner left is given the time that it may take to end."""
+    try:
+        with life.held(root, patience=GRACE_SECONDS + MARGIN_SECONDS) as lock:
+            yield lock
+    except life.AliveError:
+        said = f"run `{root.name}` goes on"
+        help_ = f"follow it with `worldsize logs {root.name} STEP --follow`"
+        if life.runner(root) is None:
+            said, help_ = f"processes of run `{root.name}` are still being ended", "try again in a minute"
+        raise ResumeError(said, help_) from None
+
+
+def _prepare(asked: Asked, place: RunFolder, earlier: RunRecord) -> Prepared:
+    target, options = asked.target, asked.options
+    if asked.compiled:  # its settings are in it already
+        target, options = place.pipeline / "pipeline.yml", replace(options, settings={})
+    elif not target.exists():
+        raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")
+    prepared = preparation.prepare(target, place.pipeline, options)
+    notices = [*prepared.notices]
+    if earlier.damaged:
+        lines = "1 line" if earlier.damaged == 1 else f"{earlier.damaged} lines"
+        notices.append(f"{lines} of the event log cannot be read; what is not known to be done runs again")
+    return replace(prepared, target=asked.target, notices=tuple(notices))

@@ -33,7 +33,9 @@ class Compiled:
         return self.folder / "pipeline.yml"
 
 
-def compile(spec: str | os.PathLike[str], out: str | os.PathLike[str]) -> Compiled:  # noqa: A001
+def compile(  # noqa: A001
+    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, text: str | None = None
+) -> Compiled:
     """Compile a spec into a folder.
 
     The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
@@ -42,6 +44,7 @@ def compile(spec: str | os.PathLike[str], out: str | os.PathLike[str]) -> Compil
     Args:
         spec: The spec file.
         out: The folder to write.
+        text: What counts instead of the spec's content on the disk.
 
     Returns:
         What was written, with the plan behind it.
@@ -55,11 +58,11 @@ def compile(spec: str | os.PathLike[str], out: str | os.PathLike[str]) -> Compil
     from worldsize.spec import load  # noqa: PLC0415
 
     path, folder = Path(spec), Path(out)
-    report = check([path])
+    report = check([path], texts=None if text is None else {str(path): text.encode()})
     if report.errors:
         raise SpecError(report.diagnostics, report.sources)
     place.check_target(folder)
-    loaded, problems, _ = load(path)
+    loaded, problems, _ = load(path, text)
     if loaded is None:
         raise _error(problems, report)
     built, problems = build.build(loaded)

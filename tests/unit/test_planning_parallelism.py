@@ -16,7 +16,9 @@ from worldsize.emit import plan_file
 from worldsize.planning import Interface, Plan, StepPlan, derive, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.missing import explain
-from worldsize.running import fit, tasks
+from worldsize.running import fit
+from worldsize.running.assets import AssetMap
+from worldsize.running.graph import flatten
 from worldsize.running.machine import Machine
 from worldsize.running.sources import Text
 
@@ -344,7 +346,7 @@ def test_running_here_says_the_mesh_in_one_line(
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
     found, _ = job.read(path)
     assert found is not None
-    fitted = fit.fit(tasks.of(found)[0], path, Machine(cores=2), processes)
+    fitted = fit.fit(flatten(found, AssetMap())[0].tasks, path, Machine(cores=2), processes)
     said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"
     assert fitted.notices == [f"{said} with accumulation ×{accumulation}, global batch 128 unchanged{why}"]
     given = fitted.tasks["train"].inputs["tensor"]

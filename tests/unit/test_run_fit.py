@@ -9,8 +9,10 @@ import pytest
 
 from worldsize import compiling
 from worldsize.azureml import job
-from worldsize.running import fit, tasks
+from worldsize.running import fit
+from worldsize.running.assets import AssetMap
 from worldsize.running.fit import Fitted
+from worldsize.running.graph import flatten
 from worldsize.running.machine import Machine
 from worldsize.running.sources import Text
 
@@ -38,9 +40,9 @@ def planned(folder: Path, kind: str, machine: Machine, processes: int | None = N
     pipeline = compiling.compile(spec, folder / "build").pipeline
     found, _ = job.read(pipeline)
     assert found is not None
-    read, problems = tasks.of(found)
+    read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(read, pipeline, machine, processes)
+    return fit.fit(read.tasks, pipeline, machine, processes)
 
 
 GPUS = Machine(16, ("0", "1", "2", "3"))
@@ -95,9 +97,9 @@ def native(folder: Path, distribution: str, machine: Machine, processes: int | N
     path.write_text(textwrap.dedent(NATIVE).replace("DISTRIBUTION", distribution), encoding="utf-8")
     found, _ = job.read(path)
     assert found is not None
-    read, problems = tasks.of(found)
+    read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(read, path, machine, processes)
+    return fit.fit(read.tasks, path, machine, processes)
 
 
 CROWDED = (
@@ -178,5 +180,5 @@ distribution: {distribution}
     )
     found, _ = job.read(path)
     assert found is not None
-    fitted = fit.fit(tasks.of(found)[0], path, Machine(2), processes)
+    fitted = fit.fit(flatten(found, AssetMap())[0].tasks, path, Machine(2), processes)
     assert [said in problem.message for problem in fitted.problems] == [True]

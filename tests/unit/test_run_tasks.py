@@ -10,8 +10,10 @@ import pytest
 
 from worldsize import running
 from worldsize.azureml import job
-from worldsize.running import calls, contract, inputs, tasks
+from worldsize.running import calls, contract, inputs
+from worldsize.running.assets import AssetMap
 from worldsize.running.folder import RunFolder
+from worldsize.running.graph import flatten
 from worldsize.running.sources import File, Output, Text
 from worldsize.running.tasks import Task
 
@@ -28,8 +30,8 @@ def read(tmp_path: Path) -> Read:
         found, problems = job.read(path)
         assert found is not None
         assert not problems
-        read_tasks, problems = tasks.of(found)
-        return read_tasks, [problem.message for problem in problems]
+        read_graph, problems = flatten(found, AssetMap())
+        return dict(read_graph.tasks), [problem.message for problem in problems]
 
     return reading
 
@@ -129,9 +131,35 @@ SETS = (
     " sets for each process"
 )
 REFUSALS = {
-    "sweep": (
-        "{type: sweep, trial: {type: command, command: a}}",
-        "step `s` is of type `sweep`, and only `command` steps are run here",
+    "spark": (
+        "{type: spark, entry: {file: a.py}}",
+        "step `s` is a Spark job, and no Spark cluster is started here",
+    ),
+    "automl": (
+        "{type: automl, task: regression}",
+        "step `s` is an AutoML job, whose models are chosen and trained by the service itself",
+    ),
+    "loop": ("{type: do_while, body: b}", "step `s` is a loop that the service itself decides on"),
+    "unheard of": ("{type: distillation}", "step `s` is of type `distillation`, which is not run here"),
+    "code of a workspace": (
+        "{command: a, code: 'azureml:c:1'}",
+        "the code of step `s` is `azureml:c:1`, which is not on this machine",
+    ),
+    "code of Git": (
+        "{command: a, code: 'git+https://example.com/r'}",
+        "the code of step `s` is `git+https://example.com/r`, which is not on this machine",
+    ),
+    "variable bound to nothing": (
+        "{command: a, environment_variables: {V: '${{parent.inputs.v}}'}}",
+        "variable `V` of step `s` is bound to `${{parent.inputs.v}}`, which does not exist",
+    ),
+    "placeholder of nothing": (
+        "{command: 'a ${{inputs.x}}'}",
+        "step `s`: `${{inputs.x}}` in the command names no input",
+    ),
+    "placeholder of another scope": (
+        "{command: 'a ${{name}}'}",
+        "step `s`: `${{name}}` in the command is replaced by nothing",
     ),
     "ray": (
         "{command: a, distribution: {type: ray}}",
@@ -179,7 +207,7 @@ REFUSALS = {
     ),
     "inside a text": (
         "{command: a, inputs: {d: 'x/${{parent.inputs.y}}'}}",
-        "input `d` of step `s` holds `${{parent.inputs.y}}` inside a longer text, which is not resolved here",
+        "input `d` of step `s` is bound to `${{parent.inputs.y}}`, which does not exist",
     ),
     "count": (
         "{command: a, distribution: {type: pytorch, process_count_per_instance: 0}}",

@@ -10,8 +10,9 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import contract, fit, machine, programs, tasks, workplace
+from worldsize.running import assets, contract, fit, machine, overrides, programs, targets, workplace
 from worldsize.running.errors import RunError
+from worldsize.running.graph import Graph, flatten
 from worldsize.running.machine import Machine
 from worldsize.running.nodes import emulation
 from worldsize.running.nodes.emulation import Emulation
@@ -26,7 +27,8 @@ class Prepared:
     target: Path  # what the user named
     options: RunOptions
     job: Job
-    tasks: Mapping[str, Task]
+    graph: Graph
+    tasks: Mapping[str, Task]  # those of the graph, fitted to the machine
     code: Mapping[str, Snapshot]
     machine: Machine
     notices: tuple[str, ...]
@@ -47,42 +49,28 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
         pipeline: Where a spec is compiled to.
         options: How to run it.
     """
-    path = _pipeline(target, pipeline)
-    files = Files()
+    path, settings = targets.pipeline_file(target, pipeline, options.settings)
+    known = assets.read(target, [f"{name}={place}" for name, place in options.assets.items()])
+    files = Files(elsewhere=known.local)
     job, problems = jobs.read(path, files)
     texts = {document.path: document.source for document in files.documents.values()}
     if job is None or problems:
         raise RunError(problems, texts)
-    found, problems = tasks.of(job)
+    job, problems = overrides.apply(job, settings)
+    graph, more = flatten(job, known)
+    problems += [*known.problems, *more]
     if problems:
         raise RunError(problems, texts)
     here = machine.detect()
     keep = options.nodes == "namespaces"
-    fitted = fit.fit(found, path, here, options.processes, keep_instances=keep)
+    fitted = fit.fit(graph.tasks, path, here, options.processes, keep_instances=keep)
     code, missing = workplace.snapshots(fitted.tasks)
     missing += programs.missing(job, fitted.tasks)
     emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(job, path))
     if fitted.problems or missing or impossible:
         raise RunError([*fitted.problems, *missing, *impossible], texts)
-    notices = [*fitted.notices, *emulated.notices, *_overridden(fitted.tasks)]
-    return Prepared(target, options, job, fitted.tasks, code, here, tuple(notices), emulated)
-
-
-def _pipeline(target: Path, out: Path) -> Path:
-    """The job file: the target itself, checked, or what the spec compiles to."""
-    from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
-    from worldsize.compiling import compile as compile_spec  # noqa: PLC0415
-    from worldsize.errors import SpecError  # noqa: PLC0415
-    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
-    from worldsize.yaml import load  # noqa: PLC0415
-
-    root = load(target).root
-    if isinstance(root, YamlMapping) and ("jobs" in root or "command" in root or "type" in root):
-        report = checking.check([target])
-        if report.errors:
-            raise SpecError(report.diagnostics, report.sources)
-        return target
-    return compile_spec(target, out).pipeline
+    notices = [*graph.notices, *fitted.notices, *emulated.notices, *_overridden(fitted.tasks)]
+    return Prepared(target, options, job, graph, fitted.tasks, code, here, tuple(notices), emulated)
 
 
 def _overridden(found: Mapping[str, Task]) -> Iterator[str]:

@@ -58,9 +58,6 @@ def fault(path: str) -> str | None:
 
 
 def _place(job: Job, task: Task) -> Span:
-    step = job.steps[task.name]
-    component = step.component
-    block = step.distribution or (component.distribution if component else None)
-    kind = distribution.member(block, "type")
-    span = (kind.span if kind else None) or step.span
-    return span or Span(str(job.path or "pipeline"), 1, 1, 1, 1)
+    given = task.step.distribution if task.step is not None else None
+    kind = distribution.member(given or task.component.distribution, "type")
+    return (kind.span if kind else None) or task.span or Span(str(job.path or "pipeline"), 1, 1, 1, 1)

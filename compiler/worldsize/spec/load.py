@@ -10,18 +10,19 @@ from worldsize.spec import parse, references, schedule, violations
 from worldsize.spec.model import Spec
 
 
-def load(path: str | Path) -> tuple[Spec | None, list[Problem], yaml.Document]:
+def load(path: str | Path, text: str | None = None) -> tuple[Spec | None, list[Problem], yaml.Document]:
     """Read a spec file.
 
     Args:
         path: The spec.
+        text: What counts instead of its content on the disk.
 
     Returns:
         The spec, or None where it cannot be planned (the YAML is broken, the schema is, or a step
         runs on a profile that does not exist); the problems in file order; and the document, whose
         own YAML problems are among them.
     """
-    document = yaml.load(Path(path))
+    document = yaml.load(Path(path), text)
     spec, problems = from_document(document, Path(path))
     return spec, problems, document
 

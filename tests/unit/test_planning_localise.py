@@ -124,3 +124,35 @@ def test_why_a_quantity_is_missing() -> None:
     assert "`rows:` under `scale:` of step `train`" in explain(found, "shard", "warmup_steps")[1]
     assert "tensorflow" in explain(found, "train", "worker_count")[1]
     assert "add `scale:`" in explain(plan(alone), "shard", "learning_rate")[1]
+
+
+@pytest.mark.parametrize(
+    ("processes", "grow", "shape", "accumulation"),
+    [
+        (1, False, (2, 1), 4),  # at least one an instance
+        (2, False, (2, 1), 4),
+        (3, False, (2, 1), 4),
+        (4, False, (2, 2), 2),
+        (6, False, (2, 2), 2),  # 3 each do not share 8 micro-batches
+        (64, False, (2, 4), 1),
+        (8, True, (2, 4), 1),
+    ],
+)
+def test_instances_that_are_kept_share_the_processes(
+    processes: int, grow: bool, shape: tuple[int, int], accumulation: int
+) -> None:
+    whole = plan(step("train", EIGHT, training(32, 1, 8)))
+    local = localise(whole, processes, grow=grow, keep_instances=True).steps["train"]
+    assert (local.topology.instance_count, local.topology.process_count_per_instance) == shape
+    assert local.topology.world_size == shape[0] * shape[1] == local.inputs["world_size"]
+    assert (local.inputs["instance_count"], local.inputs["process_count_per_instance"]) == shape
+    assert local.training is not None
+    assert local.training.gradient_accumulation_steps == accumulation
+    assert local.training.global_batch_size == 256
+
+
+def test_instances_that_cannot_share_equally_become_one() -> None:
+    odd = Topology("pytorch", "Standard_NC96ads_A100_v4", 3, 4, 2, 6, tensor_parallel_size=2)
+    local = localise(plan(step("train", odd, training(16, 1, 3))), 2, keep_instances=True).steps["train"]
+    assert local.topology.instance_count in (1, 3)
+    assert local.topology.world_size % local.topology.instance_count == 0

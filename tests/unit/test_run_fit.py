@@ -32,7 +32,9 @@ SPEC = """
 """
 
 
-def planned(folder: Path, kind: str, machine: Machine, processes: int | None = None) -> Fitted:
+def planned(
+    folder: Path, kind: str, machine: Machine, processes: int | None = None, *, keep_instances: bool = False
+) -> Fitted:
     (folder / "src").mkdir()
     (folder / "src" / "empty.txt").touch()
     spec = folder / "spec.yml"
@@ -42,7 +44,7 @@ def planned(folder: Path, kind: str, machine: Machine, processes: int | None = N
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(read.tasks, pipeline, machine, processes)
+    return fit.fit(read.tasks, pipeline, machine, processes, keep_instances=keep_instances)
 
 
 GPUS = Machine(16, ("0", "1", "2", "3"))
@@ -83,6 +85,34 @@ def test_a_plan_of_ranks_runs_on_one_instance(tmp_path: Path, kind: str) -> None
     assert task.worker_count is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "processes", "each", "said"),
+    [
+        ("pytorch", None, 1, "planned for 8 processes (2 × 4), running 2 here (2 × 1) with accumulation ×4"),
+        ("mpi", 4, 2, "planned for 8 processes (2 × 4), running 4 here (2 × 2) with accumulation ×2"),
+        (
+            "tensorflow",
+            4,
+            2,
+            "planned for 8 replicas (2 workers × 4 GPUs), running 4 here (4 workers) with accumulation ×2",
+        ),
+    ],
+)
+def test_a_plan_keeps_the_instances_that_are_machines_of_their_own(
+    tmp_path: Path, kind: str, processes: int | None, *, each: int, said: str
+) -> None:
+    fitted = planned(tmp_path, kind, Machine(2), processes, keep_instances=True)
+    task = fitted.tasks["train"]
+    assert (task.instance_count, task.world_size) == (2, 2 * each)
+    assert fitted.notices == [f"train: {said}, global batch 256 unchanged"]
+
+
+def test_processes_that_instances_cannot_share_are_refused(tmp_path: Path) -> None:
+    (problem,) = planned(tmp_path, "pytorch", Machine(2), 5, keep_instances=True).problems
+    assert problem.message == "`--processes 5` is no multiple of the 2 instances of step `train`"
+    assert problem.help == "say `--processes 4`, or leave it out"
+
+
 NATIVE = """
     type: command
     command: python train.py
@@ -92,14 +122,37 @@ NATIVE = """
 """
 
 
-def native(folder: Path, distribution: str, machine: Machine, processes: int | None = None) -> Fitted:
+def native(
+    folder: Path,
+    distribution: str,
+    machine: Machine,
+    processes: int | None = None,
+    *,
+    keep_instances: bool = False,
+) -> Fitted:
     path = folder / "job.yml"
     path.write_text(textwrap.dedent(NATIVE).replace("DISTRIBUTION", distribution), encoding="utf-8")
     found, _ = job.read(path)
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(read.tasks, path, machine, processes)
+    return fit.fit(read.tasks, path, machine, processes, keep_instances=keep_instances)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "processes", "shape"),
+    [
+        ("{type: mpi, process_count_per_instance: 2}", None, (3, 6)),
+        ("{type: mpi, process_count_per_instance: 2}", 3, (3, 3)),
+        ("{type: tensorflow}", 6, (3, 6)),
+    ],
+)
+def test_a_native_job_keeps_its_instances_too(
+    tmp_path: Path, distribution: str, processes: int | None, shape: tuple[int, int]
+) -> None:
+    fitted = native(tmp_path, distribution, Machine(2), processes, keep_instances=True)
+    task = fitted.tasks["command"]
+    assert (task.instance_count, task.world_size) == shape
 
 
 CROWDED = (

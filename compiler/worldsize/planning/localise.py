@@ -46,7 +46,8 @@ def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
     count = step.topology.instance_count
     if step.topology.launcher == "none" or count == 1:
         return _step(step, processes, grow=grow)
-    for most in range(max(processes, count), count - 1, -1):
+    most = max(processes, count)
+    while most >= count:
         here = _step(step, most, grow=grow)
         each, left = divmod(here.topology.world_size, count)
         if not left:
@@ -54,6 +55,7 @@ def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
             derivations = _derivations(step, topology, here.training)
             inputs = {**here.inputs, **planned_inputs(topology, here.training)}
             return replace(here, topology=topology, derivations=derivations, inputs=inputs)
+        most = min(most, here.topology.world_size) - 1
     return _step(step, processes, grow=grow)
 
 

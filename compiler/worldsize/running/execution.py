@@ -10,8 +10,10 @@ from pathlib import Path
 
 from worldsize.running import equipment, folder, interrupts, outcome, sources, tracking
 from worldsize.running.attempt import Surroundings
+from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.events import EventLog
 from worldsize.running.graph import Graph
+from worldsize.running.history import RunRecord
 from worldsize.running.preparation import Prepared
 from worldsize.running.results import RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
@@ -28,6 +30,8 @@ def execute(
     *,
     view: View,
     begun: float,
+    interpreters: Interpreters,
+    earlier: RunRecord | None = None,
 ) -> RunResult:
     """Run every step.
 
@@ -39,19 +43,26 @@ def execute(
         warden: Who forks the guards of the steps.
         view: Shows what goes on.
         begun: The monotonic time at which the user began to wait.
+        interpreters: What interprets the steps.
+        earlier: What is known of the run, where it is resumed.
     """
-    parameters = {
-        f"{task.name}.{name}": source.rendered[:500]
-        for task in prepared.tasks.values()
-        for name, source in task.inputs.items()
-        if isinstance(source, sources.Text)
-    }
-    tags = tracking.tags(prepared.target, place.id, prepared.target.absolute().parent)
-    name = prepared.job.display_name or prepared.job.name
-    tracker.begin(prepared.experiment, str(name.value) if name else place.id, tags, parameters)
+    _describe(tracker, prepared, place, again=earlier is not None)
     with EventLog(place.events) as log, _showing(view, prepared.notices):
-        log.write("run_started", run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
-        with interrupts.caught() as caught, equipment.of(prepared, place, home, tracker, view) as equipped:
+        event = "run_started" if earlier is None else "run_resumed"
+        log.write(event, run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
+        with contextlib.ExitStack() as stack:
+            caught = stack.enter_context(interrupts.caught())
+            asked = equipment.of(
+                prepared,
+                place,
+                home,
+                tracker,
+                view,
+                stopping=lambda: bool(caught.received),
+                earlier=earlier,
+                log=log,
+            )
+            equipped = stack.enter_context(asked)
             around = Surroundings(
                 place,
                 dict(prepared.code),
@@ -60,28 +71,61 @@ def execute(
                 warden,
                 experiment=prepared.experiment,
                 places=equipped.places,
+                interpreters=interpreters,
             )
-            schedule = Schedule(
-                tasks=dict(prepared.tasks),
-                around=around,
-                view=view,
-                tracking=tracker,
-                interrupts=caught,
-                keep_going=prepared.graph.keep_going,
-                expansions=equipped.expansions,
-                memory=equipped.memory,
-                restarts=equipped.restarts,
-                watchers=equipped.watchers,
-            )
-            steps = schedule.execute()
+            steps = _schedule(prepared, around, equipped, view=view, tracker=tracker, caught=caught).execute()
         result = _result(prepared, place, steps, caught.received)
-        result = replace(result, tracking_uri=tracker.uri, seconds=time.monotonic() - begun)
+        uri = tracker.uri if tracker.started else None
+        result = replace(result, tracking_uri=uri, seconds=time.monotonic() - begun)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
             view.notice(f"the event log is incomplete: {(log.fault.strerror or str(log.fault)).lower()}")
     _link_outputs(prepared.graph, place, steps)
     tracker.finish(result.state, result.metrics)
     return result
+
+
+def _describe(
+    tracker: tracking.Tracking, prepared: Prepared, place: folder.RunFolder, *, again: bool
+) -> None:
+    """Tell the tracker what MLflow shall say of the run."""
+    parameters = {
+        f"{task.name}.{name}": source.rendered[:500]
+        for task in prepared.tasks.values()
+        for name, source in task.inputs.items()
+        if isinstance(source, sources.Text)
+    }
+    name = prepared.job.display_name or prepared.job.name
+    tracker.begin(
+        prepared.experiment,
+        str(name.value) if name else place.id,
+        lambda: tracking.tags(prepared.target, place.id, prepared.target.absolute().parent),
+        parameters,
+        again=again,
+    )
+
+
+def _schedule(
+    prepared: Prepared,
+    around: Surroundings,
+    equipped: equipment.Equipment,
+    *,
+    view: View,
+    tracker: tracking.Tracking,
+    caught: interrupts.Interrupts,
+) -> Schedule:
+    return Schedule(
+        tasks=dict(prepared.tasks),
+        around=around,
+        view=view,
+        tracking=tracker,
+        interrupts=caught,
+        keep_going=prepared.graph.keep_going,
+        expansions=equipped.expansions,
+        memory=equipped.memory,
+        restarts=equipped.restarts,
+        watchers=equipped.watchers,
+    )
 
 
 @contextlib.contextmanager

@@ -111,28 +111,28 @@ class Contained:
             docker.remove(docker.name_of(process, container) for process in plan)
 
 
-def build(
-    plan: Plan, home: Path, warden: Warden, say: Callable[[str], None], held: contextlib.ExitStack
-) -> Interpreters:
-    """Make what the steps' environments need, all of it before the first step starts.
+@contextlib.contextmanager
+def made(plan: Plan, home: Path, warden: Warden, say: Callable[[str], None]) -> Iterator[Interpreters]:
+    """Make what the steps' environments need, before the first step starts; it is kept until the end.
 
     Args:
         plan: which environments.
         home: where layers are kept.
         warden: starts what builds them.
         say: tells the user what takes long.
-        held: what the run holds until its end.
 
     Raises:
         RunError: an environment cannot be made.
         OSError: the folder cannot be written.
     """
     root = home.absolute() / store.FOLDER
-    if plan.mode == "isolated":
-        return _isolated(plan, Store(root, warden, say), held)
-    if plan.mode == "docker":
-        return _contained(plan, root, warden, say)
-    return Current()
+    with contextlib.ExitStack() as held:
+        if plan.mode == "isolated":
+            yield _isolated(plan, Store(root, warden, say), held)
+        elif plan.mode == "docker":
+            yield _contained(plan, root, warden, say)
+        else:
+            yield Current()
 
 
 def _isolated(plan: Plan, stored: Store, held: contextlib.ExitStack) -> Isolated:

@@ -35,7 +35,7 @@ class Plan:
         problems: why the run cannot begin.
     """
 
-    mode: EnvironmentMode
+    mode: EnvironmentMode = "current"
     definitions: Mapping[str, Definition] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -16,6 +16,7 @@ from pathlib import Path
 from worldsize.running.processes import Process
 from worldsize.running.results import ending
 from worldsize.running.supervise import Ended
+from wstrain.errors import RESUME
 from wstrain.watchdog import HUNG
 
 TAIL_LINES = 40
@@ -73,7 +74,7 @@ def verdict(ended: Sequence[Ended], tail: Tail, ranks: Sequence[Process]) -> Ver
         for each in failed
         if each is not cause and not each.process.members and _followed(tails[id(each)])
     ]
-    return Verdict(cause, tuple(followers), ending(cause.process.title, cause.status))
+    return Verdict(cause, tuple(followers), _words(cause))
 
 
 def said(lines: Sequence[str]) -> str | None:
@@ -97,6 +98,12 @@ def others_failed(followers: Sequence[Process]) -> str:
     """``3 other ranks failed because of it``."""
     kind = followers[0].title.split()[0]
     return f"{len(followers)} other {kind}{'s' * (len(followers) > 1)} failed because of it"
+
+
+def _words(cause: Ended) -> str:
+    if cause.status == RESUME:
+        return f"{cause.process.title} was asked to stop, and saved its state"
+    return ending(cause.process.title, cause.status)
 
 
 def _lateness(each: Ended, lines: Sequence[str]) -> int:

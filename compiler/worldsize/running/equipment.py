@@ -64,11 +64,11 @@ def of(
     """
     emulated = prepared.emulation
     watchers: list[Watcher] = [Hangs(view.notice)]
-    if emulated.faults:
-        watchers.append(Injection(emulated.faults, emulated.namespaces, view.notice))
+    injection = Injection(emulated.faults, emulated.namespaces, view.notice)
+    watchers.append(injection)
     remembering = memory.of(prepared, place, Store(home), view.notice, stopping=stopping, earlier=earlier)
     sweeps = expansions(prepared.graph.sweeps, prepared.tasks, place, tracker, log=log, notice=view.notice)
-    restarting = Restarting(Policy(prepared.options.max_restarts or 0, seed=place.id))
+    restarting = Restarting(Policy(prepared.options.max_restarts or 0, seed=place.id), view.notice)
     yield Equipment(
         memory=remembering,
         restarts=restarting,
@@ -76,3 +76,4 @@ def of(
         watchers=watchers,
         expansions=sweeps,
     )
+    injection.account()

@@ -55,11 +55,11 @@ class Watchdog:
         self._pulse.tick(0.0)
 
     def _watch(self) -> None:
-        last, told = time.monotonic(), 0.0
+        last, told, slept = time.monotonic(), 0.0, 0.0
         while not self._closed.wait(TICK_SECONDS):
             now = time.monotonic()
             if now - last > TICK_SECONDS * 6:
-                self._woken = now  # the whole process was stopped: its own pause is no hang of the others
+                self._woken, slept = now, now - last  # a pause of the process is no hang of the others
             last = now
             limit = allowed(self._pulse.phase, self._pulse.recent, self._timeout)
             self._pulse.tick(limit)
@@ -71,19 +71,23 @@ class Watchdog:
                 self._peers.tell(self._pulse)
             hangs = limit and now - max(self._pulse.moved, self._woken) > limit
             if hangs or (self._peers.shared and any(map(self._gave_up, self._peers.read().values()))):
-                self._give_up(limit)
+                self._give_up(limit, slept if now - self._woken < GATHER_SECONDS else 0.0)
         faulthandler.cancel_dump_traceback_later()
 
     def _gave_up(self, beat: Beat) -> bool:
         return beat.gave_up and beat.alive > self._started  # and not in a training before this one
 
-    def _give_up(self, limit: float) -> None:
+    def _give_up(self, limit: float, slept: float) -> None:
         faulthandler.cancel_dump_traceback_later()
         begun = time.monotonic()
         self._pulse.tick(limit, gave_up=True)
         sys.stdout.flush()
         print(f"the stacks of this process, which found that the group hangs:\n{'-' * 60}", file=sys.stderr)
         faulthandler.dump_traceback(all_threads=True)
+        if slept:
+            print(f"error: this process did not run for {slept:.0f} s, and was given up", file=sys.stderr)
+            sys.stderr.flush()
+            os._exit(HUNG)
         before = self._read()
         time.sleep(TICK_SECONDS * 4)
         after = self._read()
@@ -186,7 +190,8 @@ def report(
         named = f"rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone[:8]))}{' …' * (len(gone) > 8)}"
         first = found.get(gone[0])
         doing = f", last seen {first.words}" if first else ", of which nothing is known"
-        yield f"error: {named} did not arrive: no progress for {seconds:.0f} s{doing}"
+        stopped = "; its process does not run" if set(gone) <= set(silent) else ""
+        yield f"error: {named} did not arrive: no progress for {seconds:.0f} s{doing}{stopped}"
         yield f"help: each rank's log has its stacks; `hang_timeout` is how long the others wait, {_now(own)}"
     else:
         doing = f" while {own.words}" if own else ""

@@ -1,0 +1,143 @@
+"""Ranks that do not run any more, seen from outside: who was stopped cannot say so itself.
+
+The ranks of a training of ours keep records (:mod:`wstrain.beats`) and watch each other. What only the runner
+can see is that a process is stopped, and a group of which every process is. A script that keeps no records is
+watched by its ``limits: {timeout}`` alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from worldsize.running.attempt import Attempt
+from wstrain import beats
+from wstrain.beats import Beat, Phase
+
+LOOK_SECONDS = 1.0
+SILENT_SECONDS = 5.0  # ten times what lies between two signs of life
+MARGIN_SECONDS = 15.0  # beyond a rank's own limit: its own watchdog comes first
+STACK_SECONDS = 10.0
+_STATES = {
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "D": "waiting in the kernel",
+    "Z": "dead",
+    "R": "short of processor time",
+    "S": "asleep",
+}
+
+
+@dataclass(slots=True)
+class Hangs:
+    """Names ranks that have fallen silent, and stops a group that nobody else can; an ``extensions.Watcher``.
+
+    Args:
+        say: Tells the user.
+    """
+
+    say: Callable[[str], None]
+    _looked: float = 0.0
+    _told: set[tuple[str, int, int]] = field(default_factory=set)  # step, try and rank
+
+    def tick(self, attempts: Collection[Attempt]) -> None:
+        """Look at every attempt, once a second."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for attempt in attempts:
+            if attempt.group is not None and attempt.began is not None and not attempt.told_to_stop:
+                self._look(attempt, current(attempt), now)
+
+    def _look(self, attempt: Attempt, found: Mapping[int, Beat], now: float) -> None:
+        silent = {rank for rank, beat in found.items() if is_silent(beat, now)}
+        for rank in sorted(silent):
+            told = (attempt.task.name, attempt.number, rank)
+            if told not in self._told:
+                self._told.add(told)
+                self._tell(attempt, found[rank])
+        late = [beat for beat in found.values() if is_late(beat, now)]
+        if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
+            attempt.blame = _blame(found, silent, late, now)
+            attempt.group.stop()
+
+    def _tell(self, attempt: Attempt, beat: Beat) -> None:
+        text = f"rank {beat.rank} does not run: it is {state_of(beat.pid)}, last seen {beat.words}"
+        self.say(f"{attempt.task.name}: {text}")
+        attempt.around.log.write("rank_silent", step=attempt.task.name, rank=beat.rank, reason=text)
+        log = attempt.around.run.step(attempt.task.name).logs / f"rank-{beat.rank}.log"
+        if log.exists():
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+                file.write("".join(f"{line}\n" for line in [f"worldsize: {text}", *stack_of(beat.pid)]))
+
+
+def current(attempt: Attempt) -> dict[int, Beat]:
+    """The records of this try's ranks."""
+    found = beats.read(attempt.around.run.step(attempt.task.name).heartbeats)
+    return {rank: beat for rank, beat in found.items() if beat.alive >= (attempt.began or 0.0)}
+
+
+def is_silent(beat: Beat, now: float) -> bool:
+    """Whether a rank that has not ended has given no sign of life."""
+    if beat.phase == Phase.OVER or now - beat.alive < SILENT_SECONDS:
+        return False
+    return Path(f"/proc/{beat.pid}").exists() or not Path("/proc/self").exists()
+
+
+def is_late(beat: Beat, now: float) -> bool:
+    """Whether a rank has not got on for longer than it allows itself, and did not end because of it."""
+    return beat.limit > 0 and now - beat.moved > beat.limit + MARGIN_SECONDS and is_silent(beat, now)
+
+
+def state_of(pid: int) -> str:
+    """What a process is doing, as far as the kernel says."""
+    fields = _status(pid)
+    return _STATES.get(fields.get("State", "?")[:1], "not heard of")
+
+
+def stack_of(pid: int) -> list[str]:
+    """Where a process is: by py-spy where that is installed, else what the kernel knows."""
+    spy = shutil.which("py-spy")
+    if spy is not None:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                [spy, "dump", "--nonblocking", "--pid", str(pid)],
+                capture_output=True,
+                text=True,
+                timeout=STACK_SECONDS,
+                check=False,
+            )
+            if done.returncode == 0:
+                return done.stdout.splitlines()
+    fields = _status(pid)
+    lines = [f"{name}: {fields[name]}" for name in ("State", "SigPnd", "VmRSS", "Threads") if name in fields]
+    for name in ("wchan", "stack"):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/{name}").read_text(encoding="ascii", errors="replace").strip()
+            lines += [f"{name}: {line}" for line in text.splitlines() if line not in ("", "0")]
+    return lines
+
+
+def _status(pid: int) -> dict[str, str]:
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+    return {}
+
+
+def _blame(found: Mapping[int, Beat], silent: Collection[int], late: Collection[Beat], now: float) -> str:
+    seconds = now - min(beat.moved for beat in late)
+    if len(silent) == len(found):
+        first = min(found.values(), key=lambda beat: beat.position)
+        state = state_of(first.pid)
+        return f"no rank runs any more: no progress for {seconds:.0f} s, rank {first.rank} is {state}"
+    names = ", ".join(map(str, sorted(beat.rank for beat in late)))
+    plural = "s" * (len(late) > 1)
+    first = min(late, key=lambda beat: beat.position)
+    return f"rank{plural} {names} did not arrive: no progress for {seconds:.0f} s, last seen {first.words}"

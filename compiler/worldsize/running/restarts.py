@@ -1,0 +1,143 @@
+"""When a step that failed is started again, and after how long.
+
+A step goes on from its last checkpoint, so starting it again helps against what passes: a machine that was
+taken away, a rank that was killed, a network that was gone. It does not help against what will happen again:
+an error of the inputs, or the same error at the same training step. The pause doubles from try to try, with
+some of it by chance, so that many steps do not come back at one moment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from worldsize.running.attempt import Attempt
+from worldsize.running.attribution import signature
+from worldsize.running.hangs import current
+from worldsize.running.results import Failure
+from worldsize.running.tasks import Task
+from worldsize.running.workplace import SURVIVES
+from wstrain.errors import RESUME
+
+INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+JITTER = 0.25  # of a pause, up or down
+MOST_RESUMES = 20  # of a step that was asked to stop and has saved; these do not count as failures
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """How one try ended.
+
+    Attributes:
+        status: the exit status of the process that failed first, a signal as a negative number; None where no
+            process is to blame.
+        reached: training steps done, as far as it is known.
+        signature: what makes two failures the same.
+    """
+
+    status: int | None
+    reached: int | None
+    signature: str
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it saved its state and asks to be started again."""
+        return self.status == RESUME
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do after a try: start again after so many seconds, or stop for a reason."""
+
+    seconds: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How often, and how soon.
+
+    Attributes:
+        most: failures after which a step is started again.
+        seed: of the pauses.
+        first: seconds before the first restart.
+        longest: seconds of any pause.
+    """
+
+    most: int = 0
+    seed: str = ""
+    first: float = FIRST_SECONDS
+    longest: float = LONGEST_SECONDS
+
+    def decide(self, tries: Sequence[Try]) -> Decision:
+        """Whether there is another try after these, the last of which has just failed."""
+        last = tries[-1]
+        failures = [each for each in tries if not each.resumes]
+        if last.resumes:
+            if len(tries) - len(failures) > MOST_RESUMES:
+                return Decision(None, f"it was asked to stop more than {MOST_RESUMES} times")
+            return Decision(self._pause(1, len(tries)))
+        if last.status == INPUT_FAULT:
+            return Decision(None, "what is wrong with its inputs stays wrong")
+        if len(failures) > self.most:
+            return Decision(None, f"it has failed {len(failures)} times" if self.most else "")
+        if len(failures) > 1 and _is_stuck(failures[-2], last):
+            where = "the start" if not last.reached else f"training step {last.reached}"
+            return Decision(None, f"the same error twice at {where}: another try would end there, too")
+        return Decision(self._pause(len(failures), len(tries)))
+
+    def _pause(self, failures: int, tries: int) -> float:
+        draw = random.Random(f"{self.seed}/{tries}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
+        return min(self.longest, self.first * 2.0 ** (failures - 1)) * (1 + draw)
+
+
+@dataclass(slots=True)
+class Restarting:
+    """Starts steps again that keep checkpoints; see ``extensions.Restarts``.
+
+    Args:
+        policies: By step, where one is asked for.
+        default: For every other step that keeps checkpoints.
+        say: Tells the user why there is no other try.
+    """
+
+    default: Policy
+    say: Callable[[str], None] = lambda _: None
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    tries: dict[str, list[Try]] = field(default_factory=dict)
+
+    def after(self, attempt: Attempt, failure: Failure) -> float | None:
+        """Seconds to wait before the next try; None for no other."""
+        task = attempt.task
+        if not (keeps_checkpoints(task) or task.name in self.policies):
+            return None
+        tries = self.tries.setdefault(task.name, [])
+        tries.append(Try(failure.status, reached(attempt), signature(failure.message, failure.last_lines)))
+        given = self.policies.get(task.name, self.default)
+        policy = Policy(given.most, f"{given.seed}/{task.name}", given.first, given.longest)
+        decision = policy.decide(tries)
+        if decision.seconds is None and decision.reason:
+            self.say(f"{task.name}: not started again: {decision.reason}")
+        return decision.seconds
+
+
+def keeps_checkpoints(task: Task) -> bool:
+    """Whether a step declares the output that another try goes on from."""
+    return SURVIVES in task.outputs
+
+
+def reached(attempt: Attempt) -> int | None:
+    """Training steps that a try has done: by its ranks' records, else by what it reported."""
+    done = max((beat.done for beat in current(attempt).values()), default=-1)
+    newest = attempt.progress.newest
+    if done >= 0:
+        return done
+    return newest.step if newest is not None else None
+
+
+def _is_stuck(before: Try, last: Try) -> bool:
+    """Whether a step would fail for ever: with the same words at the same place, and not killed by others."""
+    killed = last.status is not None and last.status in (-9, -15)
+    return not killed and last.signature == before.signature and last.reached == before.reached

@@ -1,0 +1,67 @@
+"""Which failures are worth another try, how many, and after which pause."""
+
+from __future__ import annotations
+
+import signal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worldsize.running.restarts import FIRST_SECONDS, LONGEST_SECONDS, MOST_RESUMES, Policy, Try
+
+KILLED = -int(signal.SIGKILL)
+RESUME = 75
+
+
+def tries(*ended: tuple[int | None, int | None, str]) -> list[Try]:
+    return [Try(*each) for each in ended]
+
+
+def test_nothing_is_tried_again_unless_asked() -> None:
+    assert Policy().decide(tries((1, 5, "error"))).seconds is None
+    assert Policy().decide(tries((KILLED, 5, "killed"))).seconds is None
+
+
+def test_what_saved_its_state_is_resumed_without_being_asked_and_does_not_count() -> None:
+    policy = Policy(most=1)
+    history = tries(*[(RESUME, step, "saved") for step in range(5)], (KILLED, 9, "killed"))
+    assert Policy().decide(history[:1]).seconds is not None
+    assert policy.decide(history).seconds is not None
+    assert policy.decide([*history, *tries((KILLED, 11, "killed"))]).seconds is None
+
+
+def test_nobody_is_resumed_for_ever() -> None:
+    history = tries(*[(RESUME, step, "saved") for step in range(MOST_RESUMES + 1)])
+    assert Policy().decide(history[:-1]).seconds is not None
+    assert Policy().decide(history).seconds is None
+
+
+def test_the_same_error_at_the_same_step_ends_it() -> None:
+    policy = Policy(most=9)
+    twice = tries((1, 7, "KeyError"), (1, 7, "KeyError"))
+    decision = policy.decide(twice)
+    assert decision.seconds is None
+    assert decision.reason == "the same error twice at training step 7: another try would end there, too"
+    assert policy.decide(tries((1, 7, "KeyError"), (1, 8, "KeyError"))).seconds is not None
+    assert policy.decide(tries((1, 7, "KeyError"), (1, 7, "OSError"))).seconds is not None
+    assert "at the start" in policy.decide(tries((1, None, "ImportError"), (1, None, "ImportError"))).reason
+
+
+def test_who_is_killed_twice_at_one_place_may_try_again() -> None:
+    assert Policy(most=9).decide(tries((KILLED, 7, "killed"), (KILLED, 7, "killed"))).seconds is not None
+
+
+def test_wrong_inputs_stay_wrong() -> None:
+    decision = Policy(most=9).decide(tries((2, None, "error")))
+    assert (decision.seconds, decision.reason) == (None, "what is wrong with its inputs stays wrong")
+
+
+@given(st.integers(1, 30), st.text(max_size=5))
+def test_pauses_double_up_to_a_limit_and_are_the_same_for_a_seed(failures: int, seed: str) -> None:
+    policy = Policy(most=99, seed=seed)
+    history = tries(*[(1, step, "error") for step in range(failures)])
+    seconds = policy.decide(history).seconds
+    assert seconds is not None
+    assert seconds == policy.decide(history).seconds
+    expected = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** (failures - 1))
+    assert 0.75 * expected <= seconds <= 1.25 * expected

@@ -53,14 +53,7 @@ def execute(
         with contextlib.ExitStack() as stack:
             caught = stack.enter_context(interrupts.caught())
             asked = equipment.of(
-                prepared,
-                place,
-                home,
-                tracker,
-                view,
-                stopping=lambda: bool(caught.received),
-                earlier=earlier,
-                log=log,
+                prepared, place, home, tracker, view, stopping=caught.happened, earlier=earlier, log=log
             )
             equipped = stack.enter_context(asked)
             around = Surroundings(

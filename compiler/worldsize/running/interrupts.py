@@ -23,6 +23,10 @@ class Interrupts:
         """What a selector waits on."""
         return self._reading
 
+    def happened(self) -> bool:
+        """Whether there was a signal."""
+        return bool(self.received)
+
     def clear(self) -> None:
         """Forget the wake-up; :attr:`received` stays."""
         with contextlib.suppress(BlockingIOError):

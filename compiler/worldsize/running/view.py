@@ -76,6 +76,8 @@ class Plain:
             self._write(f"{status.name}: running{count}")
         elif status.state == "reused":
             self._write(f"{status.name}: reused")
+        elif status.state == "succeeded" and status.started is None:
+            self._write(f"{status.name}: had succeeded")
         elif status.state in ("succeeded", "failed") or (status.state == "stopped" and status.started):
             if status.progress is not None and self._said.get(status.name, (0.0, None))[1] != status.progress:
                 self._write(f"{status.name}: {measured(status.progress)}")

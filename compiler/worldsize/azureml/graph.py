@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from pathlib import Path
-from typing import Any
 
 from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.binding import Expression
@@ -215,13 +214,14 @@ def _with_inline_inputs(
     steps: MappingType[str, Step], inputs: MappingType[str, Field[Argument]]
 ) -> dict[str, Step]:
     """Give each inline job the ports it takes, typed as azure-ai-ml does: like what feeds them."""
+    known: dict[str, str] = {}
 
     def typed(step: Step) -> Step:
         component = step.component
         if component is None or not is_inline(step):
             return step
         ports = {
-            name: Port(name, _type_of(argument.value, inputs, steps, set()), argument.key_span)
+            name: Port(name, _type_of(argument.value, inputs, steps, known), argument.key_span)
             for name, argument in step.inputs.items()
         }
         return replace(step, component=replace(component, inputs=ports))
@@ -233,22 +233,40 @@ def _type_of(
     argument: Argument,
     inputs: MappingType[str, Field[Argument]],
     steps: MappingType[str, Step],
-    seen: set[str],
+    known: dict[str, str],
 ) -> str:
+    """The type at the end of a chain of bindings; what was ``known`` or passed is not followed again."""
+    passed: list[str] = []
+    while isinstance(argument, Binding) and argument.expression.name not in known:
+        expression: Expression = argument.expression
+        passed.append(expression.name)
+        known[expression.name] = "uri_folder"  # where the chain leads nowhere, or back to here
+        following = _source(expression, inputs, steps)
+        if isinstance(following, str) or following is None:
+            return _all(passed, following or "uri_folder", known)
+        argument = following.value
+    if isinstance(argument, Binding):
+        return _all(passed, known[argument.expression.name], known)
     if isinstance(argument, Literal):
-        return literals.type_of(argument.value)
-    if isinstance(argument, Data):
-        return (argument.type or "uri_folder").lower()
-    expression: Expression = argument.expression
-    if expression.name in seen:
-        return "uri_folder"
-    source: Any = None
+        return _all(passed, literals.type_of(argument.value), known)
+    return _all(passed, (argument.type or "uri_folder").lower(), known)
+
+
+def _source(
+    expression: Expression, inputs: MappingType[str, Field[Argument]], steps: MappingType[str, Step]
+) -> Field[Argument] | str | None:
+    """What an expression is bound to; the type where that is the output of a step."""
+    port = expression.port or ""
     if expression.scope == "parent.inputs":
-        source = inputs.get(expression.port or "")
-    elif expression.step in steps:
-        step = steps[expression.step or ""]
-        if expression.side == "inputs":
-            source = step.inputs.get(expression.port or "")
-        elif step.component and expression.port in step.component.outputs:
-            return step.component.outputs[expression.port or ""].type
-    return _type_of(source.value, inputs, steps, {*seen, expression.name}) if source else "uri_folder"
+        return inputs.get(port)
+    step = steps.get(expression.step or "")
+    if step is None:
+        return None
+    if expression.side == "inputs":
+        return step.inputs.get(port)
+    return step.component.outputs[port].type if step.component and port in step.component.outputs else None
+
+
+def _all(names: list[str], type_: str, known: dict[str, str]) -> str:
+    known.update(dict.fromkeys(names, type_))
+    return type_

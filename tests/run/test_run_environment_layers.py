@@ -1,0 +1,144 @@
+"""Environments that are really built: offline, from an archive made here, by the pip of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import zipfile
+from pathlib import Path
+from typing import Protocol
+
+import click
+import pytest
+
+from worldsize.running.environments import layers, store
+from worldsize.running.environments.store import Store
+from worldsize.running.supervise import Warden
+
+pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
+
+
+class Project(Protocol):
+    folder: Path
+    newest: Path
+
+    def write(self, name: str, text: str) -> Path: ...
+    def run(self, *words: str) -> tuple[int, str]: ...
+    def log(self, step: str, rank: int = 0) -> str: ...
+
+
+def wheel(folder: Path, name: str, version: str, source: str, script: str = "") -> Path:
+    """The archive of a package with one module and, where asked for, one program."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": source,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{script} = {name}:main\n" if script else "",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for place, text in files.items():
+            archive.writestr(place, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{place},,\n" for place in [*files, f"{info}/RECORD"]))
+    return path
+
+
+def listing(folder: Path) -> list[str]:
+    """The files of a layer, with sizes and times; not what Python compiles by the way."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return sorted(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found)
+
+
+def installed() -> list[str]:
+    """The packages of this Python, by name and version."""
+    return sorted(path.name for folder in layers.parents() for path in folder.iterdir())
+
+
+PIPELINE = """\
+type: pipeline
+settings: {{default_compute: azureml:cpu}}
+jobs:
+  changes:
+    command: >-
+      python -c "import shadowed; print('before', shadowed.version)" && spoken &&
+      pip install -q --no-index {newer} {extra} &&
+      python -c "import shadowed, extra, click; print('after', shadowed.version, click.__file__)" && spoken
+    environment: &own
+      image: python:3.11
+      conda_file: {{dependencies: [pip, {{pip: [{older}, click]}}]}}
+  finds:
+    command: >-
+      python -c "import shadowed; print('later', shadowed.version)" &&
+      python -c "import extra" || echo without extra
+    environment: *own
+"""
+
+
+def test_what_a_command_installs_is_gone_with_its_step(project: Project) -> None:
+    module = "version = '{}'\ndef main():\n    print('spoken', version)\n"
+    older = wheel(project.folder, "shadowed", "1.0", module.format("1.0"), "spoken")
+    newer = wheel(project.folder, "shadowed", "2.0", module.format("2.0"), "spoken")
+    extra = wheel(project.folder, "extra", "1.0", "")
+    text = PIPELINE.format(older=older, newer=newer, extra=extra)
+    project.write("pipeline.yml", text)
+    before = installed()
+
+    status, said = project.run("pipeline.yml")
+    assert status == 0, said
+    assert said.count("building the environment") == 1
+    (kept,) = store.kept(project.folder / ".worldsize" / store.FOLDER)
+    built = listing(kept)
+    first = project.log("changes").split("\n")
+    assert first[:4] == ["before 1.0", "spoken 1.0", f"after 2.0 {click.__file__}", "spoken 2.0"]
+    assert project.log("finds").startswith("later 1.0")
+    assert "without extra" in project.log("finds")
+
+    status, said = project.run("pipeline.yml", "--force")
+    assert status == 0, said
+    assert "building" not in said
+    assert project.log("changes").split("\n")[:2] == ["before 1.0", "spoken 1.0"]
+    assert listing(kept) == built
+    assert installed() == before
+    assert not list(project.folder.rglob("node-0"))
+
+
+def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Project) -> None:
+    project.write("requirements.txt", "--no-index\nno-such-package-anywhere==1.0\n")
+    project.write("job.yml", "command: touch started\nenvironment: azureml:own:1\n")
+    status, said = project.run("job.yml", "--map", "azureml:own=requirements.txt")
+    assert status == 1
+    assert "job.yml:2:14: error: pip cannot install what `azureml:own:1` asks for" in said
+    assert "ERROR: No matching distribution found for no-such-package-anywhere==1.0" in said
+    assert not list((project.folder / ".worldsize" / "runs").iterdir())
+    assert not store.kept(project.folder / ".worldsize" / store.FOLDER)
+
+
+def test_a_layer_is_built_once_used_at_little_cost_and_not_removed_meanwhile(tmp_path: Path) -> None:
+    lines = ["--no-index", str(wheel(tmp_path, "single", "1.0", "x = 1\n"))]
+    said: list[str] = []
+    made: list[Path] = []
+    with Warden() as warden, contextlib.ExitStack() as held:
+        kept = Store(tmp_path / "store", warden, said.append)
+        want = lambda: made.append(kept.layer("`own`", lines, held))  # noqa: E731
+        threads = [threading.Thread(target=want) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(100)
+        assert len(made) == 3
+        (layer,) = set(made)
+        assert sum("building" in line for line in said) == 1
+        assert (layers.packages_of(layer) / "single.py").exists()
+        assert not list(kept.root.glob("*.building"))
+        assert store.kept(kept.root) == [layer]
+        assert not store.remove(layer)
+        seconds = []
+        for number in range(20):
+            began = time.perf_counter()
+            layers.lay(tmp_path / str(number), [layer])
+            seconds.append(time.perf_counter() - began)
+        assert sorted(seconds)[10] < 0.03
+    assert store.remove(layer)
+    assert store.kept(kept.root) == []

@@ -198,6 +198,13 @@ def _losses(database: Path, experiment: str) -> dict[int, float]:
         return dict(rows.fetchall())
 
 
+@pytest.fixture(scope="session")
+def fault() -> Callable[[int, int, str], dict[str, str]]:
+    """Environment in which a rank gets a signal as a step (from 0) begins: `fault(1, 6, "SIGTERM")`."""
+    folder = Path(__file__).with_name("faults")
+    return lambda rank, step, name: {"PYTHONPATH": str(folder), "FAULT": f"{rank} {step} {name}"}
+
+
 @pytest.fixture
 def group_of_one() -> Iterator[Any]:
     """A mesh of this process only, whose tensors are spread all the same."""

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 
 Training = Callable[..., Any]
+RESUMED = "; started again, it goes on from there"
 # 10 steps of 256 samples, in micro-batches of 32 at any world size.
 LAW = {"epochs": 2, "batch_size_per_device": 32, "global_batch_size": 256, "learning_rate": 0.4}
 LAW |= {"reference_learning_rate": 0.05, "warmup_epochs": 1, "model": "cnn"}
@@ -65,23 +66,36 @@ def test_the_loss_of_every_step_is_the_same_at_any_world_size(
     assert_same_weights(weights(alone, 10), weights(group, 10))
 
 
-def test_stopped_at_two_processes_and_resumed_at_one(
-    training: Training, digits: Path, at_world_size: Callable[[int], Any]
+def test_evicted_killed_and_resumed(
+    training: Training,
+    digits: Path,
+    at_world_size: Callable[[int], Any],
+    fault: Callable[..., dict[str, str]],
+    tmp_path: Path,
 ) -> None:
-    stopped = training(2, shards=digits, gradient_accumulation_steps=4, stop_after_steps=7, **LAW)
-    assert stopped.ok, stopped.errors
-    assert max(stopped.losses) == 7
-    resumed = training(
-        1,
-        shards=digits,
-        gradient_accumulation_steps=8,
-        resume_from=stopped.folder / "checkpoints",
-        **LAW,
-    )
+    two = LAW | {"shards": digits, "gradient_accumulation_steps": 4}
+    stopped = training(2, env=fault(1, 4, "SIGTERM"), checkpoint_every_steps=6, **two)
+    assert [rank.status for rank in stopped.ranks] == [75, 75], stopped.errors
+    step = max(stopped.losses)  # the signal came to one rank, at step 5; both take this one and no other
+    assert 5 <= step <= 6
+    said = f"stopped: checkpoint `step-{step:08d}` has all {step} steps that were taken"
+    assert [rank.stderr.splitlines()[-1] for rank in stopped.ranks] == [said + RESUMED] * 2
+    shutil.copytree(stopped.folder / "checkpoints", tmp_path / "own")
+
+    alone = LAW | {"shards": digits, "gradient_accumulation_steps": 8}
+    resumed = training(1, resume_from=stopped.folder / "checkpoints", **alone)
     assert resumed.ok, resumed.errors
-    assert sorted(resumed.losses) == [8, 9, 10]
-    assert "resuming from checkpoint step-00000007: 7 steps done" in resumed.ranks[0].stdout
+    assert sorted(resumed.losses) == list(range(step + 1, 11))
+    assert f"resuming from checkpoint step-{step:08d}: {step} steps done" in resumed.ranks[0].stdout
     assert_same_weights(weights(at_world_size(2), 10), weights(resumed, 10))
+
+    killed = training(2, env=fault(1, 9, "SIGKILL"), checkpoints=tmp_path / "own", **two)
+    assert sorted(rank.status for rank in killed.ranks) == [-9, 1], killed.errors
+    finished = training(2, checkpoints=tmp_path / "own", **two)
+    assert finished.ok, finished.errors
+    for name, tensor in weights(at_world_size(2), 10).items():
+        own = torch.load(tmp_path / "own" / "step-00000010" / "state.pt", weights_only=True)["model"]
+        assert torch.equal(tensor, own[name]), name
 
 
 def test_dropout_does_not_break_the_law(

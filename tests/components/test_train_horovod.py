@@ -80,6 +80,22 @@ def test_adamw_with_clipping_is_the_same_too(trained: Callable[..., Any]) -> Non
     assert_same(alone, group)
 
 
+def test_evicted_and_resumed_to_the_bit(
+    trained: Callable[..., Any], training: Training, digits: Path, fault: Callable[..., dict[str, str]]
+) -> None:
+    two = LAW | {"component": "train_horovod", "shards": digits, "gradient_accumulation_steps": 4}
+    stopped = training(2, env=fault(1, 1, "SIGTERM"), **two)
+    assert stopped.ranks[0].status == 75, stopped.errors
+    assert "stopped: checkpoint `step-00000002` has all 2 steps" in stopped.ranks[0].stderr
+    finished = training(2, checkpoints=stopped.folder / "checkpoints", **two)
+    assert finished.ok, finished.errors
+    path = Path("checkpoints") / "step-00000005" / "state.pt"
+    own = torch.load(stopped.folder / path, weights_only=True)
+    never = torch.load(trained("train_horovod", 2).folder / path, weights_only=True)
+    for name, tensor in never["model"].items():
+        assert torch.equal(tensor, own["model"][name]), name
+
+
 def test_a_checkpoint_of_ddp_goes_on_with_horovod(trained: Callable[..., Any], tmp_path: Path) -> None:
     before = trained("train_ddp", 2)
     after = trained("train_horovod", 2, resume_from=only(before, 2, tmp_path))

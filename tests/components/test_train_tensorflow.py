@@ -92,8 +92,8 @@ class Ended:
 class Cluster:
     """Processes with TF_CONFIG, as Azure ML starts them."""
 
-    def __init__(self, folder: Path, code: Path, shards: Path) -> None:
-        self.folder, self.code, self.shards = folder, code, shards
+    def __init__(self, folder: Path, code: Path, shards: Path, env: dict[str, str]) -> None:
+        self.folder, self.code, self.shards, self.env = folder, code, shards, env
         self.started: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, workers: int, **values: Any) -> Cluster:
@@ -116,7 +116,7 @@ class Cluster:
             "MLFLOW_TRACKING_URI": f"sqlite:///{self.folder / 'mlflow.db'}",
             "PYTHONPATH": str(self.blocked()),
         }
-        env |= {"WORLDSIZE_PROGRESS": str(self.folder / "progress.jsonl"), "TF_CONFIG": config}
+        env |= {"WORLDSIZE_PROGRESS": str(self.folder / "progress.jsonl"), "TF_CONFIG": config, **self.env}
         with (self.folder / f"{task}.log").open("wb") as log:
             self.started[task] = subprocess.Popen(
                 arguments, cwd=self.code, env=env, stdout=log, stderr=log, start_new_session=True
@@ -180,7 +180,9 @@ def cluster(
     (code / "mine" / "net.py").write_text(NET)
     (code / "mine" / "legacy.py").write_text(LEGACY)
     shards = built_in_shards("digits")
-    return lambda own=None: Cluster(tmp_path_factory.mktemp("cluster"), own or code, shards)
+    return lambda own=None, env=None: Cluster(
+        tmp_path_factory.mktemp("cluster"), own or code, shards, env or {}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -246,13 +248,22 @@ def test_the_model_is_saved_once_and_predicts_without_our_code(
     assert predicted["metadata"]["final"]["loss"] == pytest.approx(group.losses[14])
 
 
-def test_stopped_with_two_workers_and_resumed_with_one(
-    cluster: Callable[..., Cluster], with_workers: Callable[[int], Ended]
+def test_evicted_and_resumed_with_two_workers_and_with_one(
+    cluster: Callable[..., Cluster],
+    with_workers: Callable[[int], Ended],
+    fault: Callable[..., dict[str, str]],
+    tmp_path: Path,
 ) -> None:
-    stopped = cluster().start(2, gradient_accumulation_steps=3, stop_after_steps=10, **LAW).wait()
-    assert stopped.ok, stopped.errors
-    assert max(stopped.losses) == 10
+    two = LAW | {"gradient_accumulation_steps": 3, "checkpoint_every_epochs": 0}
+    stopped = cluster(env=fault(1, 9, "SIGTERM")).start(2, checkpoint_every_steps=10, **two).wait()
+    assert stopped.status == {"worker-0": 75, "worker-1": 75}, stopped.errors
+    assert "stopped: checkpoint `step-00000010` has all 10 steps" in stopped.said["worker-1"]
     found = stopped.folder / "checkpoints"
+    same = cluster().start(2, resume_from=found, **two).wait()
+    assert same.ok, same.errors
+    own = weights(same, 14)
+    for name, value in weights(with_workers(2), 14).items():
+        assert np.array_equal(value, own[name]), name
     resumed = cluster().start(1, gradient_accumulation_steps=6, resume_from=found, **LAW).wait()
     assert resumed.ok, resumed.errors
     assert sorted(resumed.losses) == [11, 12, 13, 14]

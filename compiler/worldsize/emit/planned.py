@@ -21,6 +21,7 @@ DEGREES = {
     "tensor_parallel_size": "tensor",
     "pipeline_parallel_size": "pipeline",
 }
+_OF_RESILIENCE = ("checkpoint_interval", "mean_time_between_preemptions", "checkpoint_interval_seconds")
 
 
 def value_of(work: Work, step: str, quantity: str) -> tuple[PlanValue, str | None] | None:
@@ -105,6 +106,8 @@ def _is_default(work: Work, step: str, name: str, planned: PlanValue) -> bool:
 def _pin(name: str) -> str:
     if name in DEGREES:
         return f"pin it as `{DEGREES[name]}` under `parallelism:`"
+    if name in _OF_RESILIENCE:
+        return "leave `resilience:` out"
     return f"pin it as `{name}` under `scale:`"
 
 
@@ -149,7 +152,7 @@ def _checked(
 def names() -> frozenset[str]:
     """Every quantity that a plan may have."""
     recorded = (field.name for part in (Topology, Training) for field in fields(part))
-    return frozenset({*recorded, "data_parallel_size"})
+    return frozenset({*recorded, "data_parallel_size", *_OF_RESILIENCE})
 
 
 def _agree(given: Any, planned: PlanValue) -> bool:

@@ -34,15 +34,27 @@ PLANNED = (
     "epochs",
     "shards_per_rank",
     "shard_count",
+    "checkpoint_interval",
+    "mean_time_between_preemptions",
+    "checkpoint_interval_seconds",
 )
 # Those of them that every step has, whether or not it trains.
 OF_TOPOLOGY = frozenset(
     {"world_size", "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
 )
 FRACTIONS = frozenset(
-    {"learning_rate", "reference_learning_rate", "warmup_epochs", "epochs", "kappa", "gpus_per_instance"}
+    {
+        "learning_rate",
+        "reference_learning_rate",
+        "warmup_epochs",
+        "epochs",
+        "kappa",
+        "gpus_per_instance",
+        "mean_time_between_preemptions",
+        "checkpoint_interval_seconds",
+    }
 )
-TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy"})
+TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"})
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Traini
 from worldsize.planning.notes import Notes
 from worldsize.planning.parallelism import arrange
 from worldsize.planning.place import place
+from worldsize.planning.resilience import plan as plan_resilience
 from worldsize.planning.train import train
 from worldsize.records import fields
 from worldsize.spec.model import Spec, Step
@@ -69,13 +70,14 @@ def _step(
         training = train(step, step.scale, topology, interface, counted=counted, notes=notes)
         if training is None:
             return None
+    resilience = plan_resilience(step, profile, topology, notes)
     return StepPlan(
         step=step.name,
         topology=topology,
         training=training,
         derivations=tuple(notes.derivations),
         advice=tuple(notes.advice),
-        inputs=planned_inputs(topology, training),
+        inputs={**planned_inputs(topology, training), **resilience},
     )
 
 

@@ -90,6 +90,15 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True)
+class Resilience:
+    """``resilience:`` of a step: what decides how often it writes checkpoints."""
+
+    span: Span
+    mean_time_between_preemptions: Located[float] | None  # seconds; assumed from the tier where left out
+    checkpoint_seconds: Located[float] | None  # that training waits for one checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One entry of ``steps:``: either ``uses`` a component or runs its own ``command``."""
 
@@ -116,6 +125,7 @@ class Step:
     scale: Scale | None
     when: Mapping[str, Located[str]]  # metric -> condition such as ">= 0.97"
     on_fail: Located[Literal["skip", "error"]] | None
+    resilience: Resilience | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from worldsize.spec import reader as read
-from worldsize.spec.model import ComputeProfile, Distribution, Parallelism, Scale, Schedule, Spec, Step
+from worldsize.spec.model import (
+    ComputeProfile,
+    Distribution,
+    Parallelism,
+    Resilience,
+    Scale,
+    Schedule,
+    Spec,
+    Step,
+)
 from worldsize.yaml.nodes import Mapping, Scalar
 from worldsize.yaml.span import Span
 
@@ -65,6 +74,7 @@ def _step(node: Mapping, key: Scalar) -> Step:
         scale=_scale(read.section(node, "scale")),
         when=read.entries(node, "when"),
         on_fail=read.choice(node, "on_fail"),
+        resilience=_resilience(read.section(node, "resilience")),
     )
 
 
@@ -90,6 +100,17 @@ def _parallelism(found: tuple[Mapping, Span] | None) -> Parallelism | None:
         data=read.whole(node, "data"),
         tensor=read.whole(node, "tensor"),
         pipeline=read.whole(node, "pipeline"),
+    )
+
+
+def _resilience(found: tuple[Mapping, Span] | None) -> Resilience | None:
+    if found is None:
+        return None
+    node, span = found
+    return Resilience(
+        span=span,
+        mean_time_between_preemptions=read.number(node, "mean_time_between_preemptions"),
+        checkpoint_seconds=read.number(node, "checkpoint_seconds"),
     )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from wstrain import arithmetic
+from wstrain.due import Due
 from wstrain.errors import UserError
-from wstrain.interval import Due
 from wstrain.manifest import Manifest
 from wstrain.schedule import Schedule
 from wstrain.settings import Settings

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
-from wstrain.interval import Pace
+from wstrain.due import Pace
 
 
 @dataclass(frozen=True, slots=True)

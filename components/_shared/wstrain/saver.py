@@ -21,9 +21,9 @@ from typing import Any
 from wstrain import checkpoint, found, named, parts
 from wstrain.background import Background
 from wstrain.checkpoint import Keep
+from wstrain.due import Due
 from wstrain.errors import Interrupted
 from wstrain.host_copy import HostCopy
-from wstrain.interval import Due
 from wstrain.process_group import Group
 from wstrain.strategies import Strategy
 
@@ -87,9 +87,10 @@ class CheckpointSaver:
             self.finish()
         if self._open is not None and heard.exchanges > self._open.since and not heard.writing:
             self._commit()
-        if heard.stop or self.due.at(done, heard.pace):
+        if self.due.at(done, heard.pace):
             self.save(done)
-        if heard.stop:
+        if self.group.notices.heard.stop:
+            self.save(done)
             self.finish()
             raise Interrupted(f"checkpoint `{checkpoint.name_of(done)}` has all {done} steps that were taken")
         self._tell()

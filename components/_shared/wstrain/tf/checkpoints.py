@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.format import write_array
 
 from wstrain import checkpoint, found
 from wstrain.background import Background
 from wstrain.checkpoint import Keep
 from wstrain.digesting import Digesting, flush
+from wstrain.due import Due
 from wstrain.errors import Interrupted, UserError
-from wstrain.interval import Due
 from wstrain.meeting import Meeting
 
 STATE = "state.npz"
@@ -72,9 +73,10 @@ class CheckpointSaver:
         heard = self.meeting.notices.heard
         if heard.failed:
             self.finish()
-        if heard.stop or self.due.at(done, heard.pace):
+        if self.due.at(done, heard.pace):
             self.save(done)
-        if heard.stop:
+        if self.meeting.notices.heard.stop:
+            self.save(done)
             self.finish()
             raise Interrupted(f"checkpoint `{checkpoint.name_of(done)}` has all {done} steps that were taken")
         self._tell()
@@ -149,10 +151,18 @@ def _write(
     temporary = checkpoint.begin(folder, done)
     with checkpoint.writing(temporary), (temporary / STATE).open("wb") as file:
         digesting = Digesting(file)
-        np.savez(cast("IO[bytes]", digesting), **arrays)  # type: ignore[arg-type]
+        _write_arrays(cast("IO[bytes]", digesting), arrays)
         flush(file)
     card = {**about, "identity": dict(identity)}
     checkpoint.finish(temporary, {STATE: digesting.card()}, card, keep=keep)
+
+
+def _write_arrays(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    # As numpy.savez, which takes no file that can only be written to.
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
 def _load(path: Path, variables: Mapping[str, Any]) -> None:

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wstrain.due import Due, Pace
+from wstrain.interval import best_interval, lost_fraction
+from wstrain.notices import Notices
+
+
+@given(cost=st.floats(0.01, 60), between=st.floats(600, 1e7))
+def test_no_other_interval_loses_noticeably_less(cost: float, between: float) -> None:
+    best = best_interval(cost, between)
+    least = min(lost_fraction(best * factor, cost, between) for factor in (0.5, 0.8, 0.95, 1.05, 1.25, 2))
+    assert lost_fraction(best, cost, between) <= least * 1.0005 + 1e-12
+
+
+def test_a_checkpoint_that_costs_little_is_youngs_square_root() -> None:
+    assert best_interval(1, 14_400) == pytest.approx(math.sqrt(2 * 14_400), rel=0.01)
+    assert lost_fraction(best_interval(1, 14_400), 1, 14_400) == pytest.approx(0.0117, abs=1e-4)
+
+
+def test_what_costs_more_than_it_saves_and_what_never_ends() -> None:
+    assert best_interval(1000, 400) == 400
+    assert 0.9 < lost_fraction(400, 1000, 400) <= 1
+    assert lost_fraction(1e6, 1, 1) == 1.0
+
+
+def test_by_steps_and_epochs() -> None:
+    due = Due([4, 6])
+    assert [step for step in range(1, 13) if due.at(step, Pace())] == [4, 6, 8, 12]
+
+
+def test_an_interval_that_follows_from_what_was_measured() -> None:
+    due = Due(between=14_400)
+    assert not due.at(10_000, Pace())  # nothing is known yet
+    assert due.steps(Pace(step=1.0)) == 169  # a cost of a second is assumed
+    pace = Pace(step=0.5, cost=0.01, written=1.0)
+    assert due.steps(pace) == 34
+    assert next(step for step in range(1, 100) if due.at(step, pace)) == 34
+    due.saved(34)
+    assert not due.at(67, pace)
+    assert due.at(68, pace)
+    assert due.steps(Pace(step=0.5, cost=0.01, written=60.0)) == 120  # the disk is the limit
+
+
+def test_notices_are_heard_alike() -> None:
+    ranks = [Notices(), Notices(stop=True), Notices(failed=True, cost=2.0, written=5.0)]
+    means = [sum(each) / 3 for each in zip(*(rank.values() for rank in ranks), strict=True)]
+    for rank in ranks:
+        rank.hear(means, [1.0, 3.0], 0.25)
+        heard = rank.heard
+        assert (heard.stop, heard.failed, heard.writing) == (True, True, False)
+        assert heard.pace == Pace(0.25, pytest.approx(2.0), pytest.approx(5.0))
+        rank.hear(means, [5.0], 0.25)
+        assert rank.mean_loss() == 3.0
+        assert rank.mean_loss() is None

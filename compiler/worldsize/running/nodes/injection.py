@@ -45,10 +45,11 @@ class Injection:
             if any(each[2] is attempt for attempt in attempts):
                 self._plug(each[1])
 
-    @property
-    def left_over(self) -> list[Fault]:
-        """Faults whose time never came."""
-        return [fault for fault in self.ordered if fault not in self._done]
+    def account(self) -> None:
+        """Name the faults whose time never came."""
+        for fault in self.ordered:
+            if fault not in self._done:
+                self.say(f"`{fault.option}` changed nothing: step `{fault.step}` did not run until then")
 
     def _happen(self, fault: Fault, attempt: Attempt) -> None:
         assert attempt.group is not None

@@ -1,0 +1,166 @@
+"""Several machines on one: real namespaces, real ranks that meet across them, and nothing that stays."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worldsize.running.nodes import namespaces, scratch
+
+psutil = pytest.importorskip("psutil")
+_ABLE = namespaces.look()
+pytestmark = [
+    pytest.mark.run,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(_ABLE.nodes is not None, reason=_ABLE.nodes[0] if _ABLE.nodes else ""),
+]
+
+JOB = """
+    type: command
+    compute: azureml:cpu
+    environment: azureml:any@latest
+    code: ./src
+    command: {command}
+    resources: {{instance_count: 2}}
+    distribution: {{type: pytorch, process_count_per_instance: {each}}}
+"""
+# What each rank sees of its machine, then training steps that somebody may be waiting for.
+LOOK = (
+    "echo $(hostname) $MASTER_ADDR $NODE_RANK $(getent hosts node1 | cut -d' ' -f1) $TMPDIR;"
+    " ls /sys/class/net | xargs echo devices;"
+    ' for step in $(seq 100); do echo "{\\"step\\": $step}" >> $WORLDSIZE_PROGRESS; sleep 0.2; done'
+)
+TRAIN = """
+    import os, socket
+    import torch
+    import torch.distributed as dist
+
+    torch.manual_seed(0)
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    assert socket.gethostbyname(socket.gethostname()) in ("10.213.0.1", "10.213.0.2")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    data = torch.randn(64, 8)[rank::size]
+    for step in range(20):
+        optimizer.zero_grad()
+        loss = (model(data) - data.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        optimizer.step()
+        whole = loss.detach()
+        dist.all_reduce(whole)
+    print("last loss", float(whole))
+    dist.destroy_process_group()
+"""
+
+
+def traces() -> set[str]:
+    """What emulated machines could leave behind: namespaces that have a process, devices, mounts."""
+    links = [*glob.glob("/proc/[0-9]*/ns/net"), *glob.glob("/proc/[0-9]*/ns/mnt")]  # noqa: PTH207
+    found = {*os.listdir("/sys/class/net"), *Path("/proc/self/mounts").read_text().splitlines()}  # noqa: PTH208
+    for link in links:
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(link))  # noqa: PTH115
+    return found
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for the nodes' folders alone; afterwards nothing more than before is there."""
+    temporary = Path("/tmp") / f"wsn{os.getpid()}"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    before, deadline = traces(), time.monotonic() + 20
+    yield temporary
+    shutil.rmtree(temporary)
+    while traces() - before and time.monotonic() < deadline:  # somebody else may have made some meanwhile
+        time.sleep(0.1)
+    assert traces() - before == set()
+
+
+def test_instances_are_machines_and_a_killed_one_ends_the_step(project: Any, quiet: Path) -> None:
+    project.write("src/empty.txt", "")
+    project.write("job.yml", JOB.format(command=json.dumps(LOOK), each=2))
+    status, text = project.run(
+        "job.yml", "--nodes", "namespaces", "--link", "1gbit", "--kill", "node1@step:2"
+    )
+    assert status == 1
+    assert "2 nodes that reach only each other, by links of 1 Gbit/s (`--link`)" in text
+    said = "node1 (ranks 2 and 3) was killed by `--kill node1@step:2`"
+    assert f"error: step `command` failed: {said}" in text
+    for rank in range(4):
+        first, devices = project.log("command", rank).splitlines()[:2]
+        name, master, node, second, temporary = first.split()
+        assert (name, node) == (f"node{rank // 2}", str(rank // 2))
+        assert (master, second) == ("10.213.0.1", "10.213.0.2")
+        assert Path(temporary).parent.name.startswith(scratch.PREFIX)
+        assert Path(temporary).name == name
+        assert devices == "devices eth0 lo"
+    assert list(quiet.iterdir()) == []
+
+
+def test_a_cable_is_pulled_and_plugged_in_again(project: Any, quiet: Path) -> None:
+    watch = "for i in $(seq 50); do cat /sys/class/net/eth0/carrier; sleep 0.1; done"
+    project.write("src/empty.txt", "")
+    project.write("job.yml", JOB.format(command=json.dumps(watch), each=1))
+    status, text = project.run("job.yml", "--nodes", "namespaces", "--drop-link", "node1@500ms for 1s")
+    assert status == 0, text
+    assert "the link of node1 (rank 1) was cut by `--drop-link node1@500ms for 1s`" in text
+    assert "the link of node1 is up again" in text
+    assert set(project.log("command", 0).split()) == {"1"}
+    pulled = "".join(project.log("command", 1).split())
+    assert pulled.strip("1").strip("0") == ""  # it went once
+    assert pulled[0] == pulled[-1] == "1"
+    assert 3 <= pulled.count("0") <= 30  # a second, on a machine that may be busy
+    assert list(quiet.iterdir()) == []
+
+
+def test_ranks_on_two_nodes_learn_what_they_learn_on_one(project: Any, quiet: Path) -> None:
+    pytest.importorskip("torch")
+    project.write("src/train.py", TRAIN)
+    project.write("job.yml", JOB.format(command="python train.py", each=1))
+    losses = []
+    for more in (("--nodes", "namespaces"), ()):
+        if not more:
+            text = TRAIN.replace(
+                '("10.213.0.1", "10.213.0.2")', "(socket.gethostbyname(socket.gethostname()),)"
+            )
+            project.write("src/train.py", text)
+        status, said = project.run("job.yml", *more)
+        assert status == 0, said + project.log("command", 1)
+        losses.append(project.log("command").splitlines()[-1])
+    assert losses[0].startswith("last loss")
+    assert losses[0] == losses[1]
+
+
+def test_a_killed_runner_leaves_nothing_that_the_next_does_not_remove(project: Any, quiet: Path) -> None:
+    project.write("src/empty.txt", "")
+    project.write("job.yml", JOB.format(command="'touch $TMPDIR/file; sleep 1.5 & sleep 1'", each=1))
+    words, chance = ("job.yml", "--nodes", "namespaces", "--force"), random.Random(0)
+    left = 0
+    for _ in range(2):
+        before = len(list(quiet.iterdir()))
+        with project.start(*words) as runner:
+            deadline = time.monotonic() + 30
+            while len(glob.glob(f"{quiet}/*/nodes.json")) <= before and time.monotonic() < deadline:  # noqa: PTH207
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0, 0.5))
+            runner.send_signal(signal.SIGKILL)
+            runner.communicate(timeout=30)
+        left += len(list(quiet.iterdir()))
+        assert project.nothing_left()
+    assert left  # otherwise nothing was tried
+    status, text = project.run(*words)
+    assert status == 0, text
+    assert list(quiet.iterdir()) == []

@@ -119,7 +119,7 @@ def test_thresholds_are_passed_only_when_exceeded() -> None:
     tally.succeed(0, 10, 8, None)
     tally.fail(10)
     assert str(tally) == (
-        "10 mini-batches: 1 succeeded, 1 failed, 0 tried again; 100 items: 88 processed, 12 failed"
+        "10 mini-batches: 1 succeeded, 1 failed, 0 tried again; 100 items: 8 processed, 12 failed"
     )
     assert tally.exceeded(read()) is None
     assert tally.exceeded(read(error_threshold="12")) is None

@@ -86,11 +86,15 @@ def known(step: Step, side: str) -> dict[str, Port] | None:
     found = dict(step.component.inputs if side == "inputs" else step.component.outputs)
     if side == "outputs":  # every job has it: the folder with its ./outputs and ./logs
         found.setdefault("artifacts", Port("artifacts", "uri_folder"))
-    if side == "inputs" and step.type == "sweep" and isinstance(step.raw, Mapping):
-        space = step.raw.get("search_space")
-        names = list(space) if isinstance(space, Mapping) else []
-        found |= {name: found.get(name, Port(name, "open")) for name in names}
+    if side == "inputs":
+        found |= {name: found.get(name, Port(name, "open")) for name in searched(step)}
     return found
+
+
+def searched(step: Step) -> tuple[str, ...]:
+    """The inputs that a sweep gives its trials."""
+    space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
+    return tuple(space) if isinstance(space, Mapping) else ()
 
 
 def pipeline_inputs(job: Job) -> dict[str, str]:

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job, Step
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, is_native, known
+from worldsize.rules.graph._common import declares, is_native, known, searched
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
 from worldsize.yaml.span import Span
@@ -41,7 +41,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         component, names = declares(step), known(step, "inputs")
         if component is None or names is None:
             continue
-        groups = {name.split(".")[0] for name in step.inputs}
+        groups = {name.split(".")[0] for name in (*step.inputs, *searched(step))}
         for name, port in names.items():
             if port.optional or port.default is not None or port.type == "open":
                 continue

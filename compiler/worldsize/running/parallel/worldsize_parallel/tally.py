@@ -20,6 +20,7 @@ class Tally:
     items: int
     succeeded: int = 0
     failed: int = 0
+    processed_items: int = 0
     failed_items: int = 0
     retried: int = 0
     texts: dict[int, tuple[str, str]] = field(default_factory=dict)  # by mini-batch
@@ -32,6 +33,7 @@ class Tally:
     def succeed(self, index: int, items: int, returned: int, text: tuple[str, str] | None) -> None:
         """A mini-batch came back."""
         self.succeeded += 1
+        self.processed_items += min(items, returned)
         self.failed_items += max(0, items - returned)
         if text is not None:
             self.texts[index] = text
@@ -61,9 +63,8 @@ class Tally:
         return "".join([first, *lines])
 
     def __str__(self) -> str:
-        processed = self.items - self.failed_items
         return (
             f"{self.batches} mini-batches: {self.succeeded} succeeded, {self.failed} failed,"
-            f" {self.retried} tried again; {self.items} items: {processed} processed,"
+            f" {self.retried} tried again; {self.items} items: {self.processed_items} processed,"
             f" {self.failed_items} failed"
         )

@@ -1,0 +1,126 @@
+"""Sweeps with real trials and real MLflow: the best one's outputs, failures, early termination."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlflow")
+pytest.importorskip("psutil")
+pytestmark = [pytest.mark.run, pytest.mark.timeout(240)]
+
+PIPELINE = """
+    type: pipeline
+    settings: {default_compute: azureml:c}
+    jobs:
+      search:
+        type: sweep
+        trial: ./train.yml
+        inputs: {bias: 10}
+        outputs: {model: {type: uri_folder}}
+        sampling_algorithm: grid
+        search_space:
+          x: {type: choice, values: [3, 2, 0, 9]}
+        objective: {goal: minimize, primary_metric: loss}
+        early_termination: {type: bandit, slack_amount: 4}
+        limits: {max_total_trials: 4, max_concurrent_trials: 2}
+      use:
+        command: cp -r ${{inputs.model}} copied && cat copied/x
+        environment: azureml:e:1
+        inputs: {model: "${{parent.jobs.search.outputs.model}}"}
+"""
+COMPONENT = """
+    type: command
+    name: train
+    inputs: {bias: {type: integer}, x: {type: integer}}
+    outputs: {model: {type: uri_folder}}
+    code: ./src
+    environment: azureml:e:1
+    command: python train.py ${{inputs.x}} ${{inputs.bias}} ${{outputs.model}}
+"""
+TRAIN = """
+    import os, sqlite3, sys, time
+    from pathlib import Path
+
+    x, bias = int(sys.argv[1]), int(sys.argv[2])
+    assert os.environ["AZUREML_SWEEP_x"] == str(x)
+    if x == 0:
+        sys.exit(3)
+    if x == 3:
+        import mlflow
+
+        mlflow.log_metric("loss", x + bias, step=0)
+    else:  # the same, without the seconds of MLflow's import
+        database = sqlite3.connect(os.environ["MLFLOW_TRACKING_URI"].removeprefix("sqlite:///"), 60)
+        row = ("loss", x + bias, int(time.time() * 1000), os.environ["MLFLOW_RUN_ID"], 0, False)
+        columns = "(key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, ?)"
+        with database:
+            database.execute(f"INSERT INTO metrics {columns}", row)
+            database.execute(f"INSERT INTO latest_metrics {columns}", row)
+    if x == 9:
+        time.sleep(60)  # longer than anybody waits, unless it is stopped
+    Path(sys.argv[3], "x").write_text(str(x))
+"""
+
+
+def run(project: Any, *words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "worldsize", "run", "pipeline.yml", *words]
+    done = subprocess.run(
+        command, cwd=project.folder, capture_output=True, text=True, timeout=200, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_best_trial_gives_the_step_its_outputs(project: Any) -> None:
+    project.write("pipeline.yml", PIPELINE)
+    project.write("train.yml", COMPONENT)
+    project.write("src/train.py", TRAIN)
+    code, text = run(project)
+    assert code == 0, text
+    assert project.log("use") == "2"
+    document = json.loads((project.newest / "steps" / "search" / "sweep.json").read_text())
+    assert document["best"] == "search.trial-001"
+    assert [(trial["state"], trial["value"]) for trial in document["trials"]] == [
+        ("succeeded", 13.0),
+        ("succeeded", 12.0),
+        ("failed", None),
+        ("stopped", 19.0),
+    ]
+    best = "the best of 4 trials (1 failed, 1 stopped early) is trial-001: loss 12 with x 2"
+    assert best in text
+    events = {event["event"]: event for event in project.events()}
+    assert events["trial_stopped_early"]["policy"] == "bandit"
+    assert (events["sweep_ended"]["parameters"], events["sweep_ended"]["value"]) == ({"x": 2}, 12.0)
+    recorded = subprocess.run(
+        [sys.executable, "-c", RECORDED], cwd=project.folder, capture_output=True, text=True, check=True
+    )
+    assert recorded.stdout.split() == ["search.trial-001", "12.0", "4"]
+    # Its outputs are remembered as those of any step, and so is that nothing has changed.
+    code, text = run(project)
+    assert code == 0, text
+    assert "search: reused" in text
+
+
+RECORDED = """
+from mlflow import MlflowClient
+
+client = MlflowClient("sqlite:///.worldsize/mlflow.db")
+runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
+step = next(run for run in runs if run.data.tags.get("worldsize.step") == "search")
+best = client.get_run(step.data.tags["best_child_run_id"])
+children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == step.info.run_id]
+print(best.data.tags["worldsize.step"], step.data.tags["score"], len(children))
+"""
+
+
+def test_without_mlflow_a_sweep_says_what_it_needs(project: Any) -> None:
+    project.write("pipeline.yml", PIPELINE)
+    project.write("train.yml", COMPONENT)
+    project.write("src/train.py", TRAIN)
+    code, text = run(project, "--no-track")
+    assert code == 1
+    assert "a sweep reads `loss` from MLflow, and nothing is tracked" in text

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.running import chaos
 from worldsize.running.events import EventLog
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
@@ -16,12 +17,15 @@ from worldsize.running.history import RunRecord
 from worldsize.running.nodes.injection import Injection
 from worldsize.running.places import Here, Places
 from worldsize.running.preparation import Prepared
-from worldsize.running.restarts import Policy, Restarting
+from worldsize.running.rehearsal import Rehearsal
+from worldsize.running.restarts import Policy, Restarting, keeps_checkpoints
 from worldsize.running.reuse import memory
 from worldsize.running.reuse.store import Store
 from worldsize.running.sweep.controller import expansions
 from worldsize.running.tracking import Tracking
 from worldsize.running.view import View
+
+SPARE_RESTARTS = 2  # of a rehearsal, beyond those that its faults need
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ def of(
     watchers.append(injection)
     remembering = memory.of(prepared, place, Store(home), view.notice, stopping=stopping, earlier=earlier)
     sweeps = expansions(prepared.graph.sweeps, prepared.tasks, place, tracker, log=log, notice=view.notice)
-    restarting = Restarting(Policy(prepared.options.max_restarts or 0, seed=place.id), view.notice)
+    rehearsal = _rehearsal(prepared, view)
+    watchers.append(rehearsal)
+    restarting = Restarting(Policy(_restarts(prepared, rehearsal), seed=place.id), view.notice)
     yield Equipment(
         memory=remembering,
         restarts=restarting,
@@ -77,3 +83,28 @@ def of(
         expansions=sweeps,
     )
     injection.account()
+    for line in rehearsal.report():
+        view.notice(line)
+
+
+def _rehearsal(prepared: Prepared, view: View) -> Rehearsal:
+    """What ``--chaos`` asks for; without it nothing happens."""
+    seed, networks = prepared.options.chaos, prepared.emulation.namespaces
+    if seed is None:
+        return Rehearsal({}, networks, view.notice)
+    plans = {
+        name: chaos.draw(seed, name, task.world_size, task.instance_count if networks else 0)
+        for name, task in prepared.tasks.items()
+        if keeps_checkpoints(task)
+    }
+    for line in chaos.schedule(seed, plans):
+        view.notice(line)
+    return Rehearsal(plans, networks, view.notice)
+
+
+def _restarts(prepared: Prepared, rehearsal: Rehearsal) -> int:
+    """As many as were asked for; a rehearsal brings those that it needs."""
+    if prepared.options.max_restarts is not None:
+        return prepared.options.max_restarts
+    needed = [sum(fault.ends_a_try for fault in faults) for faults in rehearsal.plans.values()]
+    return max(needed) + SPARE_RESTARTS if needed else 0

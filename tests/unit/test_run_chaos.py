@@ -1,0 +1,61 @@
+"""A rehearsal's faults follow from its seed, and what they cost is held against the promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worldsize.running.chaos import EARLIEST, FEWEST, LATEST, MOST, Fault, draw, schedule
+from worldsize.running.rehearsal import Hit, saved_step
+
+
+@given(st.integers(), st.integers(1, 16), st.integers(0, 4))
+def test_faults_are_drawn_from_the_seed_in_order_and_hit_what_is_there(
+    seed: int, ranks: int, nodes: int
+) -> None:
+    faults = draw(seed, "train", ranks, nodes)
+    assert faults == draw(seed, "train", ranks, nodes)
+    assert FEWEST <= len(faults) <= MOST
+    shares = [fault.share for fault in faults]
+    assert shares == sorted(shares)
+    assert EARLIEST <= shares[0] <= shares[-1] <= LATEST
+    assert {"kill", "terminate", "stop", "slow"} & {fault.kind for fault in faults[:4]}
+    for fault in faults:
+        assert all(0 <= rank < ranks for rank in fault.ranks)
+        assert bool(fault.ranks) == (fault.kind != "cut")
+        assert fault.kind != "cut" or (nodes > 1 and fault.node < nodes)
+
+
+def test_every_kind_comes_once_before_any_comes_twice() -> None:
+    for seed in range(20):
+        assert len({fault.kind for fault in draw(seed, "train", 2)[:4]}) == 4
+        assert len({fault.kind for fault in draw(seed, "train", 2, nodes=2)[:4]}) == 4
+
+
+def test_the_schedule_is_told_before_anything_happens() -> None:
+    fault = Fault("stop", 0.34, (1,), 2.5)
+    assert list(schedule(7, {"train": (fault,)})) == [
+        "chaos 7: train: 1 fault",
+        "  at  34% of the training: stop rank 1 for 2.5 s (SIGSTOP)",
+    ]
+    assert "no step keeps checkpoints" in next(schedule(7, {}))
+
+
+def test_the_promise_is_the_last_checkpoint_that_was_on_the_disk() -> None:
+    hit = Hit(Fault("kill", 0.5, (1,)), "train", 1, reached=34, saved=30, since=0.0)
+    assert hit.pending
+    assert not hit.kept
+    hit.resumed = 30
+    assert (hit.lost, hit.promised, hit.kept) == (4, 4, True)
+    hit.resumed = 25
+    assert (hit.lost, hit.kept) == (9, False)
+    assert Hit(Fault("slow", 0.5, (1,), 3.0), "train", 1, reached=34, saved=30, since=0.0).kept
+
+
+def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
+    for name in ("step-00000020", "step-00000005", ".writing-step-00000030"):
+        (tmp_path / name).mkdir()
+    assert saved_step(tmp_path) == 20
+    assert saved_step(tmp_path / "nowhere") == 0

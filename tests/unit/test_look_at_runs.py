@@ -1,0 +1,263 @@
+"""`worldsize runs`, `show`, `logs` and `cache`, on folders that are whole, damaged, or nobody's."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from worldsize.cli import texts
+from worldsize.cli.main import main
+from worldsize.running import history, life
+from worldsize.running.folder import StepFolder
+from worldsize.running.reuse import links
+from worldsize.running.reuse.links import Original
+from worldsize.running.reuse.store import Entry, Store
+
+FIRST, SECOND = "20260102-030405-000", "20260102-040000-000"
+
+
+def events(*documents: dict[str, object]) -> str:
+    return "".join(
+        json.dumps({"time": f"2026-01-02T03:04:{second:02}.000+00:00", **document}) + "\n"
+        for second, document in enumerate(documents, 5)
+    )
+
+
+WHOLE = events(
+    {"event": "run_started", "run": FIRST, "pipeline": "p.yml", "steps": ["shard", "train", "report"]},
+    {"event": "step_started", "step": "shard", "attempt": 1, "processes": [{"name": "rank-0"}]},
+    {"event": "step_ended", "step": "shard", "state": "succeeded", "seconds": 1.5, "reason": None},
+    {"event": "step_started", "step": "train", "processes": [{"name": "rank-0"}, {"name": "rank-1"}]},
+    {"event": "process_ended", "step": "train", "process": "rank-1", "status": 3},
+    {"event": "process_ended", "step": "train", "process": "rank-0", "status": -15},
+    {"event": "step_ended", "step": "train", "state": "failed", "seconds": 2.0, "reason": "rank 1 ended"},
+    {"event": "step_ended", "step": "report", "state": "waiting", "seconds": 0.0, "reason": None},
+    {"event": "run_ended", "state": "failed", "seconds": 4.25},
+)  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with one run that failed and one whose runner died in its first step."""
+    monkeypatch.chdir(tmp_path)
+    runs = tmp_path / ".worldsize" / "runs"
+    step = runs / FIRST / "steps" / "train"
+    (step / "logs").mkdir(parents=True)
+    (step / "logs" / "rank-0.log").write_text("zero\n")
+    (step / "logs" / "rank-1.log").write_text("one\ntwo\nthree\n")
+    (step / "outputs" / "model").mkdir(parents=True)
+    (step / "outputs" / "model" / "metrics.json").write_text('{"accuracy": 0.75}')
+    (runs / FIRST / "events.jsonl").write_text(WHOLE)
+    needs = {"shard": [], "train": ["shard"], "report": ["train"]}
+    steps = {name: {"needs": each, "parameters": {"epochs": "3"}} for name, each in needs.items()}
+    (runs / FIRST / "run.json").write_text(json.dumps({"version": 1, "target": "p.yml", "steps": steps}))
+    (runs / SECOND).mkdir()
+    (runs / SECOND / "events.jsonl").write_text(
+        "".join(WHOLE.splitlines(keepends=True)[:2]) + '{"event": "st'
+    )
+    (runs / "not-a-run.txt").touch()
+    return tmp_path / ".worldsize"
+
+
+def call(*words: str, status: int = 0, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, list(words), input=stdin)
+    assert result.exit_code == status, (result.output, result.exception)
+    return result
+
+
+def test_runs_are_listed_with_how_they_ended(home: Path) -> None:
+    lines = call("runs").output.splitlines()
+    assert lines[0].split() == ["run", "state", "steps", "started", "took", "pipeline"]
+    assert lines[1].split()[:3] == [FIRST, "failed", "1/3"]
+    assert lines[1].endswith("4.2 s  p.yml")
+    assert lines[2].split()[:3] == [SECOND, "died", "0/3"]
+    assert lines[2].endswith("1.0 s  p.yml")
+    assert call("runs", "--last", "1").output.startswith("the last 1 of 2 runs\n")
+
+
+def test_runs_as_json(home: Path) -> None:
+    found = json.loads(call("runs", "--json").output)
+    assert [(each["state"], each["steps_done"], each["seconds"]) for each in found] == [
+        ("failed", 1, 4.25),
+        ("died", 0, 1.0),
+    ]
+
+
+def test_a_run_goes_on_for_as_long_as_its_lock_is_held(home: Path) -> None:
+    with life.held(home / "runs" / SECOND):
+        assert history.load(home / "runs" / SECOND).state == "running"
+        assert history.load(home / "runs" / SECOND).steps["shard"].state == "running"
+        with pytest.raises(life.AliveError), life.held(home / "runs" / SECOND):
+            pass
+    assert history.load(home / "runs" / SECOND).steps["shard"].state == "died"
+
+
+def test_a_lock_whose_runner_died_is_waited_for(home: Path) -> None:
+    path = home / "runs" / SECOND / life.NAME
+    with path.open("w") as file:
+        file.write("999999999\n")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        with pytest.raises(life.AliveError), life.held(path.parent, patience=0.3):
+            pass
+        assert time.monotonic() - begun >= 0.3
+    with life.held(path.parent):
+        assert life.runner(path.parent) == os.getpid()
+
+
+def test_show_draws_the_graph(home: Path) -> None:
+    text = call("show", "20260102-03").output
+    assert re.search(r"^run 20260102-030405-000 failed after 4\.2 s$", text, re.MULTILINE)
+    assert re.search(r"^shard +succeeded +1\.5 s$", text, re.MULTILINE)
+    assert re.search(r"^  train +failed +2\.0 s  2 processes, <- shard$", text, re.MULTILINE)
+    assert re.search(r"^    report +not started +<- train$", text, re.MULTILINE)
+    assert "      epochs = 3\n      accuracy: 0.75\n      -> model  " in text
+    assert "      ! rank 1 ended\n      | one\n      | two\n      | three\n" in text
+
+
+def test_show_as_json(home: Path) -> None:
+    found = json.loads(call("show", FIRST, "--json").output)
+    train = found["steps"]["train"]
+    assert train["metrics"] == {"accuracy": 0.75}
+    assert train["needs"] == ["shard"]
+    assert train["failure"] == "rank 1 ended"
+    assert train["processes"] == ["rank-0", "rank-1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "2027"], "error: there is no run `2027`"),
+        (["show", "20260102"], "error: `20260102` begins the ids of 2 runs, such as "),
+        (["show", f"{FIRST}x"], f"did you mean `{FIRST}`?"),
+        (["logs", FIRST, "trian"], "did you mean `train`?"),
+        (
+            ["logs", FIRST, "train", "--rank", "7"],
+            "error: there is no log of rank 7\n  = help: there are `rank-0`",
+        ),
+        (["logs", FIRST, "shard"], "the step never started"),
+        (["resume", SECOND], "does not say what it ran"),
+    ],
+)
+def test_what_is_not_there_is_said(words: list[str], said: str, home: Path) -> None:
+    assert said in call(*words, status=1).output
+
+
+def test_a_home_without_runs_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("runs").output == "no run in `.worldsize` yet\n"
+    assert call("cache").output == "nothing to reuse in `.worldsize` yet\n"
+    assert "there is no run in `.worldsize`" in call("show", "last", status=1).output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_logs_say_whose_each_line_is(home: Path) -> None:
+    assert (
+        call("logs", FIRST, "train").output == "[rank 0] zero\n[rank 1] one\n[rank 1] two\n[rank 1] three\n"
+    )
+    assert (
+        call("logs", FIRST, "train", "--rank", "1", "--lines", "2").output == "[rank 1] two\n[rank 1] three\n"
+    )
+    assert call("logs", FIRST, "train", "--process", "rank-0").output == "[rank 0] zero\n"
+    assert call("logs", FIRST, "train", "--lines", "0").output == ""
+    assert call("logs", FIRST, "train", "--follow", "--rank", "0").output == "[rank 0] zero\n"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "\0\0\0\n\n[]\n3\n" + WHOLE,
+        WHOLE.replace('"step": "train"', '"step": 7'),
+        WHOLE.replace('"seconds": 2.0', '"seconds": "long"'),
+        WHOLE.replace('"time": "2026', '"time": "soon'),
+        WHOLE.replace('"steps": [', '"steps": ["x", null, '),
+        WHOLE.replace('"event": "step_ended"', '"event": "step_exploded"'),
+        '{"event": "run_ended"}\n' * 3,
+        "[" * 100_000,
+    ],
+)
+@pytest.mark.parametrize("record", ["", "[]", '{"steps": 3}', '{"steps": {"a": 1, "b": {"needs": "x"}}}'])
+def test_anything_in_a_folder_is_shown(damage: str, record: str, home: Path) -> None:
+    (home / "runs" / FIRST / "events.jsonl").write_text(damage)
+    (home / "runs" / FIRST / "run.json").write_text(record)
+    call("runs")
+    json.loads(call("runs", "--json").output)
+    call("show", FIRST)
+    json.loads(call("show", FIRST, "--json").output)
+
+
+def test_damaged_lines_are_counted(home: Path) -> None:
+    (home / "runs" / FIRST / "events.jsonl").write_text("{\n" + WHOLE)
+    assert "of its event log 1 line cannot be read and is left out" in call("show", FIRST).output
+
+
+def add(home: Path, letter: str, run: str, made: float) -> Entry:
+    entry = Entry(letter * 64, run, "train", made, 60.0, 1000)
+    Store(home).add(entry)
+    return entry
+
+
+def test_the_cache_is_listed(home: Path) -> None:
+    Store(home).count(add(home, "a", FIRST, time.time() - 7200))
+    lines = call("cache").output.splitlines()
+    assert lines[1].split() == ["train", FIRST, "2", "h", "1.0", "kB", "1", "0", "s"]
+    assert lines[2] == "1 step, 1.0 kB of outputs, 60 s of running saved"
+
+
+def test_prune_forgets_what_is_old(home: Path) -> None:
+    add(home, "a", FIRST, time.time() - 40 * 86400)
+    add(home, "b", SECOND, time.time())
+    assert call("cache", "prune").output == "forgot 1 step\n"
+    assert [entry.run for entry in Store(home).entries()] == [SECOND]
+    assert call("cache", "prune").output == "nothing to remove\n"
+    assert call("cache", "prune", "--all").output == "forgot 1 step\n"
+    assert (home / "runs" / FIRST).exists()
+    assert "is no age" in call("cache", "prune", "--older", "soon", status=2).output
+
+
+def test_prune_removes_runs_that_nothing_needs(home: Path) -> None:
+    old = time.time() - 86400
+    for run in (FIRST, SECOND):
+        for path in (home / "runs" / run / "events.jsonl", home / "runs" / run):
+            os.utime(path, (old, old))
+    add(home, "b", SECOND, time.time())
+    removed = call("cache", "prune", "--older", "1h", "--runs", stdin="n\n", status=1)
+    assert FIRST in removed.output
+    assert SECOND not in removed.output  # an entry that stays points there
+    assert "removed 1 run" in call("cache", "prune", "--older", "1h", "--runs", "--yes").output
+    assert sorted(path.name for path in (home / "runs").iterdir()) == [SECOND, "not-a-run.txt"]
+
+
+def test_prune_leaves_what_goes_on_and_what_that_needs(home: Path) -> None:
+    step = StepFolder(home / "runs" / SECOND / "steps" / "train")
+    links.link(
+        step, StepFolder(home / "runs" / FIRST / "steps" / "train"), ["model"], Original(FIRST, "train")
+    )
+    with life.held(home / "runs" / SECOND):
+        assert call("cache", "prune", "--all", "--runs", "--yes").output == "nothing to remove\n"
+    assert "removed 2 runs" in call("cache", "prune", "--all", "--runs", "--yes").output
+    assert [path.name for path in (home / "runs").iterdir()] == ["not-a-run.txt"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, "0 s"), (89, "89 s"), (100, "2 min"), (7000, "2 h"), (200_000, "2 d")]
+)
+def test_ages(seconds: float, said: str) -> None:
+    assert texts.age(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_999, "1.0 MB"), (10**15, "1000 TB")],
+)
+def test_sizes(count: int, said: str) -> None:
+    assert texts.size(count) == said

@@ -223,11 +223,32 @@ class Schedule:
             self._ended(self._parents[name], name)
         elif state in DONE:
             for reader in self._readers.get(name, ()):
-                self._waiting[reader].discard(name)
-                if not self._waiting[reader]:
-                    self._ready.append(reader)
+                self._go_on(reader, name)
         elif state == "failed" and not self.keep_going:
             self._stop_all()
+        elif state == "failed":
+            self._do_without(name)
+
+    def _go_on(self, reader: str, name: str) -> None:
+        """A step no longer waits for another."""
+        self._waiting[reader].discard(name)
+        if not self._waiting[reader]:
+            self._ready.append(reader)
+
+    def _do_without(self, name: str) -> None:
+        """Let steps run that read only optional inputs from one that failed, or that will never start."""
+        missing, gone = [name], {name}
+        while missing:
+            absent = missing.pop()
+            for reader in self._readers.get(absent, ()):
+                task = self.tasks[reader]
+                if not task.requires(absent):
+                    if absent in self._waiting[reader]:
+                        self.tasks[reader] = task.without({absent})
+                        self._go_on(reader, absent)
+                elif reader not in gone:
+                    gone.add(reader)
+                    missing.append(reader)
 
     def _expand(self, task: Task) -> None:
         """Let a step turn into others; it is over when they are."""

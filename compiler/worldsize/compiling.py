@@ -53,7 +53,7 @@ def compile(  # noqa: A001
         SpecError: The spec has errors. Nothing was written.
         OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
     """
-    from worldsize.checking import check  # noqa: PLC0415 - importing the verb costs nothing until it is used
+    from worldsize.checking import boundary, check  # noqa: PLC0415 - importing the verb costs nothing
     from worldsize.emit import build, layout, place  # noqa: PLC0415
     from worldsize.spec import load  # noqa: PLC0415
 
@@ -61,6 +61,9 @@ def compile(  # noqa: A001
     report = check([path], texts=None if text is None else {str(path): text.encode()})
     if report.errors:
         raise SpecError(report.diagnostics, report.sources)
+    allowed = boundary.of(path)
+    if refused := boundary.as_errors(report.diagnostics, allowed):
+        raise SpecError(refused, report.sources)
     place.check_target(folder)
     loaded, problems, _ = load(path, text)
     if loaded is None:
@@ -69,6 +72,7 @@ def compile(  # noqa: A001
     if built.plan is None:
         raise _error(problems, report)
     files, problems = layout.files(built, folder)
+    problems = problems or boundary.refusals(files, allowed, loaded.span)
     if problems:
         raise _error(problems, report)
     place.put(files, folder)

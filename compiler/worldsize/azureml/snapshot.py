@@ -162,8 +162,13 @@ def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> 
     if code is None or not isinstance(code.value, str):
         return None
     path = local_path(code.value, folder)
-    if path is None or exists(path):
+    if path is None or is_file(path) or is_folder(path):
         return path
+    if exists(path):  # a pipe, a socket, a device: reading one may never end
+        if code.span is not None:
+            message = f"`code` names `{shown(code.value)}`, which is neither a file nor a folder"
+            problems.append(Problem("code-missing", code.span, message, "name the folder of the code"))
+        return None
     if code.span is not None:
         problems.append(missing("code-missing", "`code`", code.value, path, code.span))
     return None
@@ -181,7 +186,7 @@ def _includes(
         path = local_path(item, folder) if isinstance(item, str) and kind(item) == "local" else None
         if path is None:
             continue
-        if exists(path) or (path.suffix == ".zip" and is_folder(path.with_suffix(""))):
+        if is_file(path) or is_folder(path) or (path.suffix == ".zip" and is_folder(path.with_suffix(""))):
             yield path, span
         elif span is not None:
             problems.append(missing("include-missing", "`additional_includes`", item, path, span))

@@ -84,16 +84,38 @@ def tree_of(path: str | os.PathLike[str]) -> str:
     Outside of one it is the working folder where that holds the path, else the nearest folder above
     with a ``worldsize.yml``, else the folder itself.
     """
-    real = os.path.realpath(path)
-    folder = real if os.path.isdir(real) else os.path.dirname(real)
-    above = list(_above(folder))
-    for candidate in above:
-        if os.path.exists(os.path.join(candidate, ".git")):
-            return candidate
+    above = list(_above(_folder_of(path)))
+    checkout = _checkout(above)
+    if checkout is not None:
+        return checkout
     working = os.path.realpath(".")
     if working in above:
         return working
-    return next((candidate for candidate in above if _settings_in(candidate)), folder)
+    return _with_settings(above) or above[0]
+
+
+def project_of(path: str | os.PathLike[str]) -> str | None:
+    """The folder that a checkout or a ``worldsize.yml`` says is the whole project; None without either."""
+    above = list(_above(_folder_of(path)))
+    return _checkout(above) or _with_settings(above)
+
+
+def settings_of(folder: str, tree: str) -> str | None:
+    """The nearest ``worldsize.yml`` at or above a folder of the tree."""
+    return _settings_above(folder, tree, {})
+
+
+def _folder_of(path: str | os.PathLike[str]) -> str:
+    real = os.path.realpath(path)
+    return real if os.path.isdir(real) else os.path.dirname(real)
+
+
+def _checkout(folders: list[str]) -> str | None:
+    return next((each for each in folders if os.path.exists(os.path.join(each, ".git"))), None)
+
+
+def _with_settings(folders: list[str]) -> str | None:
+    return next((each for each in folders if _settings_in(each)), None)
 
 
 def _above(folder: str) -> Iterator[str]:

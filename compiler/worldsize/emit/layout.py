@@ -61,7 +61,8 @@ def files(built: Built, out: Path) -> tuple[Files, list[Problem]]:
         config = deepspeed.config(step, built.plan.steps[name])
         if config is not None:
             found[f"deepspeed/{name}.json"] = config.encode()
-    found[plan_file.NAME] = plan_file.dump(built.plan, built.resolved.templates, list(found)).encode()
+    plan = plan_file.dump(built.plan, built.resolved.templates, list(found))
+    found[plan_file.NAME] = plan.encode("utf-8", "surrogateescape")  # names of files may be no text
     return {name: found[name] for name in sorted(found)}, shelf.problems
 
 
@@ -120,7 +121,7 @@ def _digest(contents: Mapping[str, Path | bytes]) -> str:
     total = hashlib.sha256()
     for name in sorted(contents):
         source = contents[name]
-        total.update(f"{name}\0".encode())
+        total.update(os.fsencode(name) + b"\0")
         total.update(source if isinstance(source, bytes) else os.fsencode(source.resolve()))
         total.update(b"\0")
     return total.hexdigest()

@@ -30,7 +30,7 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
         RunError: It is nothing that can be run.
     """
     from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
-    from worldsize.checking import discover  # noqa: PLC0415
+    from worldsize.checking import boundary, discover  # noqa: PLC0415
     from worldsize.compiling import compile as compile_spec  # noqa: PLC0415
     from worldsize.errors import SpecError  # noqa: PLC0415
     from worldsize.running import spec_settings  # noqa: PLC0415
@@ -51,6 +51,8 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
     report = checking.check([target])
     if any(found.code not in MENTIONED for found in report.errors):
         raise SpecError(report.diagnostics, report.sources)
+    if refused := boundary.as_errors(report.diagnostics, boundary.of(target)):
+        raise SpecError(refused, report.sources)
     return target, settings
 
 

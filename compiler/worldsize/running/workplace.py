@@ -8,10 +8,13 @@ from pathlib import Path
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.checking import boundary
 from worldsize.diagnostics.problem import Problem
+from worldsize.running import untrusted
 from worldsize.running.folder import RunFolder
 from worldsize.running.inputs import link_inputs, prepare_outputs
 from worldsize.running.tasks import Task
+from worldsize.yaml.span import Span
 
 SURVIVES = "checkpoints"  # the output that a step's next try goes on from
 PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
@@ -27,8 +30,11 @@ def snapshots(tasks: Mapping[str, Task]) -> tuple[dict[str, Snapshot], list[Prob
         key = (str(task.folder), repr(code and code.value), repr(includes and includes.value))
         if key not in listed:  # steps often share a folder, and a large one takes long to list
             listed[key], more = snapshot.of(task.component, task.folder)
+            span = code.span if code and code.span else Span(str(task.folder), 1, 1, 1, 1)
+            more += boundary.outside(listed[key].files, boundary.of(task.folder), span)
             problems.update(dict.fromkeys(more))
         found[name] = listed[key]
+        problems.update(dict.fromkeys(untrusted.refusals(task)))
     return found, list(problems)
 
 

@@ -1,0 +1,99 @@
+"""What compiling and running may copy: files of the project, unless ``worldsize.yml`` allows others.
+
+A file that is read decides nothing here but what it says. One that is copied is uploaded with the pipeline,
+so a spec from elsewhere must not be able to name a home folder, nor a link in its code lead there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+
+from worldsize.checking import discover
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.problem import Problem
+from worldsize.records import replace
+from worldsize.rules.context import Context
+from worldsize.yaml.span import Span
+
+Allowed = Callable[[str | os.PathLike[str]], bool]
+_MOST = 5  # files that are named one by one
+
+
+def of(path: str | os.PathLike[str]) -> Allowed | None:
+    """What may be copied for a file: its checkout, and what ``worldsize.yml`` allows beside it.
+
+    Returns:
+        The judgement of a path, links resolved; None where neither a checkout nor a ``worldsize.yml`` says
+        where the project ends.
+    """
+    tree = discover.project_of(path)
+    if tree is None:
+        return None
+    folder = os.path.realpath(path)
+    found = discover.settings_of(folder if Path(folder).is_dir() else str(Path(folder).parent), tree)
+    return Context(Path(tree), _allowed(found)).readable
+
+
+def _allowed(settings_file: str | None) -> tuple[Path, ...]:
+    if settings_file is None:
+        return ()
+    from worldsize import yaml  # noqa: PLC0415 - few projects have settings
+    from worldsize.checking import settings  # noqa: PLC0415
+
+    return settings.read(yaml.load(settings_file)).allow
+
+
+def refusals(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span) -> list[Problem]:
+    """What is wrong with files that are to be uploaded: where they come from, and their names."""
+    unreadable = [name for name in files if not _is_text(name)]
+    return [*outside(files, allowed, at), *(_not_text(name, at) for name in unreadable[:_MOST])]
+
+
+def outside(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span) -> list[Problem]:
+    """The first few files that lie outside of what may be copied.
+
+    Args:
+        files: By the place where they land.
+        allowed: From :func:`of`.
+        at: Where to report.
+    """
+    if allowed is None:
+        return []
+    found = (
+        _outside(name, source, at)
+        for name, source in files.items()
+        if isinstance(source, Path) and not allowed(source)
+    )
+    return list(islice(found, _MOST))
+
+
+def as_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
+    """All findings, those of code outside of the project as errors; none where nothing lies outside."""
+    if allowed is None or all(each.slug != "code-outside-tree" for each in diagnostics):
+        return []
+    return [
+        replace(each, severity="error") if each.slug == "code-outside-tree" else each for each in diagnostics
+    ]
+
+
+def _outside(name: str, source: Path, at: Span) -> Problem:
+    message = f"`{name}` is `{os.path.realpath(source)}`, which lies outside of the project"
+    help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
+    return Problem("copy-outside-tree", at, message, help_)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name
+
+
+def _not_text(name: str, at: Span) -> Problem:
+    shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+    message = f"the name of the file `{shown}` is not UTF-8, so it cannot be uploaded"
+    return Problem("file-name-not-text", at, message, "rename it, or leave it out by `.amlignore`")

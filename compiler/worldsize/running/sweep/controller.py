@@ -248,7 +248,7 @@ class Sweep:
     def _counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
         said = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
-        for state, word in (("failed", "failed"), ("stopped", "stopped early")):
+        for state, word in (("failed", "failed"), ("stopped", "stopped" if self._late else "stopped early")):
             if state in states:
                 said.append(f"{states.count(state)} {word}")
         return said[0] + (f" ({', '.join(said[1:])})" if said[1:] else "")

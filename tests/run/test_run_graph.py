@@ -35,7 +35,8 @@ PIPELINE = """
         inputs: {data: "${{parent.jobs.broken.outputs.made}}"}
       last:
         command: >-
-          cat ${{inputs.file}} > ${{outputs.kept}} && cat ${{inputs.job}}/outputs/seen.txt >> ${{outputs.kept}}
+          cat ${{inputs.file}} > ${{outputs.kept}} &&
+          cat ${{inputs.job}}/outputs/seen.txt >> ${{outputs.kept}}
           && sh only.sh >> ${{outputs.kept}}
         code: ./only.sh
         environment: azureml:any:1

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from worldsize.running.processes import Process, every
+from worldsize.running.sources import Source, Text
 
 HIDDEN = "***"
 _SECRET = re.compile(
@@ -14,9 +15,28 @@ _SECRET = re.compile(
 )
 
 
+_SHORTEST = 4  # characters of a secret that is looked for inside of commands; shorter ones stand everywhere
+
+
 def masked(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables, with the values of those hidden whose name says that they are secret."""
+    """The variables, or inputs, with the values of those hidden whose name says that they are secret."""
     return {name: HIDDEN if _SECRET.search(name) else value for name, value in environment.items()}
+
+
+def command(process: Process) -> list[str]:
+    """What a process is started with, without the secrets among its variables; inputs are variables too."""
+    values = {value for name, value in process.env.items() if _SECRET.search(name)}
+    secrets = sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
+    words = list(process.argv)
+    for secret in secrets:
+        words = [word.replace(secret, HIDDEN) for word in words]
+    return words
+
+
+def parameters(inputs: Mapping[str, Source | None], longest: int) -> dict[str, str]:
+    """The inputs that are texts, cut where they are long, for records that others can read."""
+    texts = {name: source.rendered for name, source in inputs.items() if isinstance(source, Text)}
+    return {name: text[:longest] for name, text in masked(texts).items()}
 
 
 def listed(plan: Iterable[Process]) -> list[dict[str, Any]]:
@@ -31,6 +51,6 @@ def shown(process: Process) -> dict[str, Any]:
         "rank": process.rank,
         "local_rank": process.local_rank,
         "node": process.node,
-        "argv": list(process.argv),
+        "argv": command(process),
         "env": masked(process.env),
     }

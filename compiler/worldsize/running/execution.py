@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from worldsize.running import equipment, folder, interrupts, outcome, sources, tracking
+from worldsize.running import disclosure, equipment, folder, interrupts, outcome, tracking
 from worldsize.running.attempt import Surroundings
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.events import EventLog
@@ -19,6 +19,8 @@ from worldsize.running.results import RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
 from worldsize.running.supervise import Warden
 from worldsize.running.view import View
+
+LONGEST_PARAMETER = 500  # characters; more is no parameter but data
 
 
 def execute(
@@ -83,10 +85,9 @@ def _describe(
 ) -> None:
     """Tell the tracker what MLflow shall say of the run."""
     parameters = {
-        f"{task.name}.{name}": source.rendered[:500]
+        f"{task.name}.{name}": value
         for task in prepared.tasks.values()
-        for name, source in task.inputs.items()
-        if isinstance(source, sources.Text)
+        for name, value in disclosure.parameters(task.inputs, LONGEST_PARAMETER).items()
     }
     name = prepared.job.display_name or prepared.job.name
     tracker.begin(
@@ -132,7 +133,7 @@ def _showing(view: View, notices: tuple[str, ...]) -> Iterator[None]:
 def _result(
     prepared: Prepared, place: folder.RunFolder, steps: Mapping[str, StepResult], signals: list[int]
 ) -> RunResult:
-    states = {step.state for step in steps.values()}
+    states = {step.state for step in steps.values() if step.parent is None}
     state: RunState = "succeeded" if states <= {"succeeded", "reused"} else "failed"
     if signals and state == "failed":
         state = "interrupted"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from worldsize.running import calls, inputs, processes
-from worldsize.running.disclosure import masked
+from worldsize.running.disclosure import command, masked
 from worldsize.running.folder import RunFolder
 from worldsize.running.machine import Machine
 from worldsize.running.processes import Process
@@ -59,7 +59,7 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
         yield f"  {starter.name}, which starts every rank"
         own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
         yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
-        yield f"    $ {shlex.join(starter.argv)}"
+        yield f"    $ {shlex.join(command(starter))}"
     if common:
         yield "  every process" if any(process.serves for process in ranks) else "  every rank"
         yield from _environment(common)
@@ -67,7 +67,7 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
         served = ", ended when all others have" if process.serves else ""
         yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
         yield from _environment({name: value for name, value in process.env.items() if name not in common})
-        yield f"    $ {shlex.join(process.argv)}"
+        yield f"    $ {shlex.join(command(process))}"
     yield ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.references import kind
-from worldsize.running import sources
+from worldsize.running import disclosure
 from worldsize.running.folder import RunFolder
 from worldsize.running.history import RECORD
 from worldsize.running.options import RunOptions
@@ -48,7 +48,10 @@ def save(place: RunFolder, prepared: Prepared, *, track: bool) -> None:
         "worldsize": version("worldsize"),
         "python": sys.version.split()[0],
         "steps": {
-            name: {"needs": sorted(task.needs), "parameters": _parameters(task.inputs)}
+            name: {
+                "needs": sorted(task.needs),
+                "parameters": disclosure.parameters(task.inputs, LONGEST_VALUE),
+            }
             for name, task in prepared.tasks.items()
         },
     }
@@ -85,11 +88,3 @@ def _options(options: RunOptions) -> dict[str, Any]:
         for name, path in options.assets.items()
     }
     return found
-
-
-def _parameters(inputs: Any) -> dict[str, str]:
-    return {
-        name: source.rendered[:LONGEST_VALUE]
-        for name, source in inputs.items()
-        if isinstance(source, sources.Text)
-    }

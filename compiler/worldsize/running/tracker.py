@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -75,7 +76,8 @@ class Record:
         found = self._client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
-        place = (artifacts / name).absolute().as_uri()
+        # A name is free text: as a folder it must not lead out of its parent.
+        place = (artifacts / re.sub(r"[^\w. -]|^[.]+", "_", name)).absolute().as_uri()
         return str(self._client.create_experiment(name, artifact_location=place))
 
     def step(self, name: str) -> str:

@@ -155,13 +155,12 @@ def test_an_option_is_cut_where_its_path_begins(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     (tmp_path / "year=1").mkdir()
     for text, reference, path in [
-        ("azureml:a:1=./data/x=1", "azureml:a:1", "data/x=1"),
-        ("https://h.example/a?x=1&y=2=./iris.csv", "https://h.example/a?x=1&y=2", "iris.csv"),
+        ("azureml:a:1=./data/x=1", "azureml:a:1", "./data/x=1"),
+        ("https://h.example/a?x=1&y=2=./iris.csv", "https://h.example/a?x=1&y=2", "./iris.csv"),
         ("wasbs://h.example/z=1=year=1", "wasbs://h.example/z=1", "year=1"),
         ("azureml:a=/data", "azureml:a", "/data"),
     ]:
-        entry = assets.option(text)
-        assert (entry.reference, entry.path) == (reference, tmp_path / path)
+        assert assets.option(text) == (reference, path)
 
 
 @pytest.mark.parametrize("text", ["cifar=./data", "azureml:cifar", "azureml:cifar=", "", "="])
@@ -177,13 +176,18 @@ def test_the_nearest_settings_and_the_call_make_the_map(
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "job.yml").touch()
     (tmp_path / "worldsize.yml").write_text("assets:\n  azureml:a: ./data\n  azureml:b:1: ./data\n")
-    found = assets.read(Path("jobs/job.yml"), ["azureml:b=./other"])
+    found = assets.read(Path("jobs/job.yml"), {"azureml:b": "./other"})
     assert found.local("azureml:a:1") == tmp_path / "data"
     assert found.local("azureml:b:1") == tmp_path / "other"
     told, asked = found.problems
     assert str(told.span) == "worldsize.yml:2:14"
     assert "`data`" in told.message
     assert asked.span.path == "--map azureml:b=./other"
+
+
+def test_a_call_that_maps_no_reference_is_told_so() -> None:
+    (problem,) = assets.read(Path("job.yml"), {"cifar": "./data"}).problems
+    assert problem.message == "`cifar` is no reference to something elsewhere"
 
 
 def test_a_registered_component_is_read_where_it_lies_here(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def command(
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.running import preview  # noqa: PLC0415
 
-    options = running.RunOptions(settings=_pairs(settings, "--set"), assets=_pairs(assets, "--map"), **asked)
+    options = running.RunOptions(settings=_pairs(settings), assets=_mapped(assets), **asked)
     if dry_run:
         with answering():
             click.echo(preview.render(running.dry_run(target, options)), nl=False)
@@ -157,15 +157,25 @@ def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
     raise SystemExit(result.exit_code)
 
 
-def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """What ``NAME=VALUE`` says, by name; a reference may hold ``=`` itself, a path rarely does."""
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    """What ``--set NAME=VALUE`` says, by name."""
     found = {}
     for text in texts:
-        name, equals, value = text.partition("=") if option == "--set" else text.rpartition("=")
+        name, equals, value = text.partition("=")
         if not (equals and name):
-            raise click.BadParameter(f"`{text}` has no `=` between name and value", param_hint=f"'{option}'")
+            raise click.BadParameter(f"`{text}` has no `=` between name and value", param_hint="'--set'")
         found[name] = value
     return found
+
+
+def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
+    """What ``--map REF=PATH`` says, by reference."""
+    from worldsize.running.assets import option  # noqa: PLC0415 - `--help` needs none of it
+
+    try:
+        return dict(option(text) for text in texts)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--map'") from None
 
 
 def view(*, quiet: bool) -> View:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -51,6 +51,11 @@ class AssetMap:
     def __init__(self, entries: Iterable[Entry] = (), options: Iterable[Entry] = ()) -> None:
         self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
+        for entry in self._tiers[0].values():
+            if kind(entry.reference) == "local":
+                message = f"`{shown(entry.reference)}` is no reference to something elsewhere"
+                help_ = "map what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
+                self._broken[entry.span] = Problem("run-map", entry.span, message, help_)
 
     @property
     def problems(self) -> list[Problem]:
@@ -97,11 +102,11 @@ class AssetMap:
         return path
 
 
-def option(text: str) -> Entry:
-    """An entry as ``--map`` gives it: ``REFERENCE=PATH``, the path relative to the working folder.
+def option(text: str) -> tuple[str, str]:
+    """Reference and path of ``--map REFERENCE=PATH``.
 
     Raises:
-        ValueError: It is not of that form.
+        ValueError: it is not of that form.
     """
     cuts = [index for index, letter in enumerate(text) if letter == "="]
     if not cuts or kind(text) == "local":
@@ -114,25 +119,29 @@ def option(text: str) -> Entry:
     reference, path = text[:cut], text[cut + 1 :]
     if not reference or not path:
         raise ValueError(f"`{shown(text)}` lacks what stands before or behind `=`")
-    return Entry(reference, Path(path).absolute(), Span(f"--map {shown(text)}", 1, 1, 1, 1))
+    return reference, path
 
 
-def read(target: Path, options: Sequence[str] = ()) -> AssetMap:
+def read(target: Path, given: Mapping[str, str] | None = None) -> AssetMap:
     """The map for a spec or job file: its project's ``worldsize.yml``, and what the call adds.
 
-    Raises:
-        ValueError: An option is not of the form ``REFERENCE=PATH``.
+    Args:
+        target: the file.
+        given: paths, relative to the working folder, by reference.
     """
     from worldsize import yaml  # noqa: PLC0415 - the parser of `--map` alone needs none of it
     from worldsize.checking import discover, settings  # noqa: PLC0415
 
-    given = [option(text) for text in options]
     entries: list[Entry] = []
     for project in discover.projects([target]):
         if project.settings is not None:
             found = settings.read(yaml.load(Path(os.path.relpath(project.settings))))
             entries += [Entry(asset.reference, asset.path.absolute(), asset.span) for asset in found.assets]
-    return AssetMap(entries, given)
+    options = [
+        Entry(name, Path(path).absolute(), Span(f"--map {shown(f'{name}={path}')}", 1, 1, 1, 1))
+        for name, path in (given or {}).items()
+    ]
+    return AssetMap(entries, options)
 
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:

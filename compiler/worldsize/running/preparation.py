@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import assets, contract, fit, machine, overrides, programs, targets, workplace
+from worldsize.running.environments import planning
 from worldsize.running.errors import RunError
 from worldsize.running.graph import Graph, flatten
 from worldsize.running.machine import Machine
@@ -33,6 +35,7 @@ class Prepared:
     machine: Machine
     notices: tuple[str, ...]
     emulation: Emulation = field(default_factory=Emulation)
+    environments: planning.Plan = field(default_factory=planning.Plan)
 
     @property
     def experiment(self) -> str:
@@ -50,7 +53,7 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
         options: How to run it.
     """
     path, settings = targets.pipeline_file(target, pipeline, options.settings)
-    known = assets.read(target, [f"{name}={place}" for name, place in options.assets.items()])
+    known = assets.read(target, options.assets)
     files = Files(elsewhere=known.local)
     job, problems = jobs.read(path, files)
     texts = {document.path: document.source for document in files.documents.values()}
@@ -67,10 +70,14 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
     code, missing = workplace.snapshots(fitted.tasks)
     missing += programs.missing(job, fitted.tasks)
     emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(job, path))
-    if fitted.problems or missing or impossible:
-        raise RunError([*fitted.problems, *missing, *impossible], texts)
-    notices = [*graph.notices, *fitted.notices, *emulated.notices, *_overridden(fitted.tasks)]
-    return Prepared(target, options, job, graph, fitted.tasks, code, here, tuple(notices), emulated)
+    mode = planning.mode_of(options, target, path)
+    surroundings = planning.plan(fitted.tasks, code, known, mode, texts)
+    wrong = [*fitted.problems, *missing, *impossible, *surroundings.problems]
+    if wrong:
+        raise RunError(wrong, texts)
+    parts = (graph.notices, fitted.notices, emulated.notices, surroundings.notices, _overridden(fitted.tasks))
+    notices = tuple(itertools.chain.from_iterable(parts))
+    return Prepared(target, options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings)
 
 
 def _overridden(found: Mapping[str, Task]) -> Iterator[str]:

@@ -98,7 +98,12 @@ class Tracer:
             return Text(value)
         if binding.find(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
-        return self.data(scope, value) if is_data else Text(value)
+        return self.data(scope, value) if is_data else self._literal(value)
+
+    def _literal(self, value: str) -> Text | File:
+        """A literal; an address that the map knows is what lies there, as a script would open it."""
+        mapped = self.assets.local(value)
+        return Text(value) if mapped is None else File(mapped)
 
     def data(self, scope: Scope, text: str) -> Traced:
         """Data by its path, relative to the file of the graph."""

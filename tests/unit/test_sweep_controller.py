@@ -60,8 +60,7 @@ class Driver:
         component = Component(None, "command", None, None, {}, {}, command=command)
         task = Task("s", component, folder, outputs={"model": "uri_folder"}, kind="sweep")
         self.journal = Journal(folder)
-        self.told: list[str] = []
-        self.sweep = Sweep(task, plan, self.run, self.journal, log, self.told.append)
+        self.sweep = Sweep(task, plan, self.run, self.journal, log)
         self.running: list[str] = []
 
     def begin(self) -> None:
@@ -105,7 +104,7 @@ def test_trials_follow_each_other_up_to_the_limits_and_the_best_is_linked(
     step = tmp_path / "steps" / "s"
     assert (step / "outputs" / "model").resolve() == tmp_path / "steps" / "s.trial-001" / "outputs" / "model"
     assert not (step / "outputs" / "model").readlink().is_absolute()
-    assert driver.told == ["s: the best of 3 trials is trial-001: loss 2 with x 2"]
+    assert driver.sweep.summary == "the best of 3 trials is trial-001: loss 2 with x 2"
     ended = [each for each in events.read(tmp_path / "events.jsonl") if each["event"] == "sweep_ended"]
     assert [(each["best"], each["parameters"], each["value"]) for each in ended] == [
         ("s.trial-001", {"x": 2}, 2.0)

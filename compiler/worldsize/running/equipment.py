@@ -71,7 +71,7 @@ def of(
     injection = Injection(emulated.faults, emulated.namespaces, view.notice)
     watchers.append(injection)
     remembering = memory.of(prepared, place, Store(home), view.notice, stopping=stopping, earlier=earlier)
-    sweeps = expansions(prepared.graph.sweeps, prepared.tasks, place, tracker, log=log, notice=view.notice)
+    sweeps = expansions(prepared.graph.sweeps, prepared.tasks, place, tracker, log=log)
     rehearsal = _rehearsal(prepared, view)
     watchers.append(rehearsal)
     restarting = Restarting(Policy(_restarts(prepared, rehearsal), seed=place.id), view.notice)

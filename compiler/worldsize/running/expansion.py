@@ -29,5 +29,9 @@ class Expansion(Protocol):
     def done(self) -> bool:
         """Whether nothing follows any more; with no child left running the step is over."""
 
+    @property
+    def summary(self) -> str | None:
+        """What came of it, in words, once it is over."""
+
     def finish(self) -> Failure | None:
         """Put the step's outputs in place once it is over; why it failed, or None where it succeeded."""

@@ -37,6 +37,8 @@ class StepResult:
     folder: Path
     outputs: Mapping[str, Path]
     failure: Failure | None = None
+    parent: str | None = None  # the step that expanded into this one, which says what its end means
+    summary: str | None = None  # what came of a step that expanded, such as the best trial of a sweep
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -73,7 +75,8 @@ class RunResult:
     @property
     def failure(self) -> Failure | None:
         """Why the run failed."""
-        return next((step.failure for step in self.steps.values() if step.failure), None)
+        failures = (step.failure for step in self.steps.values() if step.parent is None)
+        return next((failure for failure in failures if failure), None)
 
     @property
     def exit_code(self) -> int:

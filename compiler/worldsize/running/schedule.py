@@ -286,7 +286,18 @@ class Schedule:
             status.seconds = time.monotonic() - status.started
         folder = self.around.run.step(status.name)
         made: dict[str, Path] = {name: folder.outputs / name for name in self.tasks[status.name].outputs}
-        self.results[status.name] = StepResult(status.name, state, status.seconds, folder.root, made, failure)
+        expansion = self.expansions.get(status.name)
+        summary = expansion.summary if expansion is not None else None
+        self.results[status.name] = StepResult(
+            name=status.name,
+            state=state,
+            seconds=status.seconds,
+            folder=folder.root,
+            outputs=made,
+            failure=failure,
+            parent=self._parents.get(status.name),
+            summary=summary,
+        )
         reason = failure.message if failure else None
         self.around.log.write(
             "step_ended", step=status.name, state=state, seconds=round(status.seconds, 3), reason=reason

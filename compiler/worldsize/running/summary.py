@@ -33,6 +33,8 @@ def _steps(result: RunResult) -> Iterator[str]:
     for step in steps:
         time = duration(step.seconds) if step.seconds else ""
         yield f"  {step.name:<{width}}  {_state(step):<11}  {time:>9}".rstrip()
+        if step.summary is not None:
+            yield f"    {clean(step.summary)}"
 
 
 def _outcome(result: RunResult) -> Iterator[str]:
@@ -70,7 +72,7 @@ def _models(result: RunResult) -> Iterator[str]:
 
 def _failures(result: RunResult) -> Iterator[str]:
     for step in result.steps.values():
-        if step.failure is not None:
+        if step.failure is not None and step.parent is None:
             yield from _failure(step.name, step.failure)
 
 

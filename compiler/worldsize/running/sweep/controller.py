@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worldsize.running.events import EventLog
@@ -31,10 +31,9 @@ def expansions(
     tracking: Tracking,
     *,
     log: EventLog,
-    notice: Callable[[str], None],
 ) -> dict[str, Expansion]:
     """The expansion of every sweep of a graph, by the name of its step."""
-    return {name: Sweep(tasks[name], plan, run, tracking, log, notice) for name, plan in plans.items()}
+    return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
 
 
 @dataclass(slots=True)
@@ -64,7 +63,6 @@ class Sweep:
         run: Where the run keeps its steps.
         tracking: Where trials log their metric.
         log: The event log.
-        notice: Tells the user something.
     """
 
     task: Task
@@ -72,7 +70,6 @@ class Sweep:
     run: RunFolder
     tracking: Tracking
     log: EventLog
-    notice: Callable[[str], None] = lambda _: None
     trials: dict[str, Trial] = field(default_factory=dict)
     best: Trial | None = None
     _sampler: Sampler | None = None
@@ -147,7 +144,6 @@ class Sweep:
                 failure = _failure(f"the best trial's outputs cannot be linked: {error.strerror}")
         self._record()
         if self.best is not None:
-            self.notice(f"{self.task.name}: {self.summary}")
             run = self.tracking.run_of(self.best.name)
             if run is not None:  # the tags that Azure ML sets
                 tags = {"best_child_run_id": run, "score": str(self._score(self.best))}

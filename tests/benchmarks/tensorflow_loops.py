@@ -119,7 +119,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
     schedule = Schedule(RATE, RATE, 10, steps, "constant")
     per_epoch = len(setting.reader) // setting.size
     recorder = StepRecorder(
-        Averaged(CLUSTER.launch()), steps, per_epoch, setting.size, tracker, Progress(None)
+        Averaged(CLUSTER.launch(), MEETING), steps, per_epoch, setting.size, tracker, Progress(None)
     )
 
     def train(start: int) -> None:

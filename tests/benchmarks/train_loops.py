@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from wstrain import loop, models, optimizers, strategies
+from wstrain import busy, loop, models, optimizers, strategies, watchdog
 from wstrain.batches import Batches
 from wstrain.data import ShardReader
 from wstrain.errors import end_process
@@ -113,14 +113,17 @@ def our_loop(
         workers=0,
     )
     per_epoch = len(setting.reader) // setting.size
+    pulse, _ = watchdog.start(group.launch, 0.0, communication="torch_distributed")
     common: dict[str, Any] = {
         "strategy": strategy,
         "objective": strategies.Objective(setting.task, precision),
         "batches": batches.stream(0, steps),
         "schedule": Schedule(RATE, RATE, 10, steps, "constant"),
-        "recorder": StepRecorder(group, steps, per_epoch, setting.size, tracker, Progress(None)),
+        "recorder": StepRecorder(group, steps, per_epoch, setting.size, tracker, Progress(None), pulse),
         "saver": NoSaver(),
+        "pulse": pulse,
     }
+    busy.attach(pulse, strategy.model, group.device)
 
     def train(start: int) -> None:
         loop.train(loop.Run(start, start + STRETCH, setting.accumulation, setting.rank, seed=0), **common)

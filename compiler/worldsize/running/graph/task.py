@@ -131,7 +131,9 @@ class Reader:
         if isinstance(found, Unknown):
             return sources.Text("")  # what is wrong was said, so the task is never run
         if isinstance(found, Reason):
-            self.refuse(f"input `{port.name}` of step `{self.name}` {found.message}", found.help, field)
+            path = field.value.path if isinstance(field.value, Data) else None
+            message = f"input `{port.name}` of step `{self.name}` {found.message}"
+            self.refuse(message, found.help, path or field)
             return None
         if isinstance(found, Absent):
             return self._without_value(port, found)

@@ -13,6 +13,8 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
+DEEPEST = 50  # pipeline components inside each other
+
 
 def read(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
     """Read a component file, and the component files that a pipeline component refers to.
@@ -118,9 +120,12 @@ def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
     if not files.readable(path):
         return outside(reference.text, reference.span)
     if path.resolve() in files.reading:
-        message = f"component `{reference.text}` contains itself"
+        message = f"component `{shown(reference.text)}` contains itself"
         help_ = "a pipeline component cannot be one of its own steps"
         return Problem("component-recursive", reference.span, message, help_)
+    if len(files.reading) >= DEEPEST:
+        message = f"component `{shown(reference.text)}` lies {DEEPEST + 1} pipeline components deep"
+        return Problem("component-recursive", reference.span, message, f"nest {DEEPEST} at most")
     return None
 
 

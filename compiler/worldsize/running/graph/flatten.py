@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml import cycle, distribution
 from worldsize.azureml.model import Job
+from worldsize.azureml.references import shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.running.graph import trace
 from worldsize.running.graph.faults import Faults
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from worldsize.running.sweep.plan import SweepPlan
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
+LONGEST_NAME = 240  # of a folder; the trials of a sweep add to it
 MOST_STEPS = 20_000  # pipeline components inside each other multiply: ten lines can mean a billion steps
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,10 @@ def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Faults) -> Iterator
     """Every step that runs; in place of a pipeline step those of its component."""
     for step in scope.job.steps.values():
         reader = Reader(scope, step, step.span or at, tracer, faults)
-        if _NAME.fullmatch(step.name) is None:
-            reader.refuse(f"`{step.name}` cannot be the name of a folder", "use letters and digits")
+        if _NAME.fullmatch(step.name) is None or len(reader.name) > LONGEST_NAME:
+            reader.refuse(
+                f"`{shown(reader.name)}` cannot be the name of a folder", "use a few letters and digits"
+            )
         elif step.type != "pipeline":
             yield reader
         elif (inner := _inner(reader)) is not None:

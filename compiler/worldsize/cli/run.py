@@ -35,6 +35,14 @@ A plan for more processes than there are GPUs (or cores) runs with as many as fi
 gradient accumulation: the global batch stays the same.
 
 \b
+--nodes namespaces gives every instance of a distributed step a network namespace: address, host
+name, /etc/hosts and TMPDIR of its own. Linux, as root, with `ip` and `tc` (`apt-get install
+iproute2`). The nodes reach each other and nothing else.
+  --link 25gbit,50us,0.1%            rate, delay, loss; by default the VM size's own network
+  --kill node1@step:200              or `node1@30s`; `train:node1@30s` where several steps have nodes
+  --drop-link 'node1@30s for 10s'    for ever without `for`
+
+\b
 Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 usage,
 3 a fault of worldsize itself, 130 Ctrl-C, 143 SIGTERM.
 """

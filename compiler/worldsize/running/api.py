@@ -99,4 +99,4 @@ def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tup
     """
     with tempfile.TemporaryDirectory() as temporary:
         prepared = preparation.prepare(Path(target), Path(temporary) / "pipeline", options)
-        return preview.plan(prepared.tasks, prepared.machine, prepared.experiment)
+        return preview.plan(prepared.tasks, prepared.machine, prepared.experiment, prepared.emulation.shown)

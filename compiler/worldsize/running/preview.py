@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from worldsize.running import calls, inputs, processes
 from worldsize.running.disclosure import command, masked
 from worldsize.running.folder import RunFolder
 from worldsize.running.machine import Machine
-from worldsize.running.processes import Process
+from worldsize.running.processes import Call, Process
 from worldsize.running.tasks import Task
 from worldsize.running.tracking import variables
 
@@ -20,12 +20,26 @@ PORT = "{port}"
 FOLDER = "{private folder}"
 
 
-def plan(tasks: Mapping[str, Task], machine: Machine, experiment: str) -> dict[str, tuple[Process, ...]]:
-    """The processes of every step, with placeholders for ports, the run's folder and MLflow's ids."""
-    return {name: _processes(task, machine, experiment) for name, task in tasks.items()}
+def plan(
+    tasks: Mapping[str, Task],
+    machine: Machine,
+    experiment: str,
+    placed: Callable[[Call], Call] = lambda call: call,
+) -> dict[str, tuple[Process, ...]]:
+    """The processes of every step, with placeholders for ports, the run's folder and MLflow's ids.
+
+    Args:
+        tasks: The steps.
+        machine: What there is.
+        experiment: The experiment's name.
+        placed: Gives a call the places of its instances.
+    """
+    return {name: _processes(task, machine, experiment, placed) for name, task in tasks.items()}
 
 
-def _processes(task: Task, machine: Machine, experiment: str) -> tuple[Process, ...]:
+def _processes(
+    task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call]
+) -> tuple[Process, ...]:
     call = calls.of(
         task,
         RUN,
@@ -34,7 +48,7 @@ def _processes(task: Task, machine: Machine, experiment: str) -> tuple[Process, 
         tracking=variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
         cores=machine.cores,
     )
-    return processes.plan(call, ports(processes.ports_needed(call)))
+    return processes.plan(placed(call), ports(processes.ports_needed(call)))
 
 
 def ports(count: int) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,8 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
         settings["OMPI_MCA_btl"] = OVER_TCP
     if call.world_size > call.cores:
         settings["OMPI_MCA_mpi_yield_when_idle"] = "1"  # a rank that waits must not keep the others waiting
-    ranks = tuple(place(call, rank, {**master, **_world(call, rank)}) for rank in range(call.world_size))
+    there = replace(call, prefixes=())  # the launcher is on every instance itself
+    ranks = tuple(place(there, rank, {**master, **_world(call, rank)}) for rank in range(call.world_size))
     yield Process(
         PROGRAM,
         rank=None,

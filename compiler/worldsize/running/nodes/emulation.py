@@ -18,6 +18,7 @@ from worldsize.running.nodes.namespaces import Abilities, Namespaces
 from worldsize.running.nodes.topology import MOST_NODES
 from worldsize.running.options import RunOptions
 from worldsize.running.places import Here, Places
+from worldsize.running.processes import Call
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
@@ -36,6 +37,10 @@ class Emulation:
     def places(self) -> Places:
         """Where instances are."""
         return self.namespaces or Here()
+
+    def shown(self, call: Call) -> Call:
+        """The call as a dry run shows it, with the addresses that its instances would have."""
+        return call if self.namespaces is None else namespaces.shown(call)
 
 
 def read(

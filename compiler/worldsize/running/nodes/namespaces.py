@@ -73,7 +73,7 @@ class Site:
 
     def prefix(self, node: str) -> tuple[str, ...]:
         """What starts a program on a node."""
-        return (sys.executable, "-I", "-S", str(ENTER), str(self.table), node)
+        return _prefix(str(self.table), node)
 
     def pull(self, node: Node, *, plug: bool = False) -> None:
         """Pull a node's cable, or plug it in again.
@@ -119,6 +119,24 @@ class Site:
         self.descriptors.clear()
 
 
+def _prefix(table: str, node: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(ENTER), table, node)
+
+
+def shown(call: Call) -> Call:
+    """The call with nodes that are not made."""
+    return call if call.instance_count < 2 else _placed(call, "{nodes}")
+
+
+def _placed(call: Call, table: str) -> Call:
+    joined = topology.nodes(call.instance_count)
+    return replace(
+        call,
+        hosts=tuple(node.address for node in joined),
+        prefixes=tuple(_prefix(table, node.name) for node in joined),
+    )
+
+
 class Namespaces:
     """Gives every instance of a distributed step a network namespace; see ``places.Places``.
 
@@ -146,11 +164,7 @@ class Namespaces:
             _make(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
             stack.callback(self.sites.pop, call.step)
-            yield replace(
-                call,
-                hosts=tuple(node.address for node in site.nodes),
-                prefixes=tuple(site.prefix(node.name) for node in site.nodes),
-            )
+            yield _placed(call, str(site.table))
 
 
 def _make(site: Site, link: Link) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.running.folder import StepFolder
+from worldsize.running.reuse import digests as digesting
 from worldsize.running.reuse import files, made, trees
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.made import Made
@@ -25,6 +26,11 @@ LATER = 10_000_000_000  # ns
 def settled(folder: Path | None = None) -> Digests:
     """Digests by a clock that is ahead, so that files are old enough to be remembered."""
     return Digests(folder, clock=lambda: time.time_ns() + LATER)
+
+
+def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (digesting, made):
+        monkeypatch.setattr(module, "boot", lambda: "another")
 
 
 @pytest.fixture
@@ -113,7 +119,7 @@ def test_nothing_is_remembered_beyond_a_boot(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled(tmp_path / "memo").tree(data)
-    monkeypatch.setattr(files, "_BOOT", "another")
+    reboot(monkeypatch)
     digests = settled(tmp_path / "memo")
     digests.tree(data)
     assert digests.hashed == 3
@@ -210,7 +216,7 @@ def test_after_a_crash_of_the_machine_bytes_are_read_again(
     step: StepFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = kept(step, settled())
-    monkeypatch.setattr(files, "_BOOT", "another")
+    reboot(monkeypatch)
     digests = settled()
     assert made.verify(done, step, digests)[1] is None
     assert digests.hashed == 1

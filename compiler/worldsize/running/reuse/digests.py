@@ -43,6 +43,7 @@ class Digests:
         self._clock = clock
         self._known: dict[str, tuple[Stamp, str]] = {}
         self._met: dict[str, tuple[Stamp, str]] = {}  # of the place that is looked at now
+        self._kept: dict[Path, dict[str, tuple[Stamp, str]]] = {}  # of the places that were
         self.hashed = 0  # files that had to be read
 
     def tree(self, path: Path, *, remember: bool = True) -> Tree:
@@ -134,11 +135,13 @@ class Digests:
             return collect()
         name = hashlib.sha256(os.fsencode(os.path.abspath(label))).hexdigest()[:32]  # noqa: PTH100 - as text
         place = self._folder / f"{name}.json"
-        before = self._load(place)
-        self._known.update(before)
+        if place not in self._kept:
+            self._kept[place] = self._load(place)
+            self._known.update(self._kept[place])
         self._met = {}
         tree = collect()
-        if self._met != before:
+        if self._met != self._kept[place]:
+            self._kept[place] = self._met
             self._save(place)
         return tree
 

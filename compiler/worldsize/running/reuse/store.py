@@ -68,7 +68,7 @@ class Store:
         return RunFolder(self.home / "runs" / entry.run).step(entry.step)
 
     def add(self, entry: Entry) -> None:
-        """Add or replace an entry, for good: it survives a power cut or was never there.
+        """Add or replace an entry.
 
         Raises:
             OSError: It cannot be written.
@@ -81,7 +81,7 @@ class Store:
             "seconds": round(entry.seconds, 3),
             "size": entry.size,
         }
-        write(self._place(entry.key), document, durable=True)
+        write(self._place(entry.key), document)
 
     def count(self, entry: Entry) -> None:
         """Note that an entry was used: one byte each, which any number of runs can append at once."""

@@ -15,7 +15,15 @@ from worldsize.azureml.files import Files
 from worldsize.facts import curated
 from worldsize.running import workplace
 from worldsize.running.assets import AssetMap, Entry
-from worldsize.running.environments import conda, definition, docker, layers, planning, requirements
+from worldsize.running.environments import (
+    conda,
+    definition,
+    docker,
+    layers,
+    own_mlflow,
+    planning,
+    requirements,
+)
 from worldsize.running.graph import flatten
 from worldsize.running.options import EnvironmentMode, RunOptions
 from worldsize.running.processes import Process
@@ -233,6 +241,24 @@ def test_a_layer_sees_its_own_packages_first_then_those_below(tmp_path: Path) ->
     assert env["PATH"].split(os.pathsep) == [
         str(upper / "bin"), str(lower / "bin"), str(Path(sys.executable).parent), "/nowhere",
     ]  # fmt: skip
+
+
+def test_another_mlflow_keeps_its_records_apart(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    layers.lay(tmp_path / "layer")
+    assert not own_mlflow.differs(tmp_path / "layer")
+    (layers.packages_of(tmp_path / "layer") / "mlflow").mkdir()
+    assert own_mlflow.differs(tmp_path / "layer")
+    given = {"MLFLOW_TRACKING_URI": "sqlite:///x", "MLFLOW_RUN_ID": "1", "MLFLOW_EXPERIMENT_ID": "2"}
+    given |= {"RANK": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    place = (tmp_path / "mlruns").as_uri()
+    assert own_mlflow.apart(given, tmp_path) == {
+        "RANK": "0",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_TRACKING_URI": place,
+        "MLFLOW_REGISTRY_URI": place,
+    }
+    assert own_mlflow.apart({"RANK": "0"}, tmp_path) == {"RANK": "0"}
 
 
 def test_scripts_leave_the_choice_of_python_to_the_path() -> None:

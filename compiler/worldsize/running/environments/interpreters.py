@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from worldsize.diagnostics.problem import Problem
-from worldsize.running.environments import docker, layers, store
+from worldsize.running.environments import docker, layers, own_mlflow, store
 from worldsize.running.environments.definition import Definition
 from worldsize.running.environments.planning import Plan
 from worldsize.running.environments.store import BuildError, Store
@@ -24,6 +24,7 @@ from worldsize.running.supervise import Warden
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
+WITHOUT = "`--environment current` runs every step with the packages that are installed here"
 LAYER = "environment"  # in a step's folder, while it runs
 
 
@@ -57,11 +58,13 @@ class Isolated:
     Attributes:
         plan: the environments.
         kept: the layer of each that has packages of its own.
+        strangers: those of them whose MLflow cannot read the run's database.
         programs: a folder whose ``bin`` has the programs of this Python's packages.
     """
 
     plan: Plan
     kept: Mapping[Definition, Path]
+    strangers: frozenset[Path]
     programs: Path
 
     @contextlib.contextmanager
@@ -74,6 +77,8 @@ class Isolated:
         try:
             for layer in places.values():
                 layers.lay(layer, below)
+            if self.strangers & {*below}:
+                plan = tuple(_apart(process, run.step(task.name).root) for process in plan)
             yield tuple(_led(process, places, [*below, self.programs]) for process in plan)
         finally:
             shutil.rmtree(root, ignore_errors=True)
@@ -151,7 +156,13 @@ def _isolated(plan: Plan, stored: Store, held: contextlib.ExitStack) -> Isolated
             problems.append(made)
     if problems:
         raise RunError(problems, plan.sources)
-    return Isolated(plan, kept, stored.programs())
+    strangers = frozenset(layer for layer in set(kept.values()) if own_mlflow.differs(layer))
+    for found in (each for each, layer in kept.items() if layer in strangers):
+        stored.say(
+            f"{found.name} has another MLflow: what its steps log with it stays in `{own_mlflow.FOLDER}` of"
+            " their folders"
+        )
+    return Isolated(plan, kept, strangers, stored.programs())
 
 
 def _layer(found: Definition, stored: Store, held: contextlib.ExitStack) -> Path | Problem | None:
@@ -166,7 +177,8 @@ def _layer(found: Definition, stored: Store, held: contextlib.ExitStack) -> Path
                 " packages that are; under `assets:` or with `--map` another file can stand for it"
             )
             return None
-        return _refusal(found, f"pip cannot install what {found.name} asks for", error.lines, error.log)
+        message = f"pip cannot install what {found.name} asks for"
+        return _refusal(found, message, (*error.lines, WITHOUT), error.log)
 
 
 def _refusal(found: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
@@ -206,6 +218,12 @@ def _image(found: Definition, root: Path, warden: Warden, say: Callable[[str], N
         lines = tuple(last_lines(log, store.LAST_LINES))
         return _refusal(found, f"the image of {found.name} cannot be built", lines, log)
     return tag
+
+
+def _apart(process: Process, step: Path) -> Process:
+    """A process, and those that it starts, with MLflow's records in the step's folder."""
+    members = tuple(_apart(member, step) for member in process.members)
+    return replace(process, env=own_mlflow.apart(process.env, step), members=members)
 
 
 def _led(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:

@@ -45,7 +45,8 @@ def interpreter() -> tuple[str, str, str]:
     What is installed for development counts by its version too; a step that uses such code has it in
     its own code folder, or shall be run with ``--force``.
     """
-    return sys.executable, sys.version, hashlib.sha256("\n".join(_installed()).encode()).hexdigest()
+    # Its folder and not its program, which has several names.
+    return sys.prefix, sys.version, hashlib.sha256("\n".join(_installed()).encode()).hexdigest()
 
 
 def version(package: str) -> str | None:

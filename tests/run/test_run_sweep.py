@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+
+from worldsize.running.tracking import Logged, Tracking
 
 pytest.importorskip("mlflow")
 pytest.importorskip("psutil")
@@ -95,26 +99,21 @@ def test_the_best_trial_gives_the_step_its_outputs(project: Any) -> None:
     events = {event["event"]: event for event in project.events()}
     assert events["trial_stopped_early"]["policy"] == "bandit"
     assert (events["sweep_ended"]["parameters"], events["sweep_ended"]["value"]) == ({"x": 2}, 12.0)
-    recorded = subprocess.run(
-        [sys.executable, "-c", RECORDED], cwd=project.folder, capture_output=True, text=True, check=True
-    )
-    assert recorded.stdout.split() == ["search.trial-001", "12.0", "4"]
+    with contextlib.closing(sqlite3.connect(project.folder / ".worldsize" / "mlflow.db")) as database:
+        tags = database.execute("SELECT run_uuid, key, value FROM tags").fetchall()
+    (step,) = [run for run, key, value in tags if (key, value) == ("worldsize.step", "search")]
+    (best_run,) = [run for run, key, value in tags if (key, value) == ("worldsize.step", "search.trial-001")]
+    assert {(step, "best_child_run_id", best_run), (step, "score", "12.0")} <= set(tags)
+    assert len([run for run, key, value in tags if (key, value) == ("mlflow.parentRunId", step)]) == 4
+    with Tracking(project.folder / ".worldsize") as resumed:  # what a resumed run sees of ended trials
+        resumed.start()
+        resumed.begin("pipeline", "again", lambda: {"worldsize.run": project.newest.name}, {}, again=True)
+        assert resumed.wait_for("search.trial-001", "loss", 100) == Logged((12.0,))
+        assert resumed.wait_for("search.trial-001", "los", 100) == Logged((), ("loss",))
     # Its outputs are remembered as those of any step, and so is that nothing has changed.
     code, text = run(project)
     assert code == 0, text
     assert "search: reused" in text
-
-
-RECORDED = """
-from mlflow import MlflowClient
-
-client = MlflowClient("sqlite:///.worldsize/mlflow.db")
-runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
-step = next(run for run in runs if run.data.tags.get("worldsize.step") == "search")
-best = client.get_run(step.data.tags["best_child_run_id"])
-children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == step.info.run_id]
-print(best.data.tags["worldsize.step"], step.data.tags["score"], len(children))
-"""
 
 
 def test_without_mlflow_a_sweep_says_what_it_needs(project: Any) -> None:

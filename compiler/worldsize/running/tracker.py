@@ -90,13 +90,19 @@ class Record:
 
     def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
         """What a step has logged: the values of one metric in their order, and the names of all metrics."""
-        run_id = self._runs.get(name)
+        run_id = self._runs.get(name) or self._earlier(name)
         if run_id is None:
             return {"values": [], "names": []}
         history = self._client.get_metric_history(run_id, metric)
         history.sort(key=lambda each: (each.timestamp, each.step))
         names = [] if history else sorted(self._client.get_run(run_id).data.metrics)
         return {"values": [each.value for each in history], "names": names}
+
+    def _earlier(self, name: str) -> str | None:
+        """The run of a step that had ended before the run was resumed."""
+        ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}' and tags.`worldsize.step` = '{name}'"
+        found = self._client.search_runs([self.experiment], ours, order_by=["start_time DESC"], max_results=1)
+        return str(found[0].info.run_id) if found else None
 
     def tag(self, name: str, tags: Mapping[str, str]) -> None:
         """Add tags to the run of a step."""
@@ -131,7 +137,12 @@ def prepare_database(home: Path) -> None:
     for left in home.glob(f"{DATABASE}.part*"):
         left.unlink()
     part = home / f"{DATABASE}.part"
-    MlflowClient(f"sqlite:///{part}").search_experiments(max_results=1)
+    try:
+        MlflowClient(f"sqlite:///{part}").search_experiments(max_results=1)
+    except BaseException:  # a disk that is full: what was written must not keep it so
+        for left in home.glob(f"{DATABASE}.part*"):
+            left.unlink(missing_ok=True)
+        raise
     part.replace(home / DATABASE)
 
 
@@ -191,6 +202,15 @@ def answer(**document: Any) -> None:
         ANSWERS.flush()
 
 
+def reason(error: Exception) -> str:
+    """What went wrong, in one line; of a database that refuses only what it says, not the statement."""
+    first = (str(error).strip().splitlines() or [""])[0][:160]
+    said = getattr(error, "orig", None)
+    if said is not None:
+        return f"its database: {said}"[:160]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
 def main() -> None:
     """Serve one run; ``argv`` has the home folder."""
     global ANSWERS  # noqa: PLW0603
@@ -209,8 +229,7 @@ def main() -> None:
     try:
         serve(Path(sys.argv[1]), lines)
     except Exception as error:
-        first = (str(error).strip().splitlines() or [""])[0][:160]
-        answer(unavailable=f"{type(error).__name__}: {first}" if first else type(error).__name__)
+        answer(unavailable=reason(error))
 
 
 if __name__ == "__main__":

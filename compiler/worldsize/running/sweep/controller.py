@@ -298,7 +298,9 @@ class Sweep:
 
 
 def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
-    """A relative link, so that the run's folder can be moved."""
+    """A relative link, so that the run's folder can be moved; one of an earlier try makes way."""
+    if os.path.islink(link):  # noqa: PTH114
+        os.unlink(link)  # noqa: PTH108
     os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
 
 

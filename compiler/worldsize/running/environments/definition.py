@@ -165,6 +165,8 @@ def _problem(found: Definition, message: str, help_: str) -> list[Problem]:
 
 def _title(value: Mapping[str, Any]) -> str:
     """How messages call an environment that has no name of its own."""
+    if isinstance(value.get("conda_file"), dict):
+        return "`conda_file`"
     for key in ("conda_file", "image"):
         if isinstance(value.get(key), str):
             return f"`{shown(value[key])}`"

@@ -34,7 +34,7 @@ def read(folder: Path) -> dict[str, Any] | None:
     """The document, or None where the folder has none of ours."""
     try:
         document = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     ours = isinstance(document, dict) and document.get("format") == FORMAT
     return document if ours else None

@@ -52,7 +52,7 @@ def parse(line: str) -> Progress | None:
     """One line; None where it is no record. A user's script writes it, so anything may stand there."""
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict):
         return None

@@ -180,7 +180,7 @@ def read_card(path: Path) -> Found:
         digest = card.pop("sha256")
         found = Found(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in found.files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"`{CARD}` is not what was written") from error
     if digest != digest_of(card) or found.step != _step(path):
         raise ValueError(f"`{CARD}` is not what was written")
@@ -261,9 +261,9 @@ def _prune(folder: Path, keep: Keep) -> None:
 def _loss(path: Path) -> float | None:
     try:
         loss = json.loads((path / CARD).read_text(encoding="utf-8"))["loss"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None  # a damaged one is not the best
-    return float(loss) if isinstance(loss, (int, float)) else None
+    return float(loss) if isinstance(loss, (int, float)) and abs(loss) < 1e308 else None
 
 
 def digest_of(card: Mapping[str, Any]) -> str:

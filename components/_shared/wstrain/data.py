@@ -124,7 +124,9 @@ class ShardReader:
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(self.folder / shard.path)))
             batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-        except (OSError, pa.ArrowInvalid) as error:
+            for batch in batches:
+                batch.validate(full=True)  # nothing in the file may point outside of it
+        except (OSError, pa.ArrowException) as error:
             raise _unreadable(shard, str(error)) from None
         pieces = [self._piece(batch, number) for batch in batches if batch.num_rows]
         if sum(len(piece.features) for piece in pieces) != shard.rows:
@@ -137,7 +139,7 @@ class ShardReader:
             values = batch.column(spec.name).flatten().to_numpy(zero_copy_only=True)
             labels = batch.column(label.name).to_numpy(zero_copy_only=True) if label is not None else None
             features = values.reshape(batch.num_rows, spec.width)
-        except (KeyError, ValueError, AttributeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
             raise _unreadable(self._shards[number], str(error)) from None
         if features.dtype != spec.disk_dtype:
             raise _unreadable(

@@ -20,6 +20,7 @@ from wstrain.errors import UserError
 
 NAME = "manifest.json"
 VERSION = 1
+LARGEST = 256 * 1024 * 1024  # bytes of a manifest: a million shards
 SPLITS = ("train", "validation")
 CLASSIFICATION = "classification"
 LANGUAGE_MODEL = "language_model"
@@ -139,6 +140,8 @@ def from_json(text: str, where: str = NAME) -> Manifest:
         data = json.loads(text)
     except ValueError as error:
         raise UserError(f"`{where}` is not JSON: {error}", help=_AGAIN) from None
+    except RecursionError:
+        raise UserError(f"`{where}` is nested too deeply to be read", help=_AGAIN) from None
     if not isinstance(data, dict):
         raise UserError(f"`{where}` holds {type(data).__name__}, not a JSON object", help=_AGAIN)
     if data.get("version") != VERSION:
@@ -152,7 +155,7 @@ def from_json(text: str, where: str = NAME) -> Manifest:
         raise UserError(
             f"`{where}` lacks the field {error.args[0]!r}".replace("'", "`"), help=_AGAIN
         ) from None
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"`{where}` is not a manifest of shards: {error}", help=_AGAIN) from None
 
 
@@ -164,6 +167,9 @@ def read_manifest(folder: str | Path) -> Manifest:
     """
     path = Path(folder) / NAME
     try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise UserError(f"`{path}` has {size:,} bytes, more than any manifest", help=_AGAIN)
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(

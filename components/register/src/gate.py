@@ -13,6 +13,7 @@ from pathlib import Path
 
 from wstrain.errors import UserError
 
+_LARGEST = 10**308  # larger whole numbers are no floating-point numbers
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -92,11 +93,13 @@ def read_metrics(folder: str) -> dict[str, float]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"`{folder}` has no `metrics.json`", again) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read `{path}`: {error}", again) from None
     if not isinstance(data, dict):
         raise UserError(f"`{path}` is not a JSON object", again)
     for name, value in data.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UserError(f"metric `{name}` in `{path}` is not a number", again)
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise UserError(f"metric `{name}` in `{path}` is larger than any number", again)
     return {name: float(value) for name, value in data.items()}

@@ -7,6 +7,7 @@ contract, so it is not set here either: a script that needs it fails here and no
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from worldsize.running.processes import Call, Process
 
 VARIABLES = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK"})
+
+# Gloo else listens where the machine's own name leads to, which may be an address that others reach.
+LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
 
 
 def ports_needed(_call: Call) -> int:
@@ -25,6 +29,7 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """One process a rank."""
     from worldsize.running.processes import place  # noqa: PLC0415 - it imports the launchers
 
+    near = {} if call.hosts else {name: value for name, value in LOOPBACK.items() if name not in call.env}
     for rank in range(call.world_size):
         node, local_rank = divmod(rank, call.process_count_per_instance)
         rendezvous = {
@@ -34,5 +39,6 @@ def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
             "NODE_RANK": str(node),
             "RANK": str(rank),
             "LOCAL_RANK": str(local_rank),
+            **near,
         }
         yield place(call, rank, rendezvous)

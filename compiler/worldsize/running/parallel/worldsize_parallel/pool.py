@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import selectors
 import signal
 import socket
@@ -33,9 +34,10 @@ class Worker:
         number: Its place; a replacement has the same one, and goes on with the same log.
         settings: The step.
         log: Where it prints.
+        threads: How many it may compute with; left alone, each would take the machine's cores.
     """
 
-    def __init__(self, number: int, settings: Settings, log: Path) -> None:
+    def __init__(self, number: int, settings: Settings, log: Path, threads: int) -> None:
         self.number, self.log = number, log
         self.job: Job | None = None
         self.deadline: float | None = None
@@ -49,6 +51,7 @@ class Worker:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             )
         self._send(
             {
@@ -136,6 +139,7 @@ class Pool:
         self._said, self._moved = said, moved
         self._pending = collections.deque((batch, 0) for batch in work.batches)
         self._failed_starts = 0
+        self._threads = max(1, (os.cpu_count() or 1) // count)
         self._selector = selectors.DefaultSelector()
         self._workers: list[Worker] = []
         for number in range(count):
@@ -161,7 +165,8 @@ class Pool:
         return self.tally
 
     def _start(self, number: int) -> None:
-        worker = Worker(number, self._settings, self._logs / f"worker-{number:02}.log")
+        log = self._logs / f"worker-{number:02}.log"
+        worker = Worker(number, self._settings, log, self._threads)
         self._workers.append(worker)
         self._selector.register(worker, selectors.EVENT_READ, worker)
 

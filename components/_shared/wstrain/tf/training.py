@@ -49,6 +49,8 @@ class Averaged:
         """Wait for the losses, and hear what the others have to say."""
         found = [float(loss) for loss in losses]
         notices = self.meeting.notices
+        # Again and again, as a thread of TensorFlow's puts a handler of its own in its place, at some moment.
+        self.meeting.listen()
         said = self.meeting.gather([seconds, busy, *notices.values()])
         seconds, _, *news = (sum(each) / len(said) for each in zip(*said, strict=True))
         notices.hear(news, found, seconds)

@@ -210,14 +210,20 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
               one: {uses: ./leaf.yml, with: &shared {a: 1}}
               two: {uses: ./leaf.yml, with: *shared}
               group: {uses: ./leaf.yml, with: {a: {b: 1}}}
+              own: {command: "a ${{inputs.rate}}", with: {rate: 1}}
         """)
     )
-    problems = spec_settings.apply(spec, {"on.a": "1", "one": "1", "two.a": "1", "group.a": "1"})[1]
+    wanted = {"on.a": "1", "one": "1", "two.a": "1", "group.a": "1", "own.rte": "1"}
+    problems = spec_settings.apply(spec, wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
-        ("`on.a` names no input of a step, such as `one.epochs`", "write one of `group`, `one`, `two`"),
+        (
+            "`on.a` names no input of a step, such as `one.epochs`",
+            "write one of `group`, `one`, `own`, `two`",
+        ),
         ("`one` names no input of a step, such as `one.epochs`", "write `--set one.INPUT=…`"),
         ("`with:` of step `two` is shared with another step by an alias", "change it in the file"),
         ("`group.a` is no single value in the file", "change it there"),
+        ("step `own` has no input `rte`", "did you mean `rate`?"),
     ]
 
 

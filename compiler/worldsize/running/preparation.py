@@ -69,7 +69,7 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
     fitted = fit.fit(graph.tasks, path, here, options.processes, keep_instances=keep)
     code, missing = workplace.snapshots(fitted.tasks)
     missing += programs.missing(job, fitted.tasks)
-    emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(job, path))
+    emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(graph.tasks, path))
     mode = planning.mode_of(options, target, path)
     surroundings = planning.plan(fitted.tasks, code, known, mode, texts)
     wrong = [*fitted.problems, *missing, *impossible, *surroundings.problems]

@@ -55,6 +55,10 @@ def _edited(document: yaml.Document, name: str, value: str) -> str | Problem:
     if not (_inside(step, steps) and (given is None or _inside(given, step))):
         message = f"`with:` of step `{step_name}` is shared with another step by an alias"
         return Problem("run-refused", span, message, "change it in the file")
+    if "uses" not in step and not (isinstance(given, yaml.Mapping) and port in given):
+        message = f"step `{step_name}` has no input `{port}`"  # its command reads no other
+        names = list(given) if isinstance(given, yaml.Mapping) else []
+        return Problem("run-refused", span, message, did_you_mean(port, names) or "declare it under `with:`")
     edited = _with(document.text, step, given, port, _written(value))
     message = f"`{name}` is no single value in the file"
     return Problem("run-refused", span, message, "change it there") if edited is None else edited

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from worldsize.azureml import binding, fit, literals
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
-from worldsize.azureml.references import exists, kind
+from worldsize.azureml.references import exists, kind, shown
 from worldsize.diagnostics.suggest import closest
 from worldsize.records import replace
 from worldsize.running import sources
@@ -257,7 +257,9 @@ class Reader:
             help_ = "clone it and refer to its folder: `code: ./folder`"
         else:
             help_ = self.tracer.assets.missing(text, "code")
-        self.refuse(f"the code of step `{self.name}` is `{text}`, which is not on this machine", help_, code)
+        self.refuse(
+            f"the code of step `{self.name}` is `{shown(text)}`, which is not on this machine", help_, code
+        )
         return component
 
     def _no_component(self) -> None:
@@ -269,7 +271,7 @@ class Reader:
                 message = f"`{mapped.name}`, which stands for component `{text}`, is no component file"
                 self.refuse(message, "map it to its YAML file", reference)
         elif isinstance(text, str):
-            message = f"component `{text}` of step `{self.name}` is not on this machine"
+            message = f"component `{shown(text)}` of step `{self.name}` is not on this machine"
             self.refuse(message, self.tracer.assets.missing(text, "component"), reference)
         else:
             self.refuse(f"step `{self.name}` says nothing to run", "give it a `component` or `command`")

@@ -9,7 +9,7 @@ from typing import Protocol
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Literal, Port
-from worldsize.azureml.references import exists, kind, local_path
+from worldsize.azureml.references import exists, kind, local_path, shown
 from worldsize.running import sources
 from worldsize.running.graph.scope import Scope, given
 from worldsize.running.sources import ARTIFACTS, File, Joined, Output, Part, RunName, Source, Text
@@ -114,10 +114,12 @@ class Tracer:
                 return File(mapped)
             what = "a datastore or asset" if kind(text) == "asset" else "a web address"
             what = "a Git repository" if kind(text) == "git" else what
-            message = f"is `{text}`, {what} that this machine does not have"
+            message = f"is `{shown(text)}`, {what} that this machine does not have"
             return Reason(message, self.assets.missing(text, "data"))
         if not exists(path):
-            return Reason(f"is `{text}`, which does not exist", "the path is relative to the job's file")
+            return Reason(
+                f"is `{shown(text)}`, which does not exist", "the path is relative to the job's file"
+            )
         return File(path)
 
     def _text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:

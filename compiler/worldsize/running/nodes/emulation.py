@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from worldsize.azureml import distribution
-from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import plan_file
 from worldsize.running.nodes import faults, links, namespaces
@@ -140,13 +139,13 @@ class _Reader:
         return able
 
 
-def sizes(job: Job, pipeline: Path) -> dict[str, str]:
+def sizes(tasks: Mapping[str, Task], pipeline: Path) -> dict[str, str]:
     """By step the VM size that its plan, or its ``resources.instance_type``, names."""
     compiled = plan_file.load(pipeline.parent)
     found = {}
-    for name, step in job.steps.items():
-        block = step.resources or (step.component.resources if step.component else None)
-        given = distribution.member(block, "instance_type")
+    for name, task in tasks.items():
+        own = task.step.resources if task.step is not None else None
+        given = distribution.member(own or task.component.resources, "instance_type")
         if given is not None and isinstance(given.value, str):
             found[name] = given.value
     for name, plan in compiled[0].steps.items() if compiled else ():

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from worldsize.running.nodes import namespaces, scratch
 
 psutil = pytest.importorskip("psutil")
 _ABLE = namespaces.look()
+HERE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 pytestmark = [
     pytest.mark.run,
     pytest.mark.timeout(120),
@@ -64,12 +66,32 @@ TRAIN = """
     dist.destroy_process_group()
 """
 
+MEET = """
+    import os, signal, socket, sys, time
+    from mpi4py import MPI
+
+    def told(*_):
+        time.sleep(1.5)
+        print("saved", flush=True)
+        os._exit(143)
+
+    signal.signal(signal.SIGTERM, told)
+    world = MPI.COMM_WORLD
+    near = world.Split_type(MPI.COMM_TYPE_SHARED)
+    print(socket.gethostname(), world.allreduce(1), near.Get_size(), os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
+    print(os.environ["AZ_BATCHAI_MPI_MASTER_NODE"], flush=True)
+    open(f"up-{world.Get_rank()}", "w").close()
+    while True:
+        time.sleep(0.1)
+"""
+
 
 def traces() -> set[str]:
     """What emulated machines could leave behind: namespaces that have a process, devices, mounts."""
-    links = [*glob.glob("/proc/[0-9]*/ns/net"), *glob.glob("/proc/[0-9]*/ns/mnt")]  # noqa: PTH207
-    found = {*os.listdir("/sys/class/net"), *Path("/proc/self/mounts").read_text().splitlines()}  # noqa: PTH208
-    for link in links:
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    found = {line for line in mounts if "nsfs" in line or "worldsize" in line}
+    found |= set(os.listdir("/sys/class/net"))  # noqa: PTH208
+    for link in [*glob.glob("/proc/[0-9]*/ns/net"), *glob.glob("/proc/[0-9]*/ns/mnt")]:  # noqa: PTH207
         with contextlib.suppress(OSError):
             found.add(os.readlink(link))  # noqa: PTH115
     return found
@@ -78,12 +100,13 @@ def traces() -> set[str]:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for the nodes' folders alone; afterwards nothing more than before is there."""
-    temporary = Path("/tmp") / f"wsn{os.getpid()}"
+    temporary = Path("/tmp") / f"wsn{os.getpid()}"  # short, because sockets are made below it
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    before, deadline = traces(), time.monotonic() + 20
+    before = traces()
     yield temporary
     shutil.rmtree(temporary)
+    deadline = time.monotonic() + 15
     while traces() - before and time.monotonic() < deadline:  # somebody else may have made some meanwhile
         time.sleep(0.1)
     assert traces() - before == set()
@@ -142,6 +165,23 @@ def test_ranks_on_two_nodes_learn_what_they_learn_on_one(project: Any, quiet: Pa
         losses.append(project.log("command").splitlines()[-1])
     assert losses[0].startswith("last loss")
     assert losses[0] == losses[1]
+
+
+@pytest.mark.skipif(shutil.which("mpirun", path=HERE) is None, reason="Open MPI is not installed")
+def test_mpi_starts_ranks_on_the_other_node_and_gives_them_time_to_end(project: Any, quiet: Path) -> None:
+    pytest.importorskip("mpi4py")
+    project.write("src/meet.py", MEET)
+    job = JOB.format(command="python meet.py", each=2)
+    project.write("job.yml", job.replace("pytorch", "mpi"))
+    with project.start("job.yml", "--nodes", "namespaces") as runner:
+        project.wait_for("up-*", count=4, seconds=60)
+        runner.send_signal(signal.SIGINT)
+        text, _ = runner.communicate(timeout=40)
+    assert runner.returncode == 130, text
+    for rank in range(4):
+        name, local = f"node{rank // 2}", rank % 2
+        assert project.log("command", rank).splitlines() == [f"{name} 4 2 {local}", "10.213.0.1", "saved"]
+    assert list(quiet.iterdir()) == []
 
 
 def test_a_killed_runner_leaves_nothing_that_the_next_does_not_remove(project: Any, quiet: Path) -> None:

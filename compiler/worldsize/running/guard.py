@@ -11,9 +11,8 @@ which is the parent of that step's ranks. Parents of their own are what makes th
   started falls to the warden. That signal is tied to the *thread* that forked, which rules out forking
   from a threaded runner. When the warden dies, the guards stop their groups.
 
-Forking a guard costs a millisecond; starting a second interpreter for it would cost thirty. Elsewhere than
-on Linux the ranks' groups are all that can be found and stopped. The ranks of a launcher such as ``mpirun``
-are started by it; their parents (``member.py``) report through a named pipe in ``folder``.
+Elsewhere than on Linux the ranks' groups are all that can be found and stopped. The ranks of a launcher such
+as ``mpirun`` are started by it; their parents (``member.py``) report through a named pipe in ``folder``.
 
 The runner sends the warden one socket a group. Protocol on it, one JSON document a line. In: the request
 (``processes``, ``cwd``, ``grace``, ``folder``), then ``"stop"`` or ``"kill"``; the end of the input means
@@ -31,7 +30,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NoReturn
 
 LINUX = sys.platform == "linux"
@@ -122,11 +121,10 @@ class Guard:
             self.stopping = True
             if seconds > 0:
                 # A launcher that is told gives its ranks a second; without them it ends by itself.
-                spare = [pid for pid, each in self.running.items() if each["launches"] and self.members]
-                self.signal(signal.SIGTERM, spare)
+                self.signal(signal.SIGTERM, launchers(self.members) if LINUX else ())
                 self.signal(signal.SIGCONT)  # a stopped process cannot end by itself
 
-    def signal(self, number: int, spare: Sequence[int] = ()) -> None:
+    def signal(self, number: int, spare: Collection[int] = ()) -> None:
         """Signal every rank's group, and every descendant that has left its group; but not those to spare."""
         living = {pid: group for pid, group in descendants(os.getpid()) if pid not in spare} if LINUX else {}
         groups = [group for group in self.groups if group in living.values() or not LINUX]
@@ -186,14 +184,11 @@ def families() -> dict[int, list[tuple[int, int]]]:
     """By parent the pid and process group of its children, from ``/proc``; the group of a zombie is 0."""
     found: dict[int, list[tuple[int, int]]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-        if name.isdigit():
-            try:
+        with contextlib.suppress(OSError):
+            if name.isdigit():
                 with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-                    fields = file.read().rpartition(")")[2].split()
-            except OSError:
-                continue
-            state, parent, group = fields[0], int(fields[1]), int(fields[2])
-            found.setdefault(parent, []).append((int(name), 0 if state == "Z" else group))
+                    state, parent, group = file.read().rpartition(")")[2].split()[:3]
+                found.setdefault(int(parent), []).append((int(name), 0 if state == "Z" else int(group)))
     return found
 
 
@@ -207,11 +202,23 @@ def descendants(root: int) -> Iterator[tuple[int, int]]:
         level = [pid for pid, _ in children]
 
 
+def launchers(members: Iterable[int]) -> set[int]:
+    """Whatever is above the parents of ranks: their launcher, and its daemons on other nodes."""
+    above = {child: parent for parent, children in families().items() for child, _ in children}
+    found: set[int] = set()
+    level = {above.get(above.get(pid, 0), 0) for pid in members}
+    while not level <= found:
+        found |= level
+        level = {above.get(pid, 0) for pid in level}
+    return found
+
+
 def prctl(option: int, value: int) -> None:
     """Set an attribute of this process; a kernel that lacks the option is no reason to fail."""
-    import ctypes  # noqa: PLC0415 - Linux only
+    if LINUX:
+        import ctypes  # noqa: PLC0415 - Linux only
 
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def quietly(call: Any, *args: Any) -> bool:
@@ -283,15 +290,10 @@ class Wake:
         for number in (signal.SIGINT, signal.SIGHUP):  # the runner decides what a Ctrl-C means
             signal.signal(number, signal.SIG_IGN)
 
-    def numbers(self) -> bytes:
-        """The signals that arrived."""
-        return os.read(self.reading, 1 << 12)
-
 
 def serve_group(line: Line) -> None:
     """Be the guard of one group, from its request to its end."""
-    if LINUX:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake = Wake()
     line.say(event="guarded", pid=os.getpid())
     request = line.request()
@@ -312,7 +314,7 @@ def attend(guard: Guard, wake: Wake) -> None:
     line = guard.line
     pipes = [wake.reading, line.connection if line.open else None, guard.reports.pipe]
     ready, _, _ = select.select([pipe for pipe in pipes if pipe is not None], [], [], guard.patience())
-    if wake.reading in ready and signal.SIGTERM in wake.numbers():
+    if wake.reading in ready and signal.SIGTERM in os.read(wake.reading, 1 << 12):
         guard.stop()
     words = line.hear() if line.connection in ready else []
     if os.getppid() != guard.warden:
@@ -338,7 +340,7 @@ class Warden:
             sources = [self.wake.reading, *([self.control.fileno()] if self.open else [])]
             ready, _, _ = select.select(sources, [], [], TICK_SECONDS)
             if self.wake.reading in ready:
-                self.wake.numbers()
+                os.read(self.wake.reading, 1 << 12)
             if self.open and self.control.fileno() in ready:
                 self.take()
             if os.getppid() != self.runner:
@@ -348,8 +350,7 @@ class Warden:
     def take(self) -> None:
         """Fork a guard for the group that was sent."""
         message, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
-        if not message:
-            self.open = False
+        self.open = bool(message)
         for connection in descriptors:
             pid = os.fork()
             if pid == 0:
@@ -390,8 +391,7 @@ def main() -> None:
     """
     for word in sys.argv[1:]:
         os.set_inheritable(int(word), False)
-    if LINUX:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     with socket.socket(fileno=0) as control:
         Warden(control).serve()
 

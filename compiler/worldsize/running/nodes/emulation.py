@@ -133,6 +133,11 @@ class _Reader:
                     f"step `{name}` has {task.instance_count} instances; {MOST_NODES} are emulated at most"
                 )
                 self.refuse(message, "write a smaller `instance_count`")
+        if self.options.environment == "docker":
+            self.refuse(
+                "`--environment docker` starts containers, whose network is not that of a node",
+                "say `--environment isolated` or `--environment current` with `--nodes namespaces`",
+            )
         able = namespaces.look()
         if able.nodes is not None:
             self.refuse(*able.nodes)

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "components", "pipelines", "compiler", "schemas", "tests",
-    "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile",
+    "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "SECURITY.md",
 }  # fmt: skip
 MAX_LINES, MAX_FUNCTION_LINES, MAX_BYTES = 400, 60, 1_000_000
 # Spelt in pieces, so that this file does not find itself.
@@ -83,7 +83,7 @@ def test_nothing_tells_of_the_machine_it_was_written_on() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_every_path_a_document_names_exists(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)

@@ -40,7 +40,7 @@ ORDINARY = "azureml:my-training:4"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with code, beside a home folder with a key."""
-    home, project = tmp_path / "home", tmp_path / "project"
+    home, project = tmp_path / "private", tmp_path / "project"
     (home / "keys").mkdir(parents=True)
     (home / "keys" / "train.py").write_text("print('secret')")
     (home / "keys" / "conda.yml").write_text("dependencies: [python=3.11]")
@@ -77,36 +77,36 @@ def test_code_of_the_project_is_copied(project: Path) -> None:
     assert any(name.endswith("src/train.py") for name in compiled("./src"))
 
 
-@pytest.mark.parametrize("code", ["../home/keys", "../../..", "/", "/etc"])
+@pytest.mark.parametrize("code", ["../private/keys", "../../..", "/", "/etc"])
 def test_code_outside_is_refused_before_it_is_listed(project: Path, tmp_path: Path, code: str) -> None:
     assert said(code) == {"code-outside-tree"}
     assert "lies outside" in prepared(JOB.replace("CODE", code), tmp_path)
 
 
 def test_a_comment_in_the_file_does_not_allow_it(project: Path, tmp_path: Path) -> None:
-    code = "../home/keys  # worldsize: ignore[WS815]"
+    code = "../private/keys  # worldsize: ignore[WS815]"
     assert said(code) == {"copy-outside-tree"}
     assert "lies outside" in prepared(JOB.replace("CODE", code), tmp_path)
 
 
 def test_a_link_in_the_code_that_leads_out_is_refused(project: Path, tmp_path: Path) -> None:
-    (project / "src" / "data").symlink_to(tmp_path / "home" / "keys")
+    (project / "src" / "data").symlink_to(tmp_path / "private" / "keys")
     assert said("./src") == {"copy-outside-tree"}
     assert "`data/train.py` is" in prepared(JOB.replace("CODE", "./src"), tmp_path)
 
 
 def test_the_files_of_an_environment_count_too(project: Path) -> None:
-    assert said("./src", "{image: base:1, conda_file: ../home/keys/conda.yml}") == {"copy-outside-tree"}
+    assert said("./src", "{image: base:1, conda_file: ../private/keys/conda.yml}") == {"copy-outside-tree"}
 
 
 def test_what_the_settings_allow_is_copied(project: Path) -> None:
-    (project / "worldsize.yml").write_text("allow: [../home/keys]\n")
-    assert any(name.endswith("src/train.py") for name in compiled("../home/keys"))
+    (project / "worldsize.yml").write_text("allow: [../private/keys]\n")
+    assert any(name.endswith("src/train.py") for name in compiled("../private/keys"))
 
 
 def test_without_a_checkout_nothing_is_known_of_where_the_project_ends(project: Path) -> None:
     (project / ".git").rmdir()
-    assert any(name.endswith("src/train.py") for name in compiled("../home/keys"))
+    assert any(name.endswith("src/train.py") for name in compiled("../private/keys"))
 
 
 def test_links_in_a_circle_and_pipes_are_no_files(project: Path, tmp_path: Path) -> None:

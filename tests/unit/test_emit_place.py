@@ -226,3 +226,59 @@ def test_a_foreign_folder_is_refused_without_reading_all_of_it(
     with pytest.raises(OutputError, match="is not empty and was not written"):
         place.check_target(tmp_path)
     assert sum(path.name == "file" for path in seen) == 1
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from worldsize.emit import place
+rename = pathlib.Path.rename
+def killed(self, target):
+    if self.name == "new":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rename(self, target)
+pathlib.Path.rename = killed
+place.put({"a.txt": b"new"}, pathlib.Path("out"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks and signals of POSIX")
+def test_what_a_killed_compile_left_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place.put({"a.txt": b"old"}, Path("out"))
+    done = subprocess.run([sys.executable, "-c", KILLED], timeout=60, check=False)
+    assert done.returncode == -9
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out.")]
+    place.put({"a.txt": b"newer"}, Path("out"))
+    assert listing(tmp_path) == {"out/a.txt": b"newer"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+def test_what_another_compile_is_writing_stays(tmp_path: Path) -> None:
+    import fcntl
+
+    theirs = tmp_path / ".out.theirs.part"
+    theirs.mkdir()
+    with (theirs / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        place.put({"a.txt": b"ours"}, tmp_path / "out")
+        assert theirs.exists()
+    place.put({"a.txt": b"ours"}, tmp_path / "out")
+    assert not theirs.exists()
+
+
+def test_compiles_at_once_leave_one_whole_output(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from worldsize.emit import place; from worldsize.errors import OutputError\n"
+        "for _ in range(30):\n"
+        "    place.put({name: sys.argv[1].encode() for name in ('a', 'b', 'c')}, pathlib.Path('out'))\n"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, each], cwd=tmp_path, stderr=subprocess.PIPE)
+        for each in ("one", "two")
+    ]
+    said = [process.communicate(timeout=60)[1] for process in running]
+    assert said == [b"", b""]
+    assert len(set(listing(tmp_path / "out").values())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

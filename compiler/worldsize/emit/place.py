@@ -5,17 +5,23 @@ Whatever goes wrong on the way (a full disk, a file that vanished), the folder t
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import glob
 import itertools
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError
 
 _SHOWN = 3
+_TRIES = 100  # of a swap that others are in the middle of
+_SUFFIX, _LOCK = ".part", "lock"  # of the folder beside the output, and the file in it that its maker holds
 
 
 def check_target(out: Path) -> None:
@@ -58,17 +64,46 @@ def put(files: Mapping[str, Path | bytes], out: Path) -> None:
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        new = temporary / "new"
-        new.mkdir(mode=0o755)
-        for name, source in files.items():
-            _write(new / name, source)
-        _swap(new, target, temporary / "old")
+        _sweep(target)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_SUFFIX, dir=target.parent))
+        with _held(temporary / _LOCK):
+            new = temporary / "new"
+            new.mkdir(mode=0o755)
+            for name, source in files.items():
+                _write(new / name, source)
+            _swap(new, target, temporary / "old")
     except OSError as error:
         raise _not_written(out, error) from None
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a lock, which the system releases however this process ends."""
+    with path.open("w") as file:
+        _try_lock(file)
+        yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Take a lock if nobody has it; False, too, where the system has no such locks."""
+    try:
+        import fcntl  # noqa: PLC0415 - POSIX only
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _sweep(target: Path) -> None:
+    """Remove what a compile left beside ``target`` when it was killed; nobody holds its lock any more."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*{_SUFFIX}"):
+        with contextlib.suppress(OSError), (left / _LOCK).open("r+") as file:
+            if _try_lock(file):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _write(path: Path, source: Path | bytes) -> None:
@@ -83,17 +118,24 @@ def _write(path: Path, source: Path | bytes) -> None:
     path.chmod(0o755 if executable else 0o644)
 
 
-def _swap(new: Path, target: Path, old: Path) -> None:
-    """Move ``new`` to ``target``; if that fails, what was there is moved back."""
-    if not target.exists():
-        new.rename(target)
+def _swap(new: Path, target: Path, spare: Path) -> None:
+    """Move ``new`` to ``target``; if that fails, what was there is moved back.
+
+    Another compile may do the same at this moment: then the later one wins, and both outputs were whole.
+    """
+    for number in range(_TRIES):
+        old = spare.with_name(f"{spare.name}-{number}")
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(old)
+        try:
+            new.rename(target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and number + 1 < _TRIES:
+                continue
+            if old.exists():
+                old.rename(target)
+            raise
         return
-    target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
 
 
 def _files_below(folder: Path) -> Iterator[str]:

@@ -85,9 +85,15 @@ def test_fewer_rows_than_a_global_batch_are_refused(training: Training, digits: 
     assert message == "error: the shards have 1438 training rows, fewer than one global batch of 2000"
 
 
-def test_a_loss_that_is_not_finite_stops_the_training(training: Training, digits: Path) -> None:
-    run = training(1, shards=digits, **(PLAN | {"learning_rate": 1e30, "batch_size_per_device": 64}))
-    assert "the loss of step" in only_errors(run)[0]
+def test_a_loss_that_is_not_finite_stops_all_ranks_and_is_never_saved(
+    training: Training, digits: Path
+) -> None:
+    run = training(2, shards=digits, **(PLAN | {"learning_rate": 1e30, "checkpoint_every_steps": 1}))
+    first, second = only_errors(run)
+    assert first == second
+    assert first.startswith("error: the loss of step 2 is nan on every rank, at learning rate 9.")
+    assert "help: the last good checkpoint is `step-00000001`; lower the learning" in run.ranks[0].stderr
+    assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["step-00000001"]
 
 
 def test_half_precision_needs_a_gpu(training: Training, digits: Path) -> None:

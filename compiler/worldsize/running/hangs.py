@@ -56,6 +56,7 @@ class Hangs:
                 self._look(attempt, current(attempt), now)
 
     def _look(self, attempt: Attempt, found: Mapping[int, Beat], now: float) -> None:
+        self._tell_slow(attempt)
         silent = {rank for rank, beat in found.items() if is_silent(beat, now)}
         for rank in sorted(silent):
             told = (attempt.task.name, attempt.number, rank)
@@ -66,6 +67,17 @@ class Hangs:
         if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
             attempt.blame = _blame(found, silent, late, now)
             attempt.group.stop()
+
+    def _tell_slow(self, attempt: Attempt) -> None:
+        newest = attempt.progress.newest
+        if newest is None or newest.slow_rank is None or newest.slow_ratio is None:
+            return
+        told = (attempt.task.name, -1, int(newest.slow_rank))
+        if told not in self._told:
+            self._told.add(told)
+            text = f"rank {newest.slow_rank:.0f} is {newest.slow_ratio:.1f} times as slow as the others"
+            self.say(f"{attempt.task.name}: {text}")
+            attempt.around.log.write("rank_slow", step=attempt.task.name, reason=text)
 
     def _tell(self, attempt: Attempt, beat: Beat) -> None:
         text = f"rank {beat.rank} does not run: it is {state_of(beat.pid)}, last seen {beat.words}"

@@ -22,6 +22,8 @@ class Progress:
     loss: float | None = None
     learning_rate: float | None = None
     samples_per_second: float | None = None
+    slow_rank: float | None = None  # a rank that keeps the others waiting
+    slow_ratio: float | None = None  # and how many times as long it computes
 
     @property
     def fraction(self) -> float | None:

@@ -135,6 +135,7 @@ class StepRecorder:
         self._overflowed += 1
         if self._overflowed <= self.overflows:
             return
+        self.last_checkpoint()  # is written to its end before anybody leaves
         flags = self.group.everyone(not math.isfinite(float(own)))
         ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
         raise finite.refused(replace(bad, bad_ranks=ranks), self.last_checkpoint())

@@ -93,7 +93,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, comm
         tracking = _tracking(launch, facts, steps["total_steps"])
     with _left_together(group), tracking as tracker:
         batches = _batches(settings, group, task, reader, sampler)
-        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, pulse))
+        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, pulse, saver))
         saver.settle = recorder.settle
         final = loop.train(
             loop.Run(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
@@ -220,11 +220,12 @@ def _recorder(
     steps: Mapping[str, int],
     tracker: Tracker | None,
     *,
-    watched: tuple[Strategy, Pulse],
+    watched: tuple[Strategy, Pulse, CheckpointSaver],
 ) -> StepRecorder:
-    strategy, pulse = watched
+    strategy, pulse, saver = watched
 
     def last() -> str | None:
+        saver.background.wait()  # the newest may still be on its way
         return finite.last_checkpoint(settings.checkpoints)
 
     def inspect(done: int) -> None:

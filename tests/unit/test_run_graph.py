@@ -190,8 +190,6 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes files by name, the pipeline under ``pipeline``."""
-
     def writing(**files: str) -> Path:
         for name, text in files.items():
             (tmp_path / f"{name}.yml").write_text(textwrap.dedent(text), encoding="utf-8")
@@ -262,8 +260,7 @@ def test_defaults_and_open_inputs_of_a_component_reach_its_steps(write: Write) -
 
 def test_an_optional_input_does_without_a_step_that_failed(write: Write) -> None:
     task = unfolded(write(pipeline=OUTER, inner=INNER, optional=OPTIONAL)).tasks["b.second"]
-    assert task.needs == {"a.first"}
-    assert not task.requires("a.first")
+    assert task.needs == {"a.first"} and not task.requires("a.first")  # noqa: PT018
     assert command(task.without({"a.first"})) == "use  --tag x --end"
     assert command(task.without({"other"})) == command(task)
 
@@ -308,7 +305,7 @@ def test_groups_and_texts_around_bindings(write: Write, tmp_path: Path) -> None:
     assert graph.tasks["around"].needs == {"made"}
     assert graph.tasks["below"].inputs["data"] == File(tmp_path / "inner.yml")
     assert len(graph.notices) == 2
-    assert all("puts text around a binding" in notice for notice in graph.notices)
+    assert all("text around a binding" in notice for notice in graph.notices)
 
 
 def test_components_and_data_behind_the_map(write: Write, tmp_path: Path) -> None:
@@ -337,8 +334,7 @@ def test_components_and_data_behind_the_map(write: Write, tmp_path: Path) -> Non
 def refusals(path: Path) -> list[str]:
     job, problems = jobs.read(path)
     assert job is not None
-    if not problems:
-        problems = flatten(job, AssetMap())[1]
+    problems = problems or flatten(job, AssetMap())[1]
     return [f"{Path(each.span.path).name}:{each.span.line}: {each.message}" for each in problems]
 
 
@@ -397,7 +393,7 @@ def test_components_that_multiply_are_counted_before_they_are_unfolded(write: Wr
     ]
 
 
-def test_long_chains_of_bound_inputs(write: Write) -> None:
+def test_long_chains(write: Write) -> None:
     step = "  s{}: {{command: 'a ${{{{inputs.x}}}}', inputs: {{x: '${{{{parent.jobs.s{}.inputs.x}}}}'}}}}\n"
     steps = "".join(step.format(n, n - 1) for n in range(1, 3000))
     graph = unfolded(write(pipeline=PIPELINE + "  s0: {command: a, inputs: {x: 7}}\n" + steps))

@@ -7,8 +7,8 @@ from worldsize.rules.rule import Entry
 RULES = (
     Entry("WS801", "secret-in-text", on=("Document",)),
     Entry("WS802", "secret-in-variable", on=("Document",)),
-    Entry("WS803", "text-splits-in-shell", on=("Step",)),
-    Entry("WS804", "text-runs-in-shell", on=("Step",)),
+    Entry("WS803", "text-splits-in-shell", on=("Step", "Job")),
+    Entry("WS804", "text-runs-in-shell", on=("Step", "Job")),
     Entry("WS805", "nul-in-text", on=("Document",)),
     Entry("WS806", "variable-name-impossible", on=("Component", "Step")),
     Entry("WS810", "environment-unpinned", on=("Step", "Component")),

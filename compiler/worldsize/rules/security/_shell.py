@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
-from worldsize.azureml.model import Argument, Field, Literal, Step
+from worldsize.azureml.model import Argument, Binding, Field, Job, Literal, Step
 
 
 class Use(NamedTuple):
@@ -22,13 +22,30 @@ class Use(NamedTuple):
 
 def uses(step: Step) -> Iterator[Use]:
     """The texts that a step gives to inputs of its command, at each place of use."""
+    yield from _uses(step, step.inputs)
+
+
+def bound_uses(job: Job) -> Iterator[tuple[Step, Use]]:
+    """The texts that a pipeline gives to its own inputs, where commands use what is bound to them."""
+    for step in job.steps.values():
+        bound = {
+            name: job.inputs[field.value.expression.port or ""]
+            for name, field in step.inputs.items()
+            if isinstance(field.value, Binding) and field.value.expression.scope == "parent.inputs"
+            and field.value.expression.port in job.inputs
+        }  # fmt: skip
+        for use in _uses(step, bound):
+            yield step, use
+
+
+def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[Use]:
     component = step.component
     command = component.command if component is not None else None
     if component is None or command is None or not isinstance(command.value, str):
         return
     texts = {
         name: (field.value.value, field)
-        for name, field in step.inputs.items()
+        for name, field in inputs.items()
         if isinstance(field.value, Literal) and isinstance(field.value.value, str)
         and field.span is not None and "${{" not in field.value.value
     }  # fmt: skip

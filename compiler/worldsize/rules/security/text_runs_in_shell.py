@@ -20,9 +20,9 @@ Source: azure-ai-ml: command placeholders are replaced, not quoted; POSIX shell,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.model import Step
+from worldsize.azureml.model import Job, Step
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
@@ -39,7 +39,16 @@ RULE = Rule(
 
 @RULE.checks(Step)
 def check(context: Context, step: Step) -> Iterator[Problem]:
-    for use in _shell.uses(step):
+    yield from _judge(_shell.uses(step))
+
+
+@RULE.checks(Job)
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _judge(use for _, use in _shell.bound_uses(job))
+
+
+def _judge(uses: Iterable[_shell.Use]) -> Iterator[Problem]:
+    for use in uses:
         found = None
         if use.quote != "'":
             found = next((sign for sign in ("$(", "`") if sign in use.value), None)

@@ -21,9 +21,9 @@ Source: azure-ai-ml: command placeholders are replaced, not quoted; POSIX shell,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.model import Step
+from worldsize.azureml.model import Job, Step
 from worldsize.diagnostics.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
@@ -45,7 +45,16 @@ _ECHO = re.compile(r"(?:^|[;&|\n])\s*echo\b[^;&|\n]*\Z")  # prints its words wit
 
 @RULE.checks(Step)
 def check(context: Context, step: Step) -> Iterator[Problem]:
-    for use in _shell.uses(step):
+    yield from _judge((step, use) for use in _shell.uses(step))
+
+
+@RULE.checks(Job)
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _judge(_shell.bound_uses(job))
+
+
+def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Problem]:
+    for step, use in uses:
         sign = _SIGN.search(use.value)
         if use.quote or sign is None or _OPTIONS.match(use.value) or "`" in use.value or "$(" in use.value:
             continue

@@ -76,8 +76,7 @@ class Record:
         found = self._client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
-        # A name is free text: as a folder it must not lead out of its parent.
-        place = (artifacts / re.sub(r"[^\w. -]|^[.]+", "_", name)).absolute().as_uri()
+        place = artifact_folder(artifacts, name).absolute().as_uri()
         return str(self._client.create_experiment(name, artifact_location=place))
 
     def step(self, name: str) -> str:
@@ -126,6 +125,11 @@ class Record:
 
     def _is_open(self, run_id: str) -> bool:
         return str(self._client.get_run(run_id).info.status) == "RUNNING"
+
+
+def artifact_folder(artifacts: Path, experiment: str) -> Path:
+    """Where an experiment keeps its files; its name is free text, which must not lead out of ``artifacts``."""
+    return artifacts / (re.sub(r"[^\w. -]|^[.]+", "_", experiment)[:200] or "_")
 
 
 def prepare_database(home: Path) -> None:

@@ -51,8 +51,8 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
     report = checking.check([target])
     if any(found.code not in MENTIONED for found in report.errors):
         raise SpecError(report.diagnostics, report.sources)
-    if refused := boundary.as_errors(report.diagnostics, boundary.of(target)):
-        raise SpecError(refused, report.sources)
+    if outside := boundary.as_errors(report.diagnostics, boundary.of(target)):
+        raise SpecError(outside, report.sources)
     return target, settings
 
 

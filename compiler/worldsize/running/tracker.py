@@ -128,7 +128,7 @@ class Record:
 
 
 def artifact_folder(artifacts: Path, experiment: str) -> Path:
-    """Where an experiment keeps its files; its name is free text, which must not lead out of ``artifacts``."""
+    """Where an experiment keeps its files; its name is free text, and must not lead elsewhere."""
     return artifacts / (re.sub(r"[^\w. -]|^[.]+", "_", experiment)[:200] or "_")
 
 

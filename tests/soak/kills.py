@@ -24,6 +24,8 @@ from pathlib import Path
 
 import psutil
 
+from worldsize.running import history
+
 WORLDSIZE = [sys.executable, "-m", "worldsize"]
 RUN = ("run", "pipeline.yml", "--no-track", "-q", "--environment", "current")
 VICTIMS = ("runner", "step", "tree")
@@ -136,7 +138,7 @@ def round_(folder: Path, number: int, chance: random.Random, tally: Tally) -> No
             tally.killed[victim] += kill(victim, runner, chance)
         status = runner.wait(60)
         tally.states[str(status)] += 1
-        if status == 0:
+        if status == 0 or ended_well(folder, before):
             break
         if not started(folder, before):
             continue  # it died before it had a pipeline; there is nothing to resume
@@ -163,6 +165,12 @@ def events(folder: Path) -> int:
     """Lines of all event logs."""
     logs = (folder / ".worldsize" / "runs").glob("*/events.jsonl")
     return sum(path.read_bytes().count(b"\n") for path in logs)
+
+
+def ended_well(folder: Path, before: set[Path]) -> bool:
+    """Whether the runner was killed when its run was over."""
+    newest = max((folder / ".worldsize" / "runs").glob("*"), default=None)
+    return newest is not None and newest not in before and history.load(newest).state == "succeeded"
 
 
 def started(folder: Path, before: set[Path]) -> bool:

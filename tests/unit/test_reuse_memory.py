@@ -229,6 +229,16 @@ def test_a_resumed_step_finds_its_checkpoints_and_only_those(home: Home) -> None
     home.do(resumed(home), home.tasks["train"])
 
 
+def test_a_step_whose_runner_died_before_it_was_in_the_store_gets_there(home: Home) -> None:
+    home.run()
+    store = Store(home.root)
+    for entry in store.entries():
+        store.remove(entry)
+    memory = resumed(home, "make", "read")
+    assert [memory.recall(each) for each in home.tasks.values()] == ["run-1", "run-1"]
+    assert home.run(number=2) == AGAIN
+
+
 def test_a_resumed_run_says_what_has_changed(home: Home) -> None:
     home.run()
     home.tasks["make"] = task("make", {"data": File(home.data), "epochs": Text(4), "none": None})

@@ -72,10 +72,10 @@ def execute(
         result = _result(prepared, place, steps, caught.received)
         uri = tracker.uri if tracker.started else None
         result = replace(result, tracking_uri=uri, seconds=time.monotonic() - begun)
+        _link_outputs(prepared.graph, place, steps)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
             view.notice(f"the event log is incomplete: {(log.fault.strerror or str(log.fault)).lower()}")
-    _link_outputs(prepared.graph, place, steps)
     tracker.finish(result.state, result.metrics)
     return result
 

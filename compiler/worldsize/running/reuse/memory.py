@@ -91,17 +91,26 @@ class StepMemory:
         try:
             places = {name: made.place(folder, name) for name in self._outputs(task)}
             outputs = {name: self.digests.tree(path, remember=False) for name, path in places.items()}
-            done = Made(key.of(before or {}), before or {}, outputs, seconds)
+            changed = [] if before is None else key.changed(before, self._parts(task) or {})
+            parts = {**(before or {}), **dict.fromkeys(changed, "")}  # of two contents nobody knows which
+            done = Made(key.of(parts), parts, outputs, seconds)
             self._made[task.name] = done, folder
             made.save(done, folder)
-            if before is None or not is_deterministic(task):
-                return
-            if changed := key.changed(before, self._parts(task) or {}):
+            if changed and is_deterministic(task):
                 self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
-                return
-            self.store.add(Entry(done.key, self.run.id, task.name, time.time(), seconds, done.size))
+            elif not changed and before is not None:
+                self._add(task, done)
         except OSError:  # unreadable outputs, a full disk: later steps and runs do without
             return
+
+    def _add(self, task: Task, done: Made) -> None:
+        """Let later runs find a step.
+
+        Raises:
+            OSError: The store cannot be written.
+        """
+        if is_deterministic(task):
+            self.store.add(Entry(done.key, self.run.id, task.name, time.time(), done.seconds, done.size))
 
     def _reuse(self, task: Task, wanted: str) -> str | None:
         entry = self.store.find(wanted)
@@ -134,6 +143,9 @@ class StepMemory:
                 self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
             elif self._holds(task, done, folder, source.run if source else self.run.id):
                 self._adopted.add(task.name)
+                if source is None:  # the run may have died before it could
+                    with contextlib.suppress(OSError):
+                        self._add(task, done)
                 return source.run if source else self.run.id
         if source is not None:
             links.unlink(own)

@@ -18,7 +18,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 def refusals(task: Task) -> Iterator[Problem]:
     """Why a task cannot be run, as far as it is for its names and texts."""
-    at = Span(str(task.component.path or task.folder), 1, 1, 1, 1)
+    raw = task.component.raw
+    at = raw.span if raw is not None else Span(str(task.component.path or task.folder), 1, 1, 1, 1)
     for kind, names in (("input", task.inputs), ("output", task.outputs)):
         for name in names:
             if _NAME.fullmatch(name) is None:

@@ -52,6 +52,30 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
+def test_the_best_stays_however_old(tmp_path: Path) -> None:
+    for step, loss in ((1, 0.9), (2, 0.3), (3, 0.5), (4, 0.4), (5, None)):
+        save(tmp_path, step, keep=Keep(2, best=True), loss=loss)
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["2", "4", "5"]
+    save(tmp_path, 6, keep=Keep(2, best=True), loss=0.2)
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["5", "6"]
+
+
+def test_every_rank_vouches_for_its_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path, 5, 10)
+    said = iter([[[str(tmp_path / "step-00000010"), str(tmp_path / "step-00000005")]], [None, "i/o error"]])
+
+    def everyone(value: Any) -> list[Any]:
+        return next(said, [value, value])
+
+    newest = found.newest([tmp_path], found.Share(0, 2, everyone=everyone))
+    assert newest is not None
+    assert newest.step == 5
+    assert "`step-00000010` is damaged (i/o error)" in capsys.readouterr().err
+    said = iter([[[str(tmp_path / "step-00000010")]], [None, "does not exist"]])
+    with pytest.raises(UserError, match="`step-00000010` is whole for rank 0, but rank 1 does not see it"):
+        found.newest([tmp_path], found.Share(0, 2, everyone=everyone))
+
+
 @pytest.mark.parametrize(
     ("file", "damage", "reason"),
     [

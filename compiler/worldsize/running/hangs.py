@@ -22,7 +22,9 @@ from wstrain.beats import Beat, Phase
 LOOK_SECONDS = 1.0
 SILENT_SECONDS = 5.0  # ten times what lies between two signs of life
 MARGIN_SECONDS = 15.0  # beyond a rank's own limit: its own watchdog comes first
+CERTAIN_SECONDS = 60.0
 STACK_SECONDS = 10.0
+_HALTED = ("T", "t", "Z")
 _STATES = {
     "T": "stopped by a signal",
     "t": "stopped by a debugger",
@@ -60,7 +62,7 @@ class Hangs:
         silent = {rank for rank, beat in found.items() if is_silent(beat, now)}
         for rank in sorted(silent):
             told = (attempt.task.name, attempt.number, rank)
-            if told not in self._told:
+            if told not in self._told and is_certain(found[rank], now):
                 self._told.add(told)
                 self._tell(attempt, found[rank])
         late = [beat for beat in found.values() if is_late(beat, now)]
@@ -100,6 +102,12 @@ def is_silent(beat: Beat, now: float) -> bool:
     if beat.phase == Phase.OVER or now - beat.alive < SILENT_SECONDS:
         return False
     return Path(f"/proc/{beat.pid}").exists() or not Path("/proc/self").exists()
+
+
+def is_certain(beat: Beat, now: float) -> bool:
+    """Whether a silent rank is stopped; one that sits on Python's lock, as imports may, only looks so."""
+    state = _status(beat.pid).get("State", "?")[:1]
+    return state in _HALTED or now - beat.alive > CERTAIN_SECONDS
 
 
 def is_late(beat: Beat, now: float) -> bool:

@@ -27,8 +27,8 @@ class Peers(Protocol):
     def tell(self, pulse: Pulse) -> None:
         """Show this rank's record to the others."""
 
-    def read(self) -> dict[int, Beat]:
-        """The records that can be read, by rank."""
+    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
+        """The records that can be read, by rank; put into ``found`` one by one."""
 
 
 class Nobody:
@@ -42,10 +42,13 @@ class Nobody:
     def tell(self, pulse: Pulse) -> None:
         """Nobody to tell."""
 
-    def read(self) -> dict[int, Beat]:
+    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
         """This rank's."""
+        found = {} if found is None else found
         own = beats.parse(self._pulse.record)
-        return {own.rank: own} if own else {}
+        if own is not None:
+            found[own.rank] = own
+        return found
 
 
 class Folder:
@@ -59,9 +62,11 @@ class Folder:
     def tell(self, pulse: Pulse) -> None:
         """Nothing to do: the file is the record."""
 
-    def read(self) -> dict[int, Beat]:
+    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
         """All of the folder."""
-        return beats.read(self._folder)
+        found = {} if found is None else found
+        found.update(beats.read(self._folder))
+        return found
 
 
 class Store:
@@ -84,15 +89,16 @@ class Store:
         except RuntimeError:
             self._store = None
 
-    def read(self) -> dict[int, Beat]:
-        """All that the store has; a store that does not answer has nothing."""
-        found: dict[int, Beat] = {}
+    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
+        """All that the store has; a store that does not answer has nothing, or never returns."""
+        found = {} if found is None else found
         for rank in range(self._launch.world_size):
             try:
-                beat = beats.parse(bytes(self._connected().get(_key(rank))))
+                store = self._connected()
+                beat = beats.parse(bytes(store.get(_key(rank)))) if store.check([_key(rank)]) else None
             except RuntimeError:  # torch.distributed's errors are such
                 self._store = None
-                continue
+                break
             if beat is not None:
                 found[rank] = beat
         return found

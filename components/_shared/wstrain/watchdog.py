@@ -94,6 +94,8 @@ class Watchdog:
         # Where records come through a store, those of ranks that run are up to one period old.
         silent = _silent(before, after) if self._peers.shared else set()
         own = beats.parse(self._pulse.record)
+        if own is not None:
+            after.setdefault(own.rank, own)
         for line in report(after, silent, self._world_size, own):
             print(line, file=sys.stderr)
         sys.stderr.flush()
@@ -104,7 +106,7 @@ class Watchdog:
     def _read(self) -> dict[int, Beat]:
         """The others' records, from a thread that may be left behind: a store may never answer."""
         found: dict[int, Beat] = {}
-        reader = threading.Thread(target=lambda: found.update(self._peers.read()), daemon=True)
+        reader = threading.Thread(target=self._peers.read, args=(found,), daemon=True)
         reader.start()
         reader.join(STORE_SECONDS + 1)
         return dict(found)

@@ -192,7 +192,7 @@ def suffer(framework: str, folder: Path, kill: Kill, total: int, reference: Mapp
     training = Training(folder, "--force")
     found = training.reach(int(kill.share * total))
     saved = saved_step(training.checkpoints)
-    reached = max(beat.done for beat in found.values())
+    struck = reached = max(beat.done for beat in found.values())
     attempts = len(list((training.step / "logs").glob("attempt-*")))
     strike(training, found, kill)
     while (
@@ -204,9 +204,9 @@ def suffer(framework: str, folder: Path, kill: Kill, total: int, reference: Mapp
             break
         time.sleep(0.02)
     fault = training.finish()
-    resumed = (
-        training.resumed() if len(list((training.step / "logs").glob("attempt-*"))) > attempts else reached
-    )
+    again = len(list((training.step / "logs").glob("attempt-*"))) > attempts
+    reached = reached if again else struck
+    resumed = training.resumed() if again else reached
     right = not fault and same(reference, training.weights())
     shutil.rmtree(training.step.parents[1], ignore_errors=True)
     return Row(framework, kill, reached, saved, resumed, right, time.monotonic() - began, fault)

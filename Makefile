@@ -16,7 +16,7 @@ demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes,
 
 test: $(VENV)/.all $(VENV)/.horovod ## every test; the heavy ones start real process groups
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
-	$(BIN)/pytest -m "run and not bench" -n 2 --dist loadfile -q
+	$(BIN)/pytest -m "run and not bench" -n 2 --dist loadfile --reruns 1 -q
 
 fast: $(VENV)/.all ## the fast tests only: seconds
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
@@ -51,7 +51,7 @@ $(VENV)/.demo: $(INPUTS) | $(BIN)/python
 	touch $@
 
 $(VENV)/.all: $(INPUTS) | $(BIN)/python
-	$(PIP) --editable '.[run,tensorflow,deepspeed,mpi,azure,test,dev]'
+	$(PIP) --editable '.[run,tensorflow,deepspeed,mpi,sweep,azure,test,dev]'
 	touch $@ $(VENV)/.demo
 
 # Horovod has no wheel. Built once for this Python, torch and Open MPI, it is kept outside of the clone.

@@ -55,7 +55,7 @@ class AssetMap:
             if kind(entry.reference) == "local":
                 message = f"`{shown(entry.reference)}` is no reference to something elsewhere"
                 help_ = "map what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
-                self._broken[entry.span] = Problem("run-map", entry.span, message, help_)
+                self._broken[entry.span] = Problem("run-refused", entry.span, message, help_)
 
     @property
     def problems(self) -> list[Problem]:
@@ -98,7 +98,7 @@ class AssetMap:
         if not exists(path):
             message = f"`{shown(text)}` is mapped to `{_readable(path)}`, which does not exist"
             help_ = "put it there, or say where it lies"
-            self._broken.setdefault(entry.span, Problem("run-map", entry.span, message, help_))
+            self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
         return path
 
 

@@ -160,7 +160,7 @@ def _pinned(lines: tuple[str, ...], folder: Path, start: Definition) -> Found:
 
 
 def _problem(found: Definition, message: str, help_: str) -> list[Problem]:
-    return [Problem("run-environment", found.span or Span("environment", 1, 1, 1, 1), message, help_)]
+    return [Problem("run-refused", found.span or Span("environment", 1, 1, 1, 1), message, help_)]
 
 
 def _title(value: Mapping[str, Any]) -> str:

@@ -183,7 +183,7 @@ def _layer(found: Definition, stored: Store, held: contextlib.ExitStack) -> Path
 
 def _refusal(found: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
     help_ = "\n".join([f"all that it said is in `{log}`; the last of it:", *lines])
-    return Problem("run-environment", found.span or Span("environment", 1, 1, 1, 1), message, help_)
+    return Problem("run-refused", found.span or Span("environment", 1, 1, 1, 1), message, help_)
 
 
 def _contained(plan: Plan, root: Path, warden: Warden, say: Callable[[str], None]) -> Contained:

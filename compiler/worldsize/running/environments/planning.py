@@ -138,16 +138,16 @@ def _uncontained(tasks: Mapping[str, Task], definitions: Mapping[str, Definition
     reason = docker.fault()
     if reason is not None:
         help_ = "start a Docker engine, or take `--environment isolated`"
-        yield Problem("run-environment", first, f"`--environment docker` cannot be had: {reason}", help_)
+        yield Problem("run-refused", first, f"`--environment docker` cannot be had: {reason}", help_)
         return
     said = set()
     for name, found in definitions.items():
         span = found.span or first
         if tasks[name].launcher == "mpi":
             message = f"step `{name}` is distributed with `mpi`, which is not run in containers here"
-            yield Problem("run-environment", span, message, "take `--environment isolated`")
+            yield Problem("run-refused", span, message, "take `--environment isolated`")
         elif found.image is None and found.context is None and span not in said:
             said.add(span)
             message = f"step `{name}` names no image" if not found.name else f"{found.name} names no image"
             help_ = "map it to an environment file with `image:`, or take `--environment isolated`"
-            yield Problem("run-environment", span, message, help_)
+            yield Problem("run-refused", span, message, help_)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from worldsize.azureml import distribution
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import workplace
 from worldsize.running.environments.planning import Plan
@@ -235,7 +234,6 @@ def of(
         stopping: Whether the user has asked to stop, so that no long file is hashed to its end.
         earlier: What is known of the run, where it is resumed.
     """
-    forced = distribution.member(prepared.job.settings, "force_rerun")
     done = earlier.steps.values() if earlier is not None else ()
     return StepMemory(
         run,
@@ -245,6 +243,6 @@ def of(
         Digests(store.digests, stop=stopping),
         environments=prepared.environments,
         notice=notice,
-        force=prepared.options.force or (forced is not None and str(forced.value).lower() == "true"),
+        force=prepared.options.force or prepared.graph.force_rerun,
         earlier=frozenset(step.name for step in done if step.state in DONE),
     )

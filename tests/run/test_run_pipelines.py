@@ -83,7 +83,7 @@ def test_python_is_this_interpreter(project: Any) -> None:
         command: python -c 'import sys; print(sys.prefix)'
         """,
     )
-    assert project.run("job.yml")[0] == 0
+    assert project.run("job.yml", "--environment", "current")[0] == 0
     assert project.log("command").strip() == sys.prefix
 
 
@@ -98,7 +98,7 @@ def test_events_are_complete_and_hold_no_foreign_variable(project: Any) -> None:
         environment_variables: {{API_KEY: hush}}
         """,
     )
-    assert project.run("job.yml")[0] == 0
+    assert project.run("job.yml", "--environment", "current")[0] == 0
     events = project.events()
     assert [event["event"] for event in events] == [
         "run_started",

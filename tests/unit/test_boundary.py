@@ -34,6 +34,19 @@ jobs:
     environment: azureml:e:1
     code: CODE
 """
+PARALLEL = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+settings: {default_compute: azureml:cluster}
+jobs:
+  score:
+    type: parallel
+    inputs: {data: {type: uri_folder, path: ./data}}
+    input_data: ${{inputs.data}}
+    mini_batch_size: "2"
+    resources: {instance_count: 1}
+    task: {type: run_function, code: ./src, entry_script: train.py, environment: azureml:e:1}
+"""
 ORDINARY = "azureml:my-training:4"
 
 
@@ -97,6 +110,18 @@ def test_a_link_in_the_code_that_leads_out_is_refused(project: Path, tmp_path: P
 
 def test_the_files_of_an_environment_count_too(project: Path) -> None:
     assert said("./src", "{image: base:1, conda_file: ../private/keys/conda.yml}") == {"copy-outside-tree"}
+
+
+def test_the_driver_of_a_parallel_step_is_ours_wherever_it_is_installed(
+    project: Path, tmp_path: Path
+) -> None:
+    (project / "data").mkdir()
+    Path("job.yml").write_text(PARALLEL, encoding="utf-8")
+    preparation.prepare(Path("job.yml"), tmp_path / "pipeline")
+    (project / "src" / "key").symlink_to(tmp_path / "private" / "keys" / "train.py")
+    said = prepared(PARALLEL, tmp_path)
+    assert "`key` is" in said
+    assert "worldsize_parallel" not in said
 
 
 def test_what_the_settings_allow_is_copied(project: Path) -> None:

@@ -13,6 +13,7 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.running import untrusted
 from worldsize.running.folder import RunFolder
 from worldsize.running.inputs import link_inputs, prepare_outputs
+from worldsize.running.parallel.plan import DRIVER
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
@@ -31,11 +32,20 @@ def snapshots(tasks: Mapping[str, Task]) -> tuple[dict[str, Snapshot], list[Prob
         if key not in listed:  # steps often share a folder, and a large one takes long to list
             listed[key], more = snapshot.of(task.component, task.folder)
             span = code.span if code and code.span else Span(str(task.folder), 1, 1, 1, 1)
-            more += boundary.outside(listed[key].files, boundary.of(task.folder), span)
+            more += boundary.outside(_theirs(listed[key].files), boundary.of(task.folder), span)
             problems.update(dict.fromkeys(more))
         found[name] = listed[key]
         problems.update(dict.fromkeys(untrusted.refusals(task)))
     return found, list(problems)
+
+
+def _theirs(files: Mapping[str, Path | bytes]) -> dict[str, Path | bytes]:
+    """All but the driver of parallel steps, which lies wherever Worldsize is installed."""
+    return {
+        name: source
+        for name, source in files.items()
+        if isinstance(source, bytes) or not source.is_relative_to(DRIVER)
+    }
 
 
 def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:

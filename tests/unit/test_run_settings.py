@@ -128,6 +128,11 @@ def test_what_is_set_is_what_the_file_would_say(
         ("shuffle", "maybe", "`maybe` is not a boolean, as input `shuffle` wants; write `true` or `false`"),
         ("epoch", "1", "there is no input `epoch`; did you mean `epochs`?"),
         ("train.modus", "1", "there is no input `train.modus`; did you mean `train.mode`?"),
+        (
+            "data",
+            "gone",
+            "`gone` does not exist; write a file or folder of this machine, relative to where you call this",
+        ),
         ("train", "1", "there is no input `train`; see `inputs:` of the pipeline and of its steps"),
     ],
 )
@@ -213,13 +218,14 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
               own: {command: "a ${{inputs.rate}}", with: {rate: 1}}
         """)
     )
-    wanted = {"on.a": "1", "one": "1", "two.a": "1", "group.a": "1", "own.rte": "1"}
+    wanted = {"on.a": "1", "rate": "2", "one": "1", "two.a": "1", "group.a": "1", "own.rte": "1"}
     problems = spec_settings.apply(spec, wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
         (
             "`on.a` names no input of a step, such as `one.epochs`",
             "write one of `group`, `one`, `own`, `two`",
         ),
+        ("`rate` names no input of a step, such as `one.epochs`", "did you mean `--set own.rate=2`?"),
         ("`one` names no input of a step, such as `one.epochs`", "write `--set one.INPUT=…`"),
         ("`with:` of step `two` is shared with another step by an alias", "change it in the file"),
         ("`group.a` is no single value in the file", "change it there"),

@@ -14,7 +14,7 @@ from typing import Any
 from worldsize.azureml import fit, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import exists, kind, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.records import dataclass, replace
@@ -108,6 +108,7 @@ def _field(
     before = current.value if current is not None else None
     if isinstance(before, Data) or any(port.is_data for port in ports):
         type_ = before.type if isinstance(before, Data) else None
+        problems += _absent(setting)
         return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
     value: Any = resolve(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
@@ -132,6 +133,14 @@ def _wants_text(before: Argument | None, ports: list[Port]) -> bool:
 def _path(text: str) -> str:
     """A path as typed in a shell: relative to where that is."""
     return str(Path(os.path.abspath(text.removeprefix("file:")))) if kind(text) == "local" else text  # noqa: PTH100
+
+
+def _absent(setting: _Given) -> Iterator[Problem]:
+    """That a path leads nowhere, said of the option: the lines of the file that use it are not to blame."""
+    if kind(setting.text) == "local" and not exists(Path(_path(setting.text))):
+        message = f"`{shown(setting.text)}` does not exist"
+        help_ = "write a file or folder of this machine, relative to where you call this"
+        yield Problem("run-refused", setting.span, message, help_)
 
 
 def _follows_its_value(step: Step) -> bool:

@@ -49,6 +49,8 @@ def _edited(document: yaml.Document, name: str, value: str) -> str | Problem:
         help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
         if step is not None:
             help_ = f"write `--set {step_name}.INPUT=…`"
+        elif not port and (owner := _owner(steps, name)) is not None:
+            help_ = f"did you mean `--set {owner}.{name}={value[:80]}`?"
         message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
         return Problem("run-refused", span, message, help_)
     given = _under(step, "with")
@@ -62,6 +64,13 @@ def _edited(document: yaml.Document, name: str, value: str) -> str | Problem:
     edited = _with(document.text, step, given, port, _written(value))
     message = f"`{name}` is no single value in the file"
     return Problem("run-refused", span, message, "change it there") if edited is None else edited
+
+
+def _owner(steps: yaml.Mapping, name: str) -> str | None:
+    """The first step that gives an input of this name."""
+    return next(
+        (step for step in steps if _under(_under(_under(steps, step), "with"), name) is not None), None
+    )
 
 
 def _with(text: str, step: yaml.Mapping, given: yaml.Node | None, port: str, written: str) -> str | None:

@@ -14,6 +14,7 @@ from worldsize.azureml.files import Files
 from worldsize.checking import settings
 from worldsize.running import assets
 from worldsize.running.assets import AssetMap, Entry
+from worldsize.running.errors import RunError
 from worldsize.yaml import load
 from worldsize.yaml.span import Span
 
@@ -182,6 +183,7 @@ def test_the_nearest_settings_and_the_call_make_the_map(
     told, asked = found.problems
     assert str(told.span) == "worldsize.yml:2:14"
     assert "`data`" in told.message
+    assert str(RunError([told], found.sources)).startswith("worldsize.yml:2:14: error: `azureml:a:1` is")
     assert asked.span.path == "--map azureml:b=./other"
 
 

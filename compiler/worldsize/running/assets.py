@@ -16,6 +16,8 @@ from urllib.parse import unquote
 
 from worldsize.azureml.references import exists, kind, normal, shown
 from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.sources import Sources
+from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 
 EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # what stands in for an asset
@@ -46,9 +48,13 @@ class AssetMap:
     Args:
         entries: What a project says; of two for the same reference the last counts.
         options: What a call says; these win over all of ``entries``, however much longer those match.
+        sources: The texts that ``entries`` stand in, for the lines that a problem shows.
     """
 
-    def __init__(self, entries: Iterable[Entry] = (), options: Iterable[Entry] = ()) -> None:
+    def __init__(
+        self, entries: Iterable[Entry] = (), options: Iterable[Entry] = (), sources: Sources | None = None
+    ) -> None:
+        self.sources: Sources = sources or {}
         self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
         for entry in self._tiers[0].values():
@@ -133,15 +139,18 @@ def read(target: Path, given: Mapping[str, str] | None = None) -> AssetMap:
     from worldsize.checking import discover, settings  # noqa: PLC0415
 
     entries: list[Entry] = []
+    sources: dict[str, Source] = {}
     for project in discover.projects([target]):
         if project.settings is not None:
-            found = settings.read(yaml.load(Path(os.path.relpath(project.settings))))
+            document = yaml.load(Path(os.path.relpath(project.settings)))
+            sources[document.path] = document.source
+            found = settings.read(document)
             entries += [Entry(asset.reference, asset.path.absolute(), asset.span) for asset in found.assets]
     options = [
         Entry(name, Path(path).absolute(), Span(f"--map {shown(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (given or {}).items()
     ]
-    return AssetMap(entries, options)
+    return AssetMap(entries, options, sources)
 
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:

@@ -56,7 +56,7 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
     known = assets.read(target, options.assets)
     files = Files(elsewhere=known.local)
     job, problems = jobs.read(path, files)
-    texts = {document.path: document.source for document in files.documents.values()}
+    texts = {document.path: document.source for document in files.documents.values()} | dict(known.sources)
     if job is None or problems:
         raise RunError(problems, texts)
     job, problems = overrides.apply(job, settings)

@@ -123,6 +123,11 @@ def test_show_draws_the_graph(home: Path) -> None:
     assert "      ! rank 1 ended\n      | one\n      | two\n      | three\n" in text
 
 
+def test_show_quotes_no_control_characters(home: Path) -> None:
+    (home / "runs" / FIRST / "steps" / "train" / "logs" / "rank-1.log").write_text("a\tb\x07\n")
+    assert "      | a       b\ufffd\n" in call("show", FIRST).output
+
+
 def test_show_as_json(home: Path) -> None:
     found = json.loads(call("show", FIRST, "--json").output)
     train = found["steps"]["train"]
@@ -143,7 +148,10 @@ def test_show_as_json(home: Path) -> None:
             ["logs", FIRST, "train", "--rank", "7"],
             "error: there is no log of rank 7\n  = help: there are `rank-0`",
         ),
-        (["logs", FIRST, "shard"], "the step never started"),
+        (
+            ["logs", FIRST, "shard"],
+            "there is no log of this step\n  = help: none of its processes has started",
+        ),
         (["resume", SECOND], "does not say what it ran"),
     ],
 )

@@ -113,14 +113,14 @@ def test_a_version_of_an_untracked_run_is_not_claimed_for_the_registry() -> None
 
 def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() -> None:
     log = Path("home/runs/20260102-1/steps/train/logs/rank-1.log")
-    failure = Failure("rank-1", 1, 3, log, ("before", "bad \x1b[2J end"), "rank 1 ended with exit status 3")
+    failure = Failure("rank-1", 1, 3, log, ("be\tfore", "bad \x1b[2J end"), "rank 1 ended with exit status 3")
     failed = StepResult("train", "failed", 1.0, Path("x"), {}, failure)
     never = StepResult("evaluate", "waiting", 0.0, Path("x"), {})
     text = summary.render(result(failed, never))
     assert text.startswith(
         "error: step `train` failed: rank 1 ended with exit status 3\n"
         "  log: home/runs/20260102-1/steps/train/logs/rank-1.log, its last lines:\n"
-        "  | before\n"
+        "  | be      fore\n"
     )
     assert "\x1b" not in text
     assert "  evaluate  not started\n" in text

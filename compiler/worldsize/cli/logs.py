@@ -47,7 +47,7 @@ def command(
         if follow:
             _follow(root, step, folder, names, lines)
         else:
-            _print(folder, names, lines, what=process or (f"rank {rank}" if rank is not None else "process"))
+            _print(folder, names, lines, what=_named(rank, process))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -73,6 +73,12 @@ def _wanted(rank: int | None, process: str | None) -> Callable[[str], bool]:
     return lambda _name: True
 
 
+def _named(rank: int | None, process: str | None) -> str:
+    if process is not None:
+        return f"process `{process}`"
+    return "this step" if rank is None else f"rank {rank}"
+
+
 def _logs(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
     found = [path for path in folder.glob("*.log") if wanted(path.stem)]
     return sorted(found, key=lambda path: [(len(word), word) for word in re.split(r"(\d+)", path.stem)])
@@ -87,7 +93,8 @@ def _print(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, wh
     if not found:
         there = ", ".join(f"`{path.stem}`" for path in _logs(folder, lambda _name: True))
         texts.refuse(
-            f"there is no log of {what}", f"there are {there}" if there else "the step never started"
+            f"there is no log of {what}",
+            f"there are {there}" if there else "none of its processes has started",
         )
     several = _several(folder)
     for path in found:

@@ -150,11 +150,13 @@ def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
 
 
 def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
+    from worldsize.diagnostics.snippet import clean  # noqa: PLC0415
     from worldsize.running.logs import last_lines  # noqa: PLC0415
 
     if step.failed_process is None:
         return []
-    return last_lines(run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log", LAST_LINES)
+    log = run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
+    return [clean(line.expandtabs()) for line in last_lines(log, LAST_LINES)]
 
 
 def document(run: RunRecord) -> dict[str, Any]:

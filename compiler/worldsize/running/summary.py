@@ -81,7 +81,7 @@ def _failure(step: str, failure: Failure) -> Iterator[str]:
     if failure.log is not None:
         said = "its last lines:" if failure.last_lines else "which is empty"
         yield f"  log: {shown(failure.log)}, {said}"
-        yield from (f"  | {clean(line)}" for line in failure.last_lines)
+        yield from (f"  | {clean(line.expandtabs())}" for line in failure.last_lines)
     yield from (f"  {clean(note)}" for note in failure.notes)
     yield ""
 

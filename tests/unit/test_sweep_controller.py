@@ -157,6 +157,15 @@ def test_a_sweep_that_is_not_tracked_makes_no_trial_or_no_more(driver: Driver) -
     )
 
 
+def test_a_sweep_that_nobody_wanted_to_track_says_what_to_leave_out(driver: Driver) -> None:
+    driver.journal.unavailable = ""
+    driver.begin()
+    failure = driver.sweep.finish()
+    assert failure is not None
+    said = "a sweep reads `loss` from MLflow, and nothing is tracked; leave out `--no-track`"
+    assert failure.message == said
+
+
 def test_the_time_of_a_sweep_ends_it_with_all_its_trials(
     tmp_path: Path, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

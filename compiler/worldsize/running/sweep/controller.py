@@ -293,7 +293,7 @@ class Sweep:
         if why is not None:
             self._over = True
             self._reason = f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked"
-            self._reason += f": {why}" if why else ""
+            self._reason += f": {why}" if why else "; leave out `--no-track`"
         return why is not None
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from worldsize.running.sweep.plan import SweepPlan
 
 _FLOW = {"flow", "nodes"}  # what a component file has that is a flow
+_SAID = sources.Text("")  # stands in for what has no source: that was said, so the task is never run
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,12 @@ class Reader:
             return self._without_value(port)
         found = self.tracer.trace(self.scope, field.value, is_data=port.is_data)
         if isinstance(found, Unknown):
-            return sources.Text("")  # what is wrong was said, so the task is never run
+            return _SAID
         if isinstance(found, Reason):
             path = field.value.path if isinstance(field.value, Data) else None
             message = f"input `{port.name}` of step `{self.name}` {found.message}"
-            self.refuse(message, found.help, path or field)
-            return None
+            self.refuse(message, found.help, found.at or path or field)
+            return _SAID
         if isinstance(found, Absent):
             return self._without_value(port, found)
         self._judge(port, found, field)

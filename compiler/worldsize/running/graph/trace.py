@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
-from worldsize.azureml.model import Argument, Binding, Data, Literal, Port
+from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, kind, local_path, shown
 from worldsize.running import sources
 from worldsize.running.graph.scope import Scope, given
@@ -30,10 +30,14 @@ class Assets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an input has no source here; the message continues ``input `x` of step `y` …``."""
+    """Why an input has no source here; the message continues ``input `x` of step `y` …``.
+
+    ``at`` is the path that is to blame, where inputs only pass it on.
+    """
 
     message: str
     help: str
+    at: Field[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,10 @@ class Tracer:
             return Text(value)
         if binding.find(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
-        return self.data(scope, value) if is_data else self._literal(value)
+        found = self.data(scope, value) if is_data else self._literal(value)
+        if isinstance(found, Reason) and isinstance(argument, Data):
+            return replace(found, at=argument.path)
+        return found
 
     def _literal(self, value: str) -> Text | File:
         """A literal; an address that the map knows is what lies there, as a script would open it."""

@@ -62,9 +62,9 @@ def is_folder(path: Path) -> bool:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, for a suggestion; none where it cannot be read."""
+    """The names in a folder, sorted, for a suggestion; none where it cannot be read."""
     try:
-        return os.listdir(folder)  # noqa: PTH208 - names only
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names only
     except OSError:
         return []
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import compiling
+from worldsize import checking, compiling
 from worldsize.azureml import job as jobs
+from worldsize.errors import SpecError
 from worldsize.running import RunError, calls, inputs, overrides, spec_settings, targets
 from worldsize.running.assets import AssetMap
 from worldsize.running.folder import RunFolder
@@ -231,6 +232,15 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
         ("`group.a` is no single value in the file", "change it there"),
         ("step `own` has no input `rte`", "did you mean `rate`?"),
     ]
+
+
+def test_what_keeps_a_job_from_running_is_not_lost_among_notes(tmp_path: Path) -> None:
+    job = tmp_path / "job.yml"
+    job.write_text("type: command\ncommand: a\nenvironment: {image: base}\ncompute: azureml:c\ntags: 1\n")
+    assert {each.severity for each in checking.check([job]).diagnostics} == {"error", "info"}
+    with pytest.raises(SpecError) as caught:
+        targets.pipeline_file(job, tmp_path / "build", {})
+    assert {each.severity for each in caught.value.diagnostics} == {"error"}
 
 
 NO_JOBS = {

@@ -50,7 +50,8 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
     report = checking.check([target])
     if any(found.code not in MENTIONED for found in report.errors):
-        raise SpecError(report.diagnostics, report.sources)
+        told = tuple(each for each in report.diagnostics if each.severity != "info")
+        raise SpecError(told, report.sources)
     if outside := boundary.as_errors(report.diagnostics, boundary.of(target)):
         raise SpecError(outside, report.sources)
     return target, settings

@@ -43,6 +43,16 @@ iproute2`). The nodes reach each other and nothing else.
   --drop-link 'node1@30s for 10s'    for ever without `for`
 
 \b
+--environment
+  current      this Python and what is installed in it, whatever the step's environment says
+  isolated     the step's conda or requirements file laid over this Python, kept for later runs
+  docker       the step's image, where a Docker engine answers
+
+\b
+A rank of our trainers ends with 75 when it was asked to stop and has saved (its step is started
+again by itself), and with 124 when another rank hung (its log has the stacks).
+
+\b
 Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 usage,
 3 a fault of worldsize itself, 130 Ctrl-C, 143 SIGTERM.
 """

@@ -348,12 +348,6 @@ WRONG = {
         PIPELINE + "".join(f"  {name}: {{type: pipeline, component: ./broken.yml}}\n" for name in "st"),
         ["broken.yml:4: input `d` of step `s.k` is `./nowhere`, which does not exist"],
     ),
-    "passed on": (
-        "type: pipeline\ninputs: {d: {type: uri_folder, path: ./gone}}\njobs:\n"
-        + "  s: {type: pipeline, component: ./use.yml, inputs: {d: '${{parent.inputs.d}}'}}\n"
-        + "  t: {type: pipeline, component: ./use.yml, inputs: {d: '${{parent.inputs.d}}'}}\n",
-        ["pipeline.yml:2: input `d` of step `s` is `./gone`, which does not exist"],
-    ),
     "output of nobody": (
         PIPELINE + "  s: {type: pipeline, component: ./unwritten.yml}\n",
         ["pipeline.yml:3: no step writes the output `o` of the component of step `s`"],
@@ -378,8 +372,6 @@ def test_what_is_wrong_inside_is_said_once_at_its_place(name: str, write: Write)
         pipeline=text,
         needy="type: pipeline\ninputs: {x: {type: integer}}\njobs:\n"
         "  k: {command: 'a ${{inputs.x}}', inputs: {x: '${{parent.inputs.x}}'}}\n",
-        use="type: pipeline\ninputs: {d: {type: uri_folder}}\njobs:\n"
-        "  k: {command: 'a ${{inputs.d}}', inputs: {d: '${{parent.inputs.d}}'}}\n",
         broken="type: pipeline\njobs:\n\n"
         "  k: {command: a, inputs: {d: {type: uri_folder, path: ./nowhere}}}\n",
         unwritten="type: pipeline\noutputs: {o: {type: uri_folder}}\njobs:\n  k: {command: a}\n",

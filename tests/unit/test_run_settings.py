@@ -156,6 +156,23 @@ def test_a_path_is_relative_to_where_it_is_typed(
     assert job.inputs["data"] != changed.inputs["data"]
 
 
+def test_a_path_that_leads_nowhere_is_blamed_once_and_not_what_passes_it_on(folder: Path) -> None:
+    path = folder / "pipeline.yml"
+    text = path.read_text(encoding="utf-8").replace("path: .}", "path: ./gone}")
+    path.write_text(text, encoding="utf-8")
+    used = FIT.replace("command: fit", "command: fit ${{inputs.data}}")
+    (folder / "fit.yml").write_text(textwrap.dedent(used), encoding="utf-8")
+    job, _ = jobs.read(path)
+    assert job is not None
+    _, problems = flatten(job, AssetMap())
+    (problem,) = problems
+    assert (problem.span.path, text.splitlines()[problem.span.line - 1].strip()) == (
+        str(path),
+        "data: {type: uri_folder, path: ./gone}",
+    )
+    assert problem.message.endswith("is `./gone`, which does not exist")
+
+
 def test_a_standalone_job(tmp_path: Path) -> None:
     path = tmp_path / "job.yml"
     path.write_text(

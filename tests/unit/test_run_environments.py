@@ -23,6 +23,7 @@ from worldsize.running.environments import (
     own_mlflow,
     planning,
     requirements,
+    store,
 )
 from worldsize.running.graph import flatten
 from worldsize.running.options import EnvironmentMode, RunOptions
@@ -327,3 +328,12 @@ def test_an_engine_that_does_not_answer_is_told_from_one_that_is_not_there(
         f"`{SKLEARN}` names no image",
         f"`{SKLEARN}` names no image",
     ]
+
+
+def test_what_pip_says_of_a_version_that_is_not_there_is_cut(tmp_path: Path) -> None:
+    versions = ", ".join(f"1.{minor}.0" for minor in range(100))
+    said = f"ERROR: Could not find a version that satisfies the requirement a==9 (from versions: {versions})"
+    (tmp_path / "log").write_text(f"Looking\n{said}\nERROR: No matching distribution found for a==9\n")
+    first, second = store.reasons(tmp_path / "log")
+    assert first == said[: store.LONGEST_LINE - 1] + "…"
+    assert second == "ERROR: No matching distribution found for a==9"

@@ -24,6 +24,7 @@ from worldsize.running.supervise import Group, Warden
 
 FOLDER = "environments"
 LAST_LINES = 6
+LONGEST_LINE = 200
 _FORMAT = "1"  # a layer of another format has another key
 _OPTIONS = (
     *("--no-input", "--disable-pip-version-check", "--no-color", "--no-python-version-warning"),
@@ -118,7 +119,7 @@ class Store:
             argv = (str(python), "-m", "pip", "install", *options, "-r", str(building / "requirements.txt"))
             env = layers.variables({}, [building])
             if not carried_out(self.warden, place.name, argv, env, self.root):
-                raise BuildError(_reasons(log), log)
+                raise BuildError(reasons(log), log)
             layers.free_scripts(building / "bin", python)
             _move(building, place)
 
@@ -191,8 +192,9 @@ def _move(building: Path, place: Path) -> None:
             raise
 
 
-def _reasons(log: Path) -> list[str]:
-    """What pip said of its failure."""
+def reasons(log: Path) -> list[str]:
+    """What pip said of its failure; it lists every version that there is, so long lines are cut."""
     lines = [line for line in last_lines(log, 200) if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR:")]
-    return errors[:LAST_LINES] or lines[-LAST_LINES:]
+    told = errors[:LAST_LINES] or lines[-LAST_LINES:]
+    return [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in told]

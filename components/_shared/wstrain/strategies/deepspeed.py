@@ -21,7 +21,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wstrain import deepspeed_config, optimizers
+from wstrain import dead_builds, deepspeed_config, optimizers
 from wstrain.errors import UserError
 from wstrain.precision import Precision
 from wstrain.process_group import Group
@@ -171,6 +171,7 @@ def _library(group: Group) -> Any:
     except ImportError as error:
         raise UserError(f"DeepSpeed cannot be loaded: {error}", "pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    dead_builds.forget()  # it builds an extension when it starts
     if not dist.is_initialized():  # a single process needs a group too
         backend = "nccl" if group.device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]

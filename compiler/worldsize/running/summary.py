@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.diagnostics.snippet import clean
+from worldsize.running.folder import HOME
 from worldsize.running.results import Failure, RunResult, StepResult
 from worldsize.running.view import duration
 
@@ -43,7 +44,15 @@ def _outcome(result: RunResult) -> Iterator[str]:
     rows += [("model", text) for text in _models(result)]
     if result.tracking_uri is not None:
         rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
+    if result.state != "succeeded":
+        rows.append(("go on", _resume(result)))
     yield from (f"  {name:<7}  {text}" for name, text in rows)
+
+
+def _resume(result: RunResult) -> str:
+    home = shown(result.folder.parents[1])
+    elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
+    return f"worldsize resume {result.id}{elsewhere}"
 
 
 def _state(step: StepResult) -> str:

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench golden clean
+.PHONY: help demo test fast check format horovod bench soak fuzz golden clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -34,6 +34,14 @@ format: $(VENV)/.all ## rewrite the sources as `make check` wants them
 
 bench: $(VENV)/.all $(VENV)/.horovod ## speed, as ratios against named peers
 	$(BIN)/pytest tests/benchmarks -m bench -q -s --timeout 1800
+
+soak: $(VENV)/.all $(VENV)/.horovod ## kill runs and trainings at random for half an hour; prints what was lost
+	$(BIN)/python tests/soak/kills.py --runs 100
+	$(BIN)/python tests/soak/kill_table.py ddp horovod tensorflow --minutes 20
+
+fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for twenty minutes
+	$(BIN)/python tests/fuzz/check.py --seconds 600
+	$(BIN)/python tests/fuzz/layers.py --seconds 600
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -245,6 +246,29 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """The training that nobody touches, in the folder in which the others follow."""
+
+    framework: str
+    folder: Path
+    total: int
+    weights: Mapping[str, Any]
+    kills: Sequence[Kill]
+
+
+def refer(framework: str, given: argparse.Namespace) -> Reference:
+    """Train once in peace."""
+    folder = Path(tempfile.mkdtemp(prefix=f"worldsize-{framework}-"))
+    values = {"component": COMPONENTS[framework], "epochs": given.epochs, "hang": HANG_SECONDS}
+    (folder / "spec.yml").write_text(SPEC.format(**values))
+    training = Training(folder)
+    if fault := training.finish():
+        raise SystemExit(f"{framework}: the reference failed: {fault}")
+    kills = draw(random.Random(f"{given.seed}/{framework}"), given.kills)
+    return Reference(framework, folder, saved_step(training.checkpoints), training.weights(), kills)
+
+
 def main() -> None:
     """Parse the arguments, train, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -256,20 +280,15 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     began = time.monotonic()
-    for framework in given.frameworks:
-        folder = Path(tempfile.mkdtemp(prefix=f"worldsize-{framework}-"))
-        values = {"component": COMPONENTS[framework], "epochs": given.epochs, "hang": HANG_SECONDS}
-        (folder / "spec.yml").write_text(SPEC.format(**values))
-        undisturbed = Training(folder)
-        if fault := undisturbed.finish():
-            raise SystemExit(f"{framework}: the reference failed: {fault}")
-        reference, total = undisturbed.weights(), saved_step(undisturbed.checkpoints)
-        for kill in draw(random.Random(f"{given.seed}/{framework}"), given.kills):
-            if given.minutes and time.monotonic() - began > given.minutes * 60:
-                break
-            rows.append(suffer(framework, folder, kill, total, reference))
-            print(table(rows[-1:]).splitlines()[1], flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
+    references = [refer(framework, given) for framework in given.frameworks]
+    # In turn, so that little time is shared by all frameworks.
+    for number, each in itertools.product(range(given.kills), references):
+        if given.minutes and time.monotonic() - began > given.minutes * 60:
+            break
+        rows.append(suffer(each.framework, each.folder, each.kills[number], each.total, each.weights))
+        print(table(rows[-1:]).splitlines()[1], flush=True)
+    for each in references:
+        shutil.rmtree(each.folder, ignore_errors=True)
     print(f"\n{table(rows)}\n{time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
     raise SystemExit(not all(row.good for row in rows))
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -200,6 +201,14 @@ def every_way_follows_the_same_curve(group: Group, _folder: Path) -> None:
             same_weights(whole, alone.model, trial.name)
 
 
+def write(folder: Path, state: dict[str, Any], group: Group) -> None:
+    layout = parts.lay_out(state, group.launch.rank, group.everyone)
+    written = group.everyone(parts.write(folder, layout, parts.own_slices(layout, state)))
+    if group.launch.is_main:
+        parts.finish(folder, layout, written)
+    dist.barrier()
+
+
 def what_one_saved_any_other_takes_up(group: Group, folder: Path) -> None:
     """A relay: each runs two steps from where another one stopped."""
     alone = Alone(TENSOR)
@@ -213,7 +222,7 @@ def what_one_saved_any_other_takes_up(group: Group, folder: Path) -> None:
         place = folder / f"leg-{leg}"
         place.mkdir(exist_ok=True)
         dist.barrier()
-        parts.write(place, ours.strategy.state())
+        write(place, ours.strategy.state(), group)
     stored = parts.Parts(folder / "leg-4")
     named.restore(stored, alone.model, alone.optimizer, torch.amp.GradScaler("cpu", enabled=False))
     same(alone.step(10), ours.step(10), "one process from the ranks'")

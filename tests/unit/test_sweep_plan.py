@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +59,6 @@ def test_a_sweep_job_becomes_a_plan(tmp_path: Path) -> None:
     )  # all at once where nothing is said
     assert (found.timeout, found.trial_timeout, found.policy) == (None, None, None)
     assert [parameter.kind for parameter in found.parameters] == ["loguniform", "choice"]
-    assert found.environment_variables == {"FIXED": 1}
 
 
 def test_words_are_read_in_any_case_and_settings_through_their_bindings(tmp_path: Path) -> None:
@@ -215,6 +215,18 @@ def test_a_trial_is_the_step_with_its_parameters_filled_in(tmp_path: Path) -> No
         "FIXED": "1", "AZUREML_SWEEP_lr": "0.001", "AZUREML_SWEEP_size": "large",
     }  # fmt: skip
     assert trial.outputs == task.outputs
+
+
+def test_variables_of_a_trial_are_resolved_and_win_over_those_of_the_step(tmp_path: Path) -> None:
+    step_text = SWEEP.replace("{FIXED: 1}", "{FIXED: 1, BOUND: '${{parent.inputs.b}}'}")
+    step_text += "environment_variables: {FIXED: 2, OWN: 3}\n"
+    text = f"type: pipeline\ninputs: {{b: 0.5}}\njobs:\n  sweep:\n{textwrap.indent(step_text, '    ')}"
+    (tmp_path / "job.yml").write_text(text, encoding="utf-8")
+    job, _ = jobs.read(tmp_path / "job.yml")
+    assert job is not None
+    graph, problems = flatten(job, AssetMap())
+    assert not problems
+    assert graph.tasks["sweep"].environment_variables == {"FIXED": "1", "OWN": "3", "BOUND": "0.5"}
 
 
 def test_a_component_that_takes_a_whole_number_gets_one(tmp_path: Path) -> None:

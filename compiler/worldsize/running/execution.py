@@ -15,7 +15,7 @@ from worldsize.running.events import EventLog
 from worldsize.running.graph import Graph
 from worldsize.running.history import RunRecord
 from worldsize.running.preparation import Prepared
-from worldsize.running.results import RunResult, RunState, StepResult
+from worldsize.running.results import DONE, RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
 from worldsize.running.supervise import Warden
 from worldsize.running.view import View
@@ -134,7 +134,7 @@ def _result(
     prepared: Prepared, place: folder.RunFolder, steps: Mapping[str, StepResult], signals: list[int]
 ) -> RunResult:
     states = {step.state for step in steps.values() if step.parent is None}
-    state: RunState = "succeeded" if states <= {"succeeded", "reused"} else "failed"
+    state: RunState = "succeeded" if states <= set(DONE) else "failed"
     if signals and state == "failed":
         state = "interrupted"
     return RunResult(

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.running import events, life
+from worldsize.running.results import DONE
 from worldsize.running.reuse.files import read
 
 RECORD = "run.json"
-DONE = ("succeeded", "reused")
 
 
 @dataclass(slots=True)

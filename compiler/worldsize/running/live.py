@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from worldsize.running.results import StepState
+from worldsize.running.results import DONE, StepState
 from worldsize.running.view import Status, duration
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) 
         cells = _cells(status, now)
         picture.add_row(*cells, *(_progress(status, 20 if width >= 90 else 10) if measuring else ()))
     if len(shown) < len(statuses):
-        done = sum(status.state in ("succeeded", "reused") for status in statuses.values())
+        done = sum(status.state in DONE for status in statuses.values())
         picture.add_row("", Text(f"{done} of {len(statuses)} steps done", style="dim"))
     return picture
 

@@ -9,8 +9,8 @@ some of it by chance, so that many steps do not come back at one moment.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from worldsize.running.attempt import Attempt
 from worldsize.running.attribution import signature
@@ -98,25 +98,22 @@ class Restarting:
     """Starts steps again that keep checkpoints; see ``extensions.Restarts``.
 
     Args:
-        policies: By step, where one is asked for.
-        default: For every other step that keeps checkpoints.
+        policy: How often, and how soon; each step draws its own pauses.
         say: Tells the user why there is no other try.
     """
 
-    default: Policy
+    policy: Policy
     say: Callable[[str], None] = lambda _: None
-    policies: Mapping[str, Policy] = field(default_factory=dict)
     tries: dict[str, list[Try]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:
         """Seconds to wait before the next try; None for no other."""
         task = attempt.task
-        if not (keeps_checkpoints(task) or task.name in self.policies):
+        if not keeps_checkpoints(task):
             return None
         tries = self.tries.setdefault(task.name, [])
         tries.append(Try(failure.status, reached(attempt), signature(failure.message, failure.last_lines)))
-        given = self.policies.get(task.name, self.default)
-        policy = Policy(given.most, f"{given.seed}/{task.name}", given.first, given.longest)
+        policy = replace(self.policy, seed=f"{self.policy.seed}/{task.name}")
         decision = policy.decide(tries)
         if decision.seconds is None and decision.reason:
             self.say(f"{task.name}: not started again: {decision.reason}")

@@ -11,6 +11,7 @@ from typing import Literal
 from worldsize.running.processes import Process
 
 StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
+DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states whose outputs are there
 RunState = Literal["succeeded", "failed", "interrupted"]
 
 

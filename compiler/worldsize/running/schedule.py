@@ -12,13 +12,12 @@ from worldsize.running.attempt import Attempt, Outcome, Surroundings
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
 from worldsize.running.interrupts import Interrupts
-from worldsize.running.results import Failure, StepResult, StepState
+from worldsize.running.results import DONE, Failure, StepResult, StepState
 from worldsize.running.tasks import Task
 from worldsize.running.tracking import Tracking
 from worldsize.running.view import Status, View
 
 TICK_SECONDS = 0.15
-DONE = ("succeeded", "reused")  # states whose outputs are there
 
 
 @dataclass(slots=True)

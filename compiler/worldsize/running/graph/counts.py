@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize.azureml import binding, distribution, literals
+from worldsize.azureml import binding, distribution, fields, literals
 from worldsize.azureml.model import Argument, Binding, Component, Field, Literal, Step
 from worldsize.running import launchers
 from worldsize.running.graph.faults import Faults
@@ -65,10 +66,8 @@ class Settings:
 
     def environment(self, launcher: str) -> dict[str, str]:
         """The step's own variables. Those with no value vanish, as on the way to Azure ML."""
-        block = self._variables()
-        given = block.value if block is not None and isinstance(block.value, dict) else {}
         rendered = {}
-        for name, value in given.items():
+        for name, value in self._variables().items():
             if name in launchers.find(launcher).VARIABLES:
                 self._contradiction(launcher, name)
             found = self._value(value)
@@ -83,14 +82,24 @@ class Settings:
     def _distribution(self) -> distribution.Distribution | None:
         return distribution.view(self.step.distribution or self.component.distribution)
 
-    def _variables(self) -> Field[Any] | None:
-        """Those of the step; a sweep has its trial's."""
-        block, raw = self.step.environment_variables, self.component.raw
-        if block is None and self.step.type == "sweep" and isinstance(raw, YamlMapping):
-            from worldsize.azureml import fields  # noqa: PLC0415 - only sweeps look there
+    def _variables(self) -> dict[Any, Any]:
+        """By name, as they stand in the file."""
+        blocks = [block.value for block in self._blocks() if isinstance(block.value, dict)]
+        return {name: value for block in blocks for name, value in block.items()}
 
-            return fields.get(raw, "environment_variables")
-        return block
+    def _variable(self, name: str) -> Field[Any] | None:
+        found = [distribution.member(block, name) for block in self._blocks()]
+        return next((each for each in reversed(found) if each is not None), None)
+
+    def _blocks(self) -> Iterator[Field[Any]]:
+        """Where variables stand: in the step, and those of a sweep's trial win over them."""
+        if self.step.environment_variables is not None:
+            yield self.step.environment_variables
+        raw = self.component.raw
+        if self.step.type == "sweep" and isinstance(raw, YamlMapping):
+            trial = fields.get(raw, "environment_variables")
+            if trial is not None:
+                yield trial
 
     def _inside(self, name: str, block: Field[Any] | None, default: int) -> int:
         return self._count(name, distribution.member(block, name), default)
@@ -116,7 +125,7 @@ class Settings:
         """A variable whose value is no text: a path that only exists later, or a binding to nothing."""
         why = found.message if isinstance(found, Reason) else f"is `{value}`, which is no literal"
         help_ = "bind it to an input of the pipeline that is a number or a text"
-        at = distribution.member(self._variables(), name)
+        at = self._variable(name)
         self.faults.refuse(self.span, f"variable `{name}` of step `{self.name}` {why}", help_, at)
 
     def _contradiction(self, launcher: str, name: str) -> None:
@@ -126,5 +135,5 @@ class Settings:
             f"`environment_variables` of step `{self.name}` sets `{name}`,"
             f" which `distribution: {{type: {launcher}}}` sets for each process",
             f"remove `{name}`, or remove `distribution` and start the processes yourself",
-            distribution.member(self._variables(), name),
+            self._variable(name),
         )

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml import binding, distribution, fields, literals
+from worldsize.azureml import binding, distribution, fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.diagnostics.problem import Problem
+from worldsize.running.reading import Reading
 from worldsize.yaml.nodes import Mapping as YamlMapping
-from worldsize.yaml.span import Span
 
 DRIVER = Path(__file__).with_name("worldsize_parallel")
 END = "WORLDSIZE_PARALLEL_END"  # closes the lines
@@ -48,11 +48,7 @@ def read(
 
 
 @dataclass(slots=True)
-class _Reader:
-    step: Step
-    resolve: Callable[[Any], Any]
-    problems: list[Problem] = field(default_factory=list)
-
+class _Reader(Reading):
     def component(self) -> Component | None:
         found = self.step.component
         task = self._get("task")
@@ -81,10 +77,6 @@ class _Reader:
             additional_includes=Field([str(DRIVER)]),
         )
 
-    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
-        span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
-        self.problems.append(Problem("run-refused", span, message, help_))
-
     def _get(self, name: str) -> Field[Any] | None:
         """A setting of the step, else of its component: the step's own wins."""
         component = self.step.component
@@ -96,23 +88,21 @@ class _Reader:
 
     def _settings(self) -> dict[str, str]:
         resources = self._get("resources")
-        instances = self._whole(distribution.member(resources, "instance_count"), "instance_count", 1)
-        concurrency = self._whole(
-            self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1
-        )
+        instances = self.whole(distribution.member(resources, "instance_count"), "instance_count", 1)
+        concurrency = self.whole(self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1)
         retry = self._get("retry_settings")
         return {
             "workers": str(instances * concurrency),
             "mini_batch_size": self._size(),
             "partition_keys": self._keys(),
-            "error_threshold": str(self._whole(self._get("error_threshold"), "error_threshold", -1, -1)),
+            "error_threshold": str(self.whole(self._get("error_threshold"), "error_threshold", -1, -1)),
             "mini_batch_error_threshold": str(
-                self._whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
+                self.whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
             ),
             "max_retries": str(
-                self._whole(distribution.member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+                self.whole(distribution.member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
             ),
-            "timeout": str(self._whole(distribution.member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
+            "timeout": str(self.whole(distribution.member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
             "logging_level": self._level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),
@@ -193,15 +183,6 @@ class _Reader:
         if str(given.value).upper() not in LEVELS:
             self.refuse(f"`logging_level` is `{given.value}`", "write DEBUG, INFO or WARNING", given)
         return str(given.value).upper()
-
-    def _whole(self, given: Field[Any] | None, name: str, default: int, least: int = 1) -> int:
-        if given is None or given.value is None:
-            return default
-        number = literals.number(self.resolve(given.value))
-        if number is None or number < least or number != int(number):
-            self.refuse(f"`{name}` is `{given.value}`", f"give a whole number from {least}", given)
-            return default
-        return int(number)
 
 
 def command(lines: dict[str, str]) -> str:

@@ -11,8 +11,9 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import workplace
 from worldsize.running.environments.planning import Plan
 from worldsize.running.folder import RunFolder, StepFolder
-from worldsize.running.history import DONE, RunRecord
+from worldsize.running.history import RunRecord
 from worldsize.running.preparation import Prepared
+from worldsize.running.results import DONE
 from worldsize.running.reuse import environment, key, links, made
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.key import Parts

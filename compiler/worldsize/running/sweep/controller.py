@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from worldsize.running.events import EventLog
 from worldsize.running.expansion import Expansion
 from worldsize.running.folder import RunFolder
-from worldsize.running.results import Failure, StepResult
+from worldsize.running.results import DONE, Failure, StepResult
 from worldsize.running.sweep import early, sampler, trials
 from worldsize.running.sweep.plan import SweepPlan
 from worldsize.running.sweep.sampler import Sampler, Values
@@ -205,7 +205,7 @@ class Sweep:
         found: Trial | None = None
         for trial in self.trials.values():
             score = self._score(trial)
-            if trial.state not in ("succeeded", "reused") or score is None or math.isnan(score):
+            if trial.state not in DONE or score is None or math.isnan(score):
                 continue
             top = self._score(found) if found is not None else None
             if top is None or early.is_worse(top, score, self.plan.goal):

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from worldsize.azureml import distribution, fields, literals
 from worldsize.azureml.model import Field, Step
 from worldsize.diagnostics.problem import Problem
+from worldsize.running.reading import Reading
 from worldsize.running.sweep.early import Goal, Policy
 from worldsize.running.sweep.space import SETTINGS, Parameter, Value
 from worldsize.yaml.nodes import Mapping as YamlMapping
 from worldsize.yaml.nodes import Node
-from worldsize.yaml.span import Span
 
 Algorithm = Literal["random", "sobol", "grid", "bayesian"]
 ALGORITHMS = ("random", "grid", "bayesian")
@@ -41,7 +41,6 @@ class SweepPlan:
     timeout: int | None = None
     trial_timeout: int | None = None
     policy: Policy | None = None
-    environment_variables: Mapping[str, Any] = field(default_factory=dict)  # of an inline trial
 
     @property
     def names(self) -> frozenset[str]:
@@ -68,11 +67,7 @@ def read(
 
 
 @dataclass(slots=True)
-class _Reader:
-    step: Step
-    resolve: Callable[[Any], Any]
-    problems: list[Problem] = field(default_factory=list)
-
+class _Reader(Reading):
     def plan(self) -> SweepPlan:
         algorithm, block = self._algorithm()
         parameters = self._parameters(self._base(block))
@@ -93,12 +88,7 @@ class _Reader:
             timeout=self._whole(limits, "timeout", None, needed=False),
             trial_timeout=self._whole(limits, "trial_timeout", None, needed=False),
             policy=self._policy(),
-            environment_variables=self._variables(),
         )
-
-    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
-        span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
-        self.problems.append(Problem("run-refused", span, message, help_))
 
     def _get(self, name: str) -> Field[Any] | None:
         return fields.get(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
@@ -304,15 +294,4 @@ class _Reader:
                 message = f"sweep `{self.step.name}` has no `{name}`"
                 self.refuse(message, f"give a whole number, such as `{name}: 20`", block)
             return default
-        number = literals.number(self.resolve(given.value))
-        if number is None or number < least or number != int(number):
-            self.refuse(f"`{name}` is `{given.value}`", f"give a whole number from {least}", given)
-            return default
-        return int(number)
-
-    def _variables(self) -> dict[str, Any]:
-        """An inline trial has its own; those of the step itself are read as those of any step."""
-        component = self.step.component
-        raw = component.raw if component is not None and self.step.reference is None else None
-        block = fields.get(raw, "environment_variables") if isinstance(raw, YamlMapping) else None
-        return dict(block.value) if block is not None and isinstance(block.value, dict) else {}
+        return self.whole(given, name, default, least)

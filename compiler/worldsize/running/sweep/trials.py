@@ -31,9 +31,6 @@ def task(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
         values: Its parameters.
     """
     fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
-    own = {
-        key: literals.render(value) for key, value in plan.environment_variables.items() if value is not None
-    }
     seen = {f"AZUREML_SWEEP_{key}": literals.render(value) for key, value in fitting.items()}
     return replace(
         step,
@@ -45,7 +42,7 @@ def task(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
             is_deterministic=Field(False),  # its metric is not kept with its outputs, so it is never reused
         ),
         inputs={**step.inputs, **{key: Text(value) for key, value in fitting.items()}},
-        environment_variables={**step.environment_variables, **own, **seen},
+        environment_variables={**step.environment_variables, **seen},
         timeout=plan.trial_timeout,
     )
 

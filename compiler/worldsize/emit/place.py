@@ -61,12 +61,10 @@ def put(files: Mapping[str, Path | bytes], out: Path) -> None:
         OutputError: A file could not be read or written. ``out`` is as it was.
     """
     target = out.resolve()
-    temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_SUFFIX, dir=target.parent))
-        with _held(temporary / _LOCK):
+        with _beside(target) as temporary:
             new = temporary / "new"
             new.mkdir(mode=0o755)
             for name, source in files.items():
@@ -74,25 +72,30 @@ def put(files: Mapping[str, Path | bytes], out: Path) -> None:
             _swap(new, target, temporary / "old")
     except OSError as error:
         raise _not_written(out, error) from None
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Hold a lock, which the system releases however this process ends."""
-    with path.open("w") as file:
-        _try_lock(file)
-        yield
+def _beside(target: Path) -> Iterator[Path]:
+    """A folder beside ``target``, held by a lock that the system releases however this process ends."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_SUFFIX, dir=target.parent))
+        try:
+            with (folder / _LOCK).open("w") as file:
+                _lock(file, wait=True)
+                if not (folder / _LOCK).exists():
+                    continue  # another compile swept it up before it was held
+                yield folder
+                return
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _try_lock(file: IO[str]) -> bool:
-    """Take a lock if nobody has it; False, too, where the system has no such locks."""
+def _lock(file: IO[str], *, wait: bool) -> bool:
+    """Take a lock; False where somebody else has it, or the system has no such locks."""
     try:
         import fcntl  # noqa: PLC0415 - POSIX only
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (ImportError, OSError):
         return False
     return True
@@ -102,7 +105,7 @@ def _sweep(target: Path) -> None:
     """Remove what a compile left beside ``target`` when it was killed; nobody holds its lock any more."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{_SUFFIX}"):
         with contextlib.suppress(OSError), (left / _LOCK).open("r+") as file:
-            if _try_lock(file):
+            if _lock(file, wait=False):
                 shutil.rmtree(left, ignore_errors=True)
 
 

@@ -21,6 +21,7 @@ from torch import nn  # noqa: E402
 from wstrain import checkpoint, found, named, optimizers, parts  # noqa: E402
 from wstrain.checkpoint import Keep  # noqa: E402
 from wstrain.errors import UserError  # noqa: E402
+from wstrain.sealed import sealed  # noqa: E402
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -203,7 +204,7 @@ def test_a_card_cannot_name_files_elsewhere(
     path = tmp_path / "step-00000005" / checkpoint.CARD
     card = json.loads(path.read_text().replace(checkpoint.STATE, name))
     del card["sha256"]
-    path.write_text(json.dumps({**card, "sha256": checkpoint.digest_of(card)}))
+    path.write_text(json.dumps(sealed(card)))
     assert found.newest([tmp_path]) is None
     assert f"`checkpoint.json` names a file `{name}`" in capsys.readouterr().err
 

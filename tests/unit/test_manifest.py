@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from wstrain import manifest as m
 from wstrain.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
 from wstrain.errors import UserError
+from wstrain.sealed import sealed
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=12).filter(
     lambda name: name not in {".", ".."}
@@ -33,21 +34,23 @@ def test_reading_what_was_written_gives_the_same(manifest: m.Manifest) -> None:
     assert m.from_json(m.to_json(manifest)) == manifest
 
 
-def _folder(tmp_path: Path, content: bytes = b"rows") -> tuple[Path, m.Manifest]:
+ROWS = b"rows"
+MANIFEST = m.Manifest(
+    m.CLASSIFICATION,
+    "x",
+    0,
+    m.Features("features", "float32", (2, 3)),
+    m.Label("label", "int64", ("a", "b")),
+    m.Split(1, (m.Shard("train/shard-00000.arrow", 1, len(ROWS), hashlib.sha256(ROWS).hexdigest()),)),
+    m.Split(0, ()),
+)
+
+
+def _folder(tmp_path: Path) -> tuple[Path, m.Manifest]:
     (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "shard-00000.arrow").write_bytes(content)
-    shard = m.Shard("train/shard-00000.arrow", 1, len(content), hashlib.sha256(content).hexdigest())
-    manifest = m.Manifest(
-        m.CLASSIFICATION,
-        "x",
-        0,
-        m.Features("features", "float32", (2, 3)),
-        m.Label("label", "int64", ("a", "b")),
-        m.Split(1, (shard,)),
-        m.Split(0, ()),
-    )
-    (tmp_path / m.NAME).write_text(m.to_json(manifest))
-    return tmp_path, manifest
+    (tmp_path / "train" / "shard-00000.arrow").write_bytes(ROWS)
+    (tmp_path / m.NAME).write_text(m.to_json(MANIFEST))
+    return tmp_path, MANIFEST
 
 
 def test_whole_folder_verifies(tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_whole_folder_verifies(tmp_path: Path) -> None:
 def test_text_has_the_documented_layout(tmp_path: Path) -> None:
     _, manifest = _folder(tmp_path)
     data = json.loads(m.to_json(manifest))
-    assert list(data) == ["version", "task", "source", "seed", "features", "label", "splits"]
+    assert list(data) == ["version", "task", "source", "seed", "features", "label", "splits", "sha256"]
     assert data["features"] == {"name": "features", "dtype": "float32", "shape": [2, 3]}
     assert data["splits"]["train"]["shards"][0]["path"] == "train/shard-00000.arrow"
 
@@ -106,12 +109,26 @@ def test_sizes_alone_do_not_read_the_content(tmp_path: Path) -> None:
 def test_damaged_manifest_is_one_sentence(tmp_path: Path, change: object, says: str) -> None:
     folder, manifest = _folder(tmp_path)
     data = json.loads(m.to_json(manifest))
+    del data["sha256"]
     change(data)  # type: ignore[operator]
-    (folder / m.NAME).write_text(json.dumps(data))
+    (folder / m.NAME).write_text(json.dumps(sealed(data)))
     with pytest.raises(UserError) as caught:
         m.read_manifest(folder)
     assert says in caught.value.message
     assert caught.value.help
+
+
+@given(st.data())
+def test_no_flipped_bit_is_believed(data: st.DataObject) -> None:
+    """Text that says the same in other words, such as a space for a newline, may pass."""
+    written = m.to_json(MANIFEST)
+    content = bytearray(written.encode())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        found = m.from_json(content.decode())
+    except (UserError, UnicodeDecodeError):
+        return
+    assert found == MANIFEST
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00", '{"version": 1}'])
@@ -129,7 +146,9 @@ def test_anything_else_is_refused_without_a_traceback(text: str) -> None:
 def test_any_json_is_a_manifest_or_a_user_error(value: object) -> None:
     with pytest.raises(UserError):
         m.from_json(
-            json.dumps({"version": 1, "task": value, "splits": value, "features": value, "label": value})
+            json.dumps(
+                sealed({"version": 1, "task": value, "splits": value, "features": value, "label": value})
+            )
         )
 
 

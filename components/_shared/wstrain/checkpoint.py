@@ -8,7 +8,6 @@ renamed. Reading starts with :mod:`wstrain.found`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -22,6 +21,7 @@ from typing import IO, Any, cast
 
 from wstrain.digesting import Digesting, flush
 from wstrain.errors import UserError
+from wstrain.sealed import is_whole, sealed
 
 STATE, CARD = "state.pt", "checkpoint.json"
 Files = Mapping[str, Mapping[str, Any]]  # size and hash by name
@@ -126,7 +126,7 @@ def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Keep
             _expect_written(temporary, file)
         with (temporary / CARD).open("w", encoding="utf-8") as stream:
             content = {"step": _step(final), **card, "files": files}
-            json.dump({**content, "sha256": digest_of(content)}, stream, indent=2)
+            json.dump(sealed(content), stream, indent=2)
             flush(stream)
         _flush_folder(temporary)
         shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
@@ -177,12 +177,12 @@ def read_card(path: Path) -> Found:
     """
     try:
         card = json.loads((path / CARD).read_text(encoding="utf-8"))
-        digest = card.pop("sha256")
+        whole = is_whole(card)
         found = Found(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in found.files.items()}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"`{CARD}` is not what was written") from error
-    if digest != digest_of(card) or found.step != _step(path):
+    if not whole or found.step != _step(path):
         raise ValueError(f"`{CARD}` is not what was written")
     for name in files:
         if not _FILE.fullmatch(name):
@@ -264,11 +264,6 @@ def _loss(path: Path) -> float | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None  # a damaged one is not the best
     return float(loss) if isinstance(loss, (int, float)) and abs(loss) < 1e308 else None
-
-
-def digest_of(card: Mapping[str, Any]) -> str:
-    """SHA-256 of a card without its own ``sha256``."""
-    return hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()
 
 
 def _step(path: Path) -> int:

@@ -1,8 +1,8 @@
 """The table of contents of a shards folder: what the rows are, which files hold them, how to trust them.
 
 A shards folder is `manifest.json` beside `train/shard-00000.arrow …` and `validation/shard-….arrow`.
-The manifest is written last, so a folder that has one is complete. Nothing here needs more than the
-standard library.
+The manifest is written last, so a folder that has one is complete; it carries its own hash. Nothing here
+needs more than the standard library.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wstrain.errors import UserError
+from wstrain.sealed import is_whole, sealed
 
 NAME = "manifest.json"
 VERSION = 1
@@ -123,7 +124,7 @@ def to_json(manifest: Manifest) -> str:
         else {"name": label.name, "dtype": label.dtype, "classes": list(label.classes)},
         "splits": {name: _split_to_json(manifest.split(name)) for name in SPLITS},
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(sealed(document), indent=2, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str, where: str = NAME) -> Manifest:
@@ -134,7 +135,8 @@ def from_json(text: str, where: str = NAME) -> Manifest:
         where: how messages call the file.
 
     Raises:
-        UserError: the text is not JSON, lacks a field, has one of the wrong kind, or is of a later version.
+        UserError: the text is not JSON, is of another version, was changed after it was written, lacks a
+            field, or has one of the wrong kind.
     """
     try:
         data = json.loads(text)
@@ -149,6 +151,8 @@ def from_json(text: str, where: str = NAME) -> Manifest:
             f"`{where}` is of version {data.get('version')!r}, and this code reads version {VERSION}",
             help=_AGAIN,
         )
+    if not is_whole(data):
+        raise UserError(f"`{where}` is not what was written: its own sha256 does not fit it", help=_AGAIN)
     try:
         return _from_mapping(data)
     except KeyError as error:

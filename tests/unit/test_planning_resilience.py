@@ -45,3 +45,12 @@ def test_a_step_that_says_nothing_has_no_interval(planner: Any) -> None:
     plan, _ = planner.planned(planner.write())
     assert "checkpoint_interval" not in plan.steps["train"].inputs
     assert "expected_loss" not in rows(plan)
+
+
+def test_restarts_are_planned(planner: Any) -> None:
+    plan, problems = planner.planned(planner.write(more="resilience: {max_restarts: 3}"))
+    assert problems == []
+    inputs = plan.steps["train"].inputs
+    assert inputs["max_restarts"] == 3
+    assert "checkpoint_interval" not in inputs  # which nobody asked for
+    assert rows(plan)["max_restarts"].source == "given as train.resilience.max_restarts"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.restarts import FIRST_SECONDS, LONGEST_SECONDS, MOST_RESUMES, Policy, Try
+from worldsize.emit import plan_file
+from worldsize.running.restarts import FIRST_SECONDS, LONGEST_SECONDS, MOST_RESUMES, Policy, Try, planned
 
 KILLED = -int(signal.SIGKILL)
 RESUME = 75
@@ -65,3 +70,21 @@ def test_pauses_double_up_to_a_limit_and_are_the_same_for_a_seed(failures: int, 
     assert seconds == policy.decide(history).seconds
     expected = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** (failures - 1))
     assert 0.75 * expected <= seconds <= 1.25 * expected
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ({"train": {"inputs": {"max_restarts": 3}}, "shard": {"inputs": {}}}, {"train": 3}),
+        ({"train": {"inputs": {"max_restarts": "many"}}}, {}),
+        ({"train": {"inputs": None}}, {}),
+        (["train"], {}),
+    ],
+)
+def test_a_compiled_pipeline_is_started_again_as_its_plan_says(
+    tmp_path: Path, steps: Any, found: dict[str, int]
+) -> None:
+    assert planned(tmp_path / "pipeline.yml") == {}
+    document = {"format": plan_file.FORMAT, "steps": steps}
+    (tmp_path / plan_file.NAME).write_text(json.dumps(document), encoding="utf-8")
+    assert planned(tmp_path / "pipeline.yml") == found

@@ -84,7 +84,7 @@ Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 us
     "--max-restarts",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Start a failed step that keeps checkpoints again, so often.",
+    help="Start a failed step that keeps checkpoints again, so often (default: as the spec says, or 0).",
 )
 @click.option(
     "--nodes",

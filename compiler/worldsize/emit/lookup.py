@@ -84,6 +84,7 @@ def _interface(component: Component) -> Interface:
             for name, port in component.inputs.items()
             if port.enum is not None and isinstance(port.enum.value, list)
         },
+        outputs=frozenset(component.outputs),
     )
 
 

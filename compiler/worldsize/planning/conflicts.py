@@ -34,6 +34,7 @@ def check(step: Step, interface: Interface | None, topology: Topology, notes: No
         notes: collects the problems.
     """
     _foreign_counts(step, interface, topology, notes)
+    _resilience(step, interface, notes)
     if interface is None or "gpt_heads" not in interface.inputs:
         return  # not one of the built-in trainers, whose inputs are known
     _heads(step, interface, notes)
@@ -55,6 +56,15 @@ def _foreign_counts(step: Step, interface: Interface | None, topology: Topology,
         started = f"is started by {topology.launcher}" if topology.launcher != "none" else "is one process"
         message = f"`{name}` is a count of TensorFlow's processes, but `{step.uses.value}` {started}"
         notes.report("distribution-field-of-other-type", given.span, message, "remove it")
+
+
+def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:
+    """``resilience:`` of a step that has nothing to go on from."""
+    if step.resilience is None or interface is None or "checkpoints" in interface.outputs:
+        return
+    message = f"step `{step.name}` has `resilience:` but no output `checkpoints` to go on from"
+    help_ = "write checkpoints to an output of that name, or remove `resilience:`"
+    notes.report("resilience-without-checkpoints", step.resilience.span, message, help_)
 
 
 def _heads(step: Step, interface: Interface, notes: Notes) -> None:

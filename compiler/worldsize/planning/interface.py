@@ -17,3 +17,4 @@ class Interface:
     launcher: Launcher = "none"  # the component's distribution type
     instance_count: int | None = None  # the component's own resources
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # name -> values, where listed
+    outputs: frozenset[str] = frozenset()

@@ -1,11 +1,11 @@
-"""How often a step writes checkpoints, and what interruptions then cost."""
+"""How often a step writes checkpoints, what interruptions then cost, and how often it starts again."""
 
 from __future__ import annotations
 
 from worldsize.planning.model import PlanValue, Topology
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import clean, plural, show
-from worldsize.spec.model import ComputeProfile, Step
+from worldsize.spec.model import ComputeProfile, Resilience, Step
 from wstrain import interval
 
 # Azure states how often it takes spot machines of a size back in bands per hour, 0-5 % to above 20 %.
@@ -17,7 +17,7 @@ DEDICATED_SECONDS = round(54 * 86_400 * 16_384 / 419)  # of one GPU
 def plan(
     step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes
 ) -> dict[str, PlanValue]:
-    """Plan the interval where the step asks for one, by ``resilience:``.
+    """Plan what a step asks for by ``resilience:``.
 
     Returns:
         What fills inputs of the same names; nothing where the step has no ``resilience:``.
@@ -25,7 +25,17 @@ def plan(
     wanted = step.resilience
     if wanted is None:
         return {}
-    between = _between(step, profile, topology, notes)
+    found: dict[str, PlanValue] = {}
+    if wanted.mean_time_between_preemptions or wanted.checkpoint_seconds:
+        found |= _interval(wanted, _between(step, profile, topology, notes), notes)
+    if wanted.max_restarts is not None:
+        found["max_restarts"] = wanted.max_restarts.value
+        notes.derive("max_restarts", wanted.max_restarts.value, "", notes.given("resilience.max_restarts"))
+    return found
+
+
+def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:
+    """The interval that loses the least, and what it loses."""
     cost = interval.ASSUMED_COST
     if wanted.checkpoint_seconds is not None:
         cost = float(wanted.checkpoint_seconds.value)

@@ -74,7 +74,9 @@ def of(
     sweeps = expansions(prepared.graph.sweeps, prepared.tasks, place, tracker, log=log)
     rehearsal = _rehearsal(prepared, view)
     watchers.append(rehearsal)
-    restarting = Restarting(Policy(_restarts(prepared, rehearsal), seed=place.id), view.notice)
+    asked = prepared.options.max_restarts
+    most = {} if asked is not None else _restarts(prepared, rehearsal)
+    restarting = Restarting(Policy(asked or 0, seed=place.id), most, view.notice)
     yield Equipment(
         memory=remembering,
         restarts=restarting,
@@ -102,9 +104,10 @@ def _rehearsal(prepared: Prepared, view: View) -> Rehearsal:
     return Rehearsal(plans, networks, view.notice)
 
 
-def _restarts(prepared: Prepared, rehearsal: Rehearsal) -> int:
-    """As many as were asked for; a rehearsal brings those that it needs."""
-    if prepared.options.max_restarts is not None:
-        return prepared.options.max_restarts
-    needed = [sum(fault.ends_a_try for fault in faults) for faults in rehearsal.plans.values()]
-    return max(needed) + SPARE_RESTARTS if needed else 0
+def _restarts(prepared: Prepared, rehearsal: Rehearsal) -> dict[str, int]:
+    """By step, as many as its spec says; a rehearsal brings those that it needs."""
+    found = dict(prepared.restarts)
+    for name, faults in rehearsal.plans.items():
+        needed = sum(fault.ends_a_try for fault in faults)
+        found[name] = max(found.get(name, 0), needed + SPARE_RESTARTS if needed else 0)
+    return found

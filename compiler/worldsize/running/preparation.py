@@ -19,6 +19,7 @@ from worldsize.running.machine import Machine
 from worldsize.running.nodes import emulation
 from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
+from worldsize.running.restarts import planned as planned_restarts
 from worldsize.running.tasks import Task
 
 
@@ -36,6 +37,7 @@ class Prepared:
     notices: tuple[str, ...]
     emulation: Emulation = field(default_factory=Emulation)
     environments: planning.Plan = field(default_factory=planning.Plan)
+    restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec says how many
 
     @property
     def experiment(self) -> str:
@@ -77,7 +79,8 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
         raise RunError(wrong, texts)
     parts = (graph.notices, fitted.notices, emulated.notices, surroundings.notices, _overridden(fitted.tasks))
     notices = tuple(itertools.chain.from_iterable(parts))
-    return Prepared(target, options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings)
+    about = (options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings)
+    return Prepared(target, *about, planned_restarts(path))
 
 
 def _overridden(found: Mapping[str, Task]) -> Iterator[str]:

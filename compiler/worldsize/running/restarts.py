@@ -9,9 +9,11 @@ some of it by chance, so that many steps do not come back at one moment.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from worldsize.emit import plan_file
 from worldsize.running.attempt import Attempt
 from worldsize.running.attribution import signature
 from worldsize.running.hangs import current
@@ -99,10 +101,12 @@ class Restarting:
 
     Args:
         policy: How often, and how soon; each step draws its own pauses.
+        most: How often, for the steps that say it themselves.
         say: Tells the user why there is no other try.
     """
 
     policy: Policy
+    most: Mapping[str, int] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _: None
     tries: dict[str, list[Try]] = field(default_factory=dict)
 
@@ -113,11 +117,22 @@ class Restarting:
             return None
         tries = self.tries.setdefault(task.name, [])
         tries.append(Try(failure.status, reached(attempt), signature(failure.message, failure.last_lines)))
-        policy = replace(self.policy, seed=f"{self.policy.seed}/{task.name}")
+        most = self.most.get(task.name, self.policy.most)
+        policy = replace(self.policy, most=most, seed=f"{self.policy.seed}/{task.name}")
         decision = policy.decide(tries)
         if decision.seconds is None and decision.reason:
             self.say(f"{task.name}: not started again: {decision.reason}")
         return decision.seconds
+
+
+def planned(pipeline: Path) -> dict[str, int]:
+    """How often the spec wants steps to be started again, by the plan beside a compiled pipeline."""
+    document = plan_file.read(pipeline.parent) or {}
+    try:
+        found = {name: step["inputs"].get("max_restarts", 0) for name, step in document["steps"].items()}
+    except (AttributeError, KeyError, TypeError):
+        return {}  # somebody has edited it
+    return {name: most for name, most in found.items() if isinstance(most, int) and most > 0}
 
 
 def keeps_checkpoints(task: Task) -> bool:

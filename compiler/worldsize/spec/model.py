@@ -91,11 +91,12 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True)
 class Resilience:
-    """``resilience:`` of a step: what decides how often it writes checkpoints."""
+    """``resilience:`` of a step: how often it writes checkpoints, and starts again from them."""
 
     span: Span
     mean_time_between_preemptions: Located[float] | None  # seconds; assumed from the tier where left out
     checkpoint_seconds: Located[float] | None  # that training waits for one checkpoint
+    max_restarts: Located[int] | None  # after failures, by `worldsize run`
 
 
 @dataclass(frozen=True, slots=True)

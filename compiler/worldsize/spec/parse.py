@@ -111,6 +111,7 @@ def _resilience(found: tuple[Mapping, Span] | None) -> Resilience | None:
         span=span,
         mean_time_between_preemptions=read.number(node, "mean_time_between_preemptions"),
         checkpoint_seconds=read.number(node, "checkpoint_seconds"),
+        max_restarts=read.whole(node, "max_restarts"),
     )
 
 

@@ -14,6 +14,14 @@ Shape = dict[str, Any]
 # Nodes that the SDK tries for a `component` without `type`, in its order.
 UNTYPED_NODES = ("command", "parallel", "spark")
 
+# Steps that refer to a component.
+NODES = frozenset(
+    {
+        *("CommandSchema", "ParallelSchema", "SweepSchema", "SparkSchema", "PipelineSchema", "ImportSchema"),
+        *("DataTransferCopySchema", "DataTransferImportSchema", "DataTransferExportSchema"),
+    }
+)
+
 # Schema class -> entity, where the names differ.
 ENTITY_NAMES = {
     "MPIDistribution": "MpiDistribution",
@@ -36,6 +44,8 @@ def amend(name: str, shape: Shape) -> Shape:
     """The shape of the schema class ``name`` with what its entity adds."""
     amendment = _AMENDMENTS.get(name)
     _environment_variables(shape["properties"])
+    if name in NODES:
+        _node(shape["properties"])
     return amendment(shape) if amendment else shape
 
 
@@ -45,6 +55,12 @@ def _environment_variables(properties: Shape) -> None:
     for part in variables.get("anyOf", [variables]):
         if part.get("type") == "object":
             part.setdefault("additionalProperties", {"type": ["string", "number", "boolean", "null"]})
+
+
+def _node(properties: Shape) -> None:
+    """A node's own names, BaseNode._get_skip_fields_in_schema_validation: in no schema, but kept and sent."""
+    for key in ("name", "display_name", "experiment_name"):
+        properties.setdefault(key, {"type": "string"})
 
 
 def split(name: str, shape: Shape) -> dict[str, Shape]:

@@ -45,6 +45,8 @@ def test_a_shipped_spec_compiles_to_what_is_committed(
     spec: Path, tmp_path: Path, update_golden: bool
 ) -> None:
     worldsize.compile(spec, tmp_path / "out")
+    report = worldsize.check([tmp_path / "out"])
+    assert report.errors == ()
     actual = expectation(tmp_path / "out")
     golden = HERE / spec.stem
     if update_golden:

@@ -155,6 +155,36 @@ def test_a_failed_run_goes_on_with_what_was_mended(project: Any) -> None:
     assert counted(project) == ["make", "shape", "say"]
 
 
+SPEC = """
+    name: words
+    compute: {cpu: {target: azureml:cpu, instance_type: Standard_D2s_v3}}
+    steps:
+      make:
+        command: echo make >> FOLDER/count; cat words.txt > ${{outputs.out}}/text
+        code: src
+        environment: azureml:any@latest
+        outputs: {out: uri_folder}
+      say:
+        command: echo say >> FOLDER/count; sh say.sh ${{inputs.made}}/text
+        code: tools
+        environment: azureml:any@latest
+        with: {made: "${{parent.jobs.make.outputs.out}}"}
+"""
+
+
+def test_a_run_of_a_spec_goes_on_with_what_was_mended_and_without_the_spec(project: Any) -> None:
+    project.write("spec.yml", SPEC.replace("FOLDER", str(project.folder)))
+    project.write("src/words.txt", "one two\n")
+    project.write("tools/say.sh", "exit 3\n")
+    assert project.run("spec.yml")[0] == 1
+    project.write("tools/say.sh", "exit 4\n")
+    assert "rank 0 ended with exit status 4" in call(project, "resume", "last", status=1)
+    assert counted(project) == ["make", "say", "say"]
+    (project.folder / "spec.yml").unlink()
+    assert "rank 0 ended with exit status 4" in call(project, "resume", "last", status=1)
+    assert counted(project) == ["say"]
+
+
 def test_runs_at_once_share_a_store(project: Any) -> None:
     three(project)
     project.write("src/words.txt", "one two\n")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worldsize.compiling import compile as compile_spec
 from worldsize.emit import plan_file
 from worldsize.running.restarts import FIRST_SECONDS, LONGEST_SECONDS, MOST_RESUMES, Policy, Try, planned
 
@@ -72,19 +70,23 @@ def test_pauses_double_up_to_a_limit_and_are_the_same_for_a_seed(failures: int, 
     assert 0.75 * expected <= seconds <= 1.25 * expected
 
 
-@pytest.mark.parametrize(
-    ("steps", "found"),
-    [
-        ({"train": {"inputs": {"max_restarts": 3}}, "shard": {"inputs": {}}}, {"train": 3}),
-        ({"train": {"inputs": {"max_restarts": "many"}}}, {}),
-        ({"train": {"inputs": None}}, {}),
-        (["train"], {}),
-    ],
-)
-def test_a_compiled_pipeline_is_started_again_as_its_plan_says(
-    tmp_path: Path, steps: Any, found: dict[str, int]
-) -> None:
-    assert planned(tmp_path / "pipeline.yml") == {}
-    document = {"format": plan_file.FORMAT, "steps": steps}
-    (tmp_path / plan_file.NAME).write_text(json.dumps(document), encoding="utf-8")
-    assert planned(tmp_path / "pipeline.yml") == found
+SPEC = """\
+name: digits
+compute: {gpu: {target: azureml:gpu, instance_type: Standard_NC24ads_A100_v4}}
+steps:
+  shard: {uses: shard_data, with: {source: "builtin:digits"}}
+  train:
+    uses: train_ddp
+    resilience: {max_restarts: 3}
+    scale: {reference: {batch_size: 32, learning_rate: 0.1}}
+"""
+
+
+def test_a_compiled_pipeline_is_started_again_as_its_plan_says(tmp_path: Path) -> None:
+    (tmp_path / "spec.yml").write_text(SPEC, encoding="utf-8")
+    pipeline = compile_spec(tmp_path / "spec.yml", tmp_path / "out").pipeline
+    assert planned(pipeline) == {"train": 3}
+    assert planned(tmp_path / "other.yml") == {}
+    plan = pipeline.with_name(plan_file.NAME)
+    plan.write_text(plan.read_text(encoding="utf-8").replace('"topology"', '"typology"'), encoding="utf-8")
+    assert planned(pipeline) == {}

@@ -41,13 +41,16 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def load(folder: Path) -> tuple[Plan, dict[str, dict[str, str]]] | None:
-    """The plan of a compiled folder and its templates, or None where there is none of ours."""
+    """The plan of a compiled folder and its templates, or None where there is none as we write it."""
     document = read(folder)
     if document is None:
         return None
-    steps = {name: _step(raw) for name, raw in document["steps"].items()}
-    templates = {name: dict(raw["templates"]) for name, raw in document["steps"].items()}
-    return Plan(document["name"], steps), templates
+    try:
+        steps = {name: _step(raw) for name, raw in document["steps"].items()}
+        templates = {name: dict(raw["templates"]) for name, raw in document["steps"].items()}
+        return Plan(document["name"], steps), templates
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None  # somebody has edited it
 
 
 def _step(raw: Mapping[str, Any]) -> StepPlan:

@@ -7,12 +7,14 @@ import signal
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running import (
     attribution,
     calls,
     disclosure,
+    full_disk,
     inputs,
     oom_kills,
     ports,
@@ -97,7 +99,8 @@ class Attempt:
                 workplace.clear(self.task, self.around.run)
             workplace.prepare(self.task, code, self.around.run)
         except OSError as error:
-            return _failed(f"its folder cannot be made: {error.strerror}: {error.filename}")
+            name = f" (`{Path(error.filename).name}`)" if isinstance(error.filename, str) else ""
+            return _failed(f"its folder cannot be made: {str(error.strerror).lower()}{name}")
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
@@ -124,7 +127,7 @@ class Attempt:
             plan = self._stack.enter_context(around.interpreters.enter(task, around.run, plan))
             group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
         except OSError as error:
-            return _failed(f"its processes cannot be started: {error.strerror}")
+            return _failed(f"its processes cannot be started: {str(error.strerror).lower()}")
         self.group = self._stack.enter_context(group)
         self.began = time.monotonic()
         listed = disclosure.listed(plan)
@@ -207,6 +210,7 @@ class Attempt:
         if status == -signal.SIGKILL and not self.blame and oom_kills.count() > self._oom_kills:
             message += ": the kernel had no memory left"
             notes += oom_kills.notes(self.task.inputs)
+        notes += full_disk.notes(logs)
         log, lines = logs / f"{process.name}.log", tuple(tail(process)[-LAST_LINES:])
         return Failure(process.name, process.rank, status, log, lines, message, tuple(notes))
 

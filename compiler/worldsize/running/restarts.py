@@ -127,12 +127,10 @@ class Restarting:
 
 def planned(pipeline: Path) -> dict[str, int]:
     """How often the spec wants steps to be started again, by the plan beside a compiled pipeline."""
-    document = plan_file.read(pipeline.parent) or {}
-    try:
-        found = {name: step["inputs"].get("max_restarts", 0) for name, step in document["steps"].items()}
-    except (AttributeError, KeyError, TypeError):
-        return {}  # somebody has edited it
-    return {name: most for name, most in found.items() if isinstance(most, int) and most > 0}
+    compiled = plan_file.load(pipeline.parent)
+    steps = compiled[0].steps if compiled is not None else {}
+    found = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
+    return {name: most for name, most in found.items() if isinstance(most, int)}
 
 
 def keeps_checkpoints(task: Task) -> bool:

@@ -32,9 +32,9 @@ class ResumeError(Exception):
 def resume(root: str | os.PathLike[str], *, view: View | None = None) -> RunResult:
     """Go on with a run: steps that had succeeded and whose outputs are what they were are not run again.
 
-    A pipeline that was compiled from a spec is the one in the run's folder; any other is read again, and a
-    step that has changed runs again, as do those that read what it makes. A step that was interrupted
-    begins anew, but finds its output named ``checkpoints`` as it was.
+    The spec or pipeline is read again, and a step that has changed runs again, as do those that read what it
+    makes. Where a spec is gone, what it was compiled to is still in the run's folder. A step that was
+    interrupted begins anew, but finds its output named ``checkpoints`` as it was.
 
     Args:
         root: The run's folder.
@@ -87,10 +87,11 @@ def _held(root: Path) -> Iterator[int]:
 
 def _prepare(asked: Asked, place: RunFolder, earlier: RunRecord) -> Prepared:
     target, options = asked.target, asked.options
-    if asked.compiled:  # its settings are in it already
+    if not target.exists():
+        if not asked.compiled:
+            raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")
+        # The settings are in it already.
         target, options = place.pipeline / "pipeline.yml", replace(options, settings={})
-    elif not target.exists():
-        raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")
     prepared = preparation.prepare(target, place.pipeline, options)
     notices = [*prepared.notices]
     if earlier.damaged:

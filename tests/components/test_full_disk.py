@@ -13,7 +13,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 
-from wstrain import checkpoint, found  # noqa: E402
+import worldsize  # noqa: E402
+from worldsize.errors import OutputError  # noqa: E402
+from wstrain import checkpoint, export, found, manifest, tasks  # noqa: E402
 from wstrain.background import Background  # noqa: E402
 from wstrain.checkpoint import Keep  # noqa: E402
 from wstrain.errors import UserError  # noqa: E402
@@ -84,3 +86,37 @@ def test_a_training_that_writes_beside_its_steps(
     assert finished.ok, finished.errors
     if whole:
         assert f"resuming from checkpoint {max(whole)}" in finished.ranks[0].stdout
+
+
+def test_shards(disk: Path, component: Callable[..., Any]) -> None:
+    other, shards = disk / "other", disk / "shards"
+    other.write_bytes(bytes(350 * 1024))
+    stopped = component("shard_data", source="builtin:digits", shards=shards, shard_count=2)
+    assert stopped.returncode == 2, stopped.stderr
+    assert f": {FULL}" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert not [path for path in disk.rglob("*") if path.is_file() and path != other]
+    other.unlink()
+    assert component("shard_data", source="builtin:digits", shards=shards, shard_count=2).returncode == 0
+    manifest.verify(shards, manifest.read_manifest(shards))
+
+
+@pytest.mark.filterwarnings("ignore")  # what MLflow and torch.export say of themselves
+def test_a_model(disk: Path) -> None:
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3000), torch.nn.Linear(3000, 10))
+    task = tasks.task_of("classification", (1, 8, 8), "float32", classes=10)
+    with pytest.raises(UserError, match=f"cannot write the model: {FULL}"):
+        export.save(network, task, disk / "model", {})
+    assert not (disk / "model" / "MLmodel").exists()
+    grow(disk)
+    export.save(network, task, disk / "model", {})
+    assert (disk / "model" / "MLmodel").exists()
+
+
+def test_a_compile(disk: Path, tmp_path: Path) -> None:
+    spec = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
+    with pytest.raises(OutputError, match=f"could not be written: {FULL}"):
+        worldsize.compile(spec, disk / "out")
+    assert list(disk.iterdir()) == []
+    grow(disk)
+    assert worldsize.compile(spec, disk / "out").pipeline.is_file()

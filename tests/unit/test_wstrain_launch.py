@@ -113,6 +113,20 @@ def test_a_user_error_is_one_line_and_status_2() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: no `rows`\nhelp: shard again\n")
 
 
+def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
+    code = (
+        "import errno, os\n"
+        "from wstrain.errors import entry\n"
+        "def main(): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'out/picture.png')\n"
+        "entry(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    said = "error: cannot write `out/picture.png`: no space left on device"
+    assert (done.returncode, done.stderr) == (2, f"{said}\nhelp: free space for it and run again\n")
+
+
 def test_a_rank_that_lost_another_says_so() -> None:
     code = (
         "from wstrain.errors import entry\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ _PEER_GONE = (
     "Horovod has been shut down",
 )
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # A process that was asked to stop ends with it once its state is saved: start it again and it goes on. It is
 # EX_TEMPFAIL of sysexits.h, "temporary failure, the user is invited to retry".
@@ -61,7 +63,7 @@ def entry(main: Callable[[], None]) -> NoReturn:
     except MemoryError:
         _stop(UserError("out of memory on this machine", "lower `batch_size_per_device`"), 2)
     except Exception as error:
-        known = _translate(error) if isinstance(error, RuntimeError) else None
+        known = _translate(error)
         if known is not None:
             _stop(*known)
         sys.excepthook(*sys.exc_info())  # a fault of ours; torch's hook names the rank
@@ -87,7 +89,12 @@ def end_process(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _translate(error: RuntimeError) -> tuple[UserError, int] | None:
+def _translate(error: Exception) -> tuple[UserError, int] | None:
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        file = f"cannot write `{error.filename}`" if error.filename else "cannot write"
+        return UserError(f"{file}: {os.strerror(error.errno).lower()}", "free space for it and run again"), 2
+    if not isinstance(error, RuntimeError):
+        return None
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError":  # torch's, by name: this module does without torch
         first = text.split(". ", 1)[0]

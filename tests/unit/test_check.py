@@ -299,3 +299,32 @@ def test_names_that_no_file_can_have_are_missing_files(tree: Path, name: str) ->
     missing = [each.message for each in worldsize.check(".", select=["WS502", "WS507", "WS602"]).diagnostics]
     assert len(missing) == 4
     assert all(message.endswith("exist") and len(message) <= 200 for message in missing)
+
+
+def test_the_components_of_a_job_are_checked_with_it_and_what_they_use(tree: Path) -> None:
+    (tree / "job.yml").write_text(
+        "type: pipeline\nsettings: {default_compute: azureml:c}\njobs:\n"
+        "  a: {type: command, component: ./leaf.yml}\n  b: {type: command, component: ./leaf.yml}\n"
+        "  c: {type: pipeline, component: ./inner.yml}\n  d: {type: command, component: ./flow.yml}\n"
+    )
+    (tree / "inner.yml").write_text(
+        "type: pipeline\nname: inner\ndescripton: a\njobs: {d: {type: command, component: ./deep.yml}}\n"
+    )
+    (tree / "leaf.yml").write_text("name: leaf\ncomand: echo\nenvironment: azureml:e:1\n")  # of no kind by itself
+    (tree / "deep.yml").write_text("type: command\nname: deep\ncommand: a: b\n")
+    (tree / "flow.yml").write_text("nodes: []\nnothing: of ours\n")
+    report = worldsize.check("job.yml")
+    assert [(each.span.path, each.span.line, each.code) for each in report.diagnostics] == [
+        ("deep.yml", 3, "WS001"),
+        ("inner.yml", 3, "WS140"),
+        ("leaf.yml", 2, "WS140"),
+    ]
+    assert report.files == ("inner.yml", "job.yml", "leaf.yml")
+
+
+def test_a_component_is_no_job_without_a_compute(tree: Path) -> None:
+    (tree / "job.yml").write_text(
+        "type: pipeline\nsettings: {default_compute: azureml:c}\njobs: {a: {type: command, component: ./c.yml}}\n"
+    )
+    (tree / "c.yml").write_text("type: command\nname: c\ncommand: echo\nenvironment: azureml:e:1\n")
+    assert codes("job.yml") == []

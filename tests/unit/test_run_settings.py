@@ -260,6 +260,17 @@ def test_what_keeps_a_job_from_running_is_not_lost_among_notes(tmp_path: Path) -
     assert {each.severity for each in caught.value.diagnostics} == {"error"}
 
 
+def test_what_is_wrong_with_the_components_of_a_job_is_said_before_it_runs(folder: Path) -> None:
+    (folder / "fit.yml").write_text(textwrap.dedent(FIT).replace("command: fit", "comand: fit"))
+    (folder / "inner.yml").write_text(textwrap.dedent(INNER) + "# worldsize: ignore[WS203]\nversion: 1\n")
+    with pytest.raises(SpecError) as caught:
+        targets.pipeline_file(folder / "pipeline.yml", folder / "build", {})
+    told = [(Path(each.span.path).name, each.message) for each in caught.value.diagnostics]
+    assert ("fit.yml", "the file has no key `comand`") in told
+    assert len(told) == len({message for _, message in told})
+    assert {each.severity for each in caught.value.diagnostics} == {"error"}
+
+
 NO_JOBS = {
     "component": ("leaf.yml", LEAF, "`leaf.yml` is a component, which is run as a step of a pipeline"),
     "schedule": (

@@ -14,6 +14,7 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
 DEEPEST = 50  # pipeline components inside each other
+FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
 
 
 def read(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
@@ -82,6 +83,11 @@ def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> C
         graph=inner,
         raw=node,
     )
+
+
+def is_flow(component: Component) -> bool:
+    """Whether a component's file is a prompt flow's."""
+    return isinstance(component.raw, Mapping) and bool(FLOW & set(component.raw))
 
 
 def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | None, Field[str] | None]:

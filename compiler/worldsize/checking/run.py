@@ -22,27 +22,30 @@ class Run:
     problems: list[Problem] = field(default_factory=list)
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    referred: list[str] = field(default_factory=list)  # jobs that a schedule starts
+    referred: list[tuple[str, str]] = field(default_factory=list)  # jobs and components in use, by path and kind
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
-    def guarded(self, found: discover.Found) -> None:
+    def guarded(self, found: discover.Found, kind: str = "") -> None:
         """Check one file; where that crashes it is reported, and the other files are still checked."""
         try:
-            self.file(found)
+            self.file(found, kind)
         except Exception as error:
             self.incomplete.add(found.path)
             self.files += [] if found.path in self.files else [found.path]
             self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
 
     def follow(self) -> None:
-        """Check the jobs of schedules that were not checked as files of their own."""
+        """Check the jobs of schedules and the components of steps that were not checked as files of their own.
+
+        What they use in turn is added to the list on the way.
+        """
         seen = {os.path.realpath(path) for path in self.files}
-        for path in self.referred:
+        for path, kind in self.referred:
             real = os.path.realpath(path)
             if real not in seen and self.context.inside(path):
                 seen.add(real)
-                self.guarded(discover.Found(os.path.normpath(path), named=False))
+                self.guarded(discover.Found(os.path.normpath(path), named=False), kind)
 
     def feed(self, subject: Any, span: Span) -> None:
         """Hand something to the rules registered for its type."""
@@ -54,11 +57,11 @@ class Run:
         self._met[id(subject)] = subject
         return new
 
-    def file(self, found: discover.Found) -> None:
-        """Recognise one file and run the stages of its kind."""
+    def file(self, found: discover.Found, kind: str = "") -> None:
+        """Recognise one file, unless its use says what it is, and run the stages of its kind."""
         document = self.context.document(found.path)
-        kind = discover.kind_of(document, named=found.named)
-        if kind is None:
+        kind = kind or discover.kind_of(document, named=found.named) or ""
+        if not kind:
             self._unrecognised(document, named=found.named)
             return
         self.files.append(found.path)

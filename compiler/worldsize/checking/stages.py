@@ -119,7 +119,7 @@ def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
     run.problems += _times(found)
     run.feed(found, root.span)
     if found.job is not None and found.target is not None:
-        run.referred.append(str(found.target))
+        run.referred.append((str(found.target), ""))
 
 
 def _times(found: JobSchedule) -> Iterator[Problem]:
@@ -145,12 +145,23 @@ def _feed_component(run: Run, component: Component | None) -> None:
     if component is None or not run.first_time(component):
         return
     run.feed(component, _place(component.path, component.raw))
+    if component.path is not None:
+        run.referred.append((str(component.path), _kind(component)))
     if component.raw is not None:
         from worldsize.azureml import snapshot  # noqa: PLC0415 - only a component has one
 
         folder = Path(component.raw.source.path).parent
         run.problems += snapshot.faults(component, folder)
     _feed_job(run, component.graph)
+
+
+def _kind(component: Component) -> str:
+    """What a component's file is: its keys alone may be those of a job, too."""
+    from worldsize.azureml import component as components  # noqa: PLC0415 - only Azure ML's files need it
+    from worldsize.azureml import shape  # noqa: PLC0415
+
+    kind = f"{component.type.lower()}-component"
+    return kind if kind in shape.CHECKED and not components.is_flow(component) else ""
 
 
 def _place(path: Path | None, node: yaml.Node | None) -> Span:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from worldsize import yaml
-from worldsize.checking import Report, check
+from worldsize.checking import Report, check, discover
 from worldsize.diagnostics.diagnostic import arrange
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.fixing import edits
@@ -59,12 +59,13 @@ def fix(
         ValueError: A word of ``select`` or ``ignore`` is no code or slug.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    named = frozenset(os.path.realpath(file.path) for file in discover.files(listed))
     changes: dict[str, Change] = {}
     fixed = 0
     for _ in range(_ROUNDS):
         texts = {path: change.after for path, change in changes.items()}
         report = check(listed, select=select, ignore=ignore, texts=texts)
-        made = _round(report, changes)
+        made = _round(report, named, changes)
         fixed += made
         if not made:
             break
@@ -74,9 +75,8 @@ def fix(
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed)
 
 
-def _round(report: Report, changes: dict[str, Change]) -> int:
-    """Make the fixes of one report; the number of edits."""
-    named = {os.path.realpath(path) for path in report.files}  # what they refer to is not touched
+def _round(report: Report, named: frozenset[str], changes: dict[str, Change]) -> int:
+    """Make the fixes of one report, not those of files that the named ones refer to; the number of edits."""
     by_path: dict[str, list[Fix]] = {}
     for diagnostic in report.diagnostics:
         if diagnostic.fix is not None and os.path.realpath(diagnostic.fix.span.path) in named:

@@ -49,9 +49,8 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
     report = checking.check([target])
-    if any(found.code not in MENTIONED for found in report.errors):
-        told = tuple(each for each in report.diagnostics if each.severity != "info")
-        raise SpecError(told, report.sources)
+    if wrong := tuple(found for found in report.errors if found.code not in MENTIONED):
+        raise SpecError(wrong, report.sources)
     if outside := boundary.as_errors(report.diagnostics, boundary.of(target)):
         raise SpecError(outside, report.sources)
     return target, settings

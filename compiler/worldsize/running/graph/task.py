@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import binding, fit, literals
+from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import exists, kind, shown
@@ -26,7 +27,6 @@ from worldsize.yaml.span import Span
 if TYPE_CHECKING:
     from worldsize.running.sweep.plan import SweepPlan
 
-_FLOW = {"flow", "nodes"}  # what a component file has that is a flow
 _SAID = sources.Text("")  # stands in for what has no source: that was said, so the task is never run
 
 
@@ -92,7 +92,7 @@ class Reader:
             self._no_component()
             return None
         own = component.type.lower()
-        if isinstance(component.raw, YamlMapping) and _FLOW & set(component.raw):
+        if components.is_flow(component):
             self.refuse(
                 f"step `{self.name}` is a prompt flow, whose connections only the service has", faults.SUBMIT
             )

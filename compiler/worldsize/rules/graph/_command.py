@@ -8,7 +8,7 @@ from typing import NamedTuple
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Template
 from worldsize.azureml.model import Component
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
 
@@ -37,3 +37,10 @@ def texts(component: Component) -> Iterator[Text]:
             node = task.get(key)
             if isinstance(node, Scalar) and isinstance(node.value, str):
                 yield Text(key, node, binding.parse(node.value))
+
+
+def split(raw: Node | None) -> Iterator[Text]:
+    """``input_data`` of a parallel step or component: which input is split into batches."""
+    node = raw.get("input_data") if isinstance(raw, Mapping) else None
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        yield Text("input_data", node, binding.parse(node.value))

@@ -1,6 +1,7 @@
 """A binding names an output or input that the step does not have.
 
-Also a command that writes to ``${{outputs.NAME}}`` without declaring it.
+Also a command that writes to ``${{outputs.NAME}}`` without declaring it, and a parallel step whose
+``input_data`` is no input of it.
 
 Why: the pipeline is refused at submission.
 
@@ -72,16 +73,31 @@ def _settings(step: Step) -> Iterator[Problem]:
 @RULE.checks(Component)
 def check_command(context: Context, component: Component) -> Iterator[Problem]:
     for text in _command.texts(component):
-        for found in text.template.expressions:
-            if found.scope not in ("inputs", "outputs") or found.port is None:
-                continue
-            ports = component.inputs if found.scope == "inputs" else component.outputs
-            if not has(found.port, ports):
-                side = found.scope[:-1]
-                message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
-                help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
-                span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
-                yield RULE.problem(span, message, help_, fix=nearest(span, found.port, ports))
+        yield from _undeclared(text, component)
+    if component.type == "parallel" and component.path is not None:
+        for text in _command.split(component.raw):
+            yield from _undeclared(text, component)
+
+
+def _undeclared(text: _command.Text, component: Component) -> Iterator[Problem]:
+    for found in text.template.expressions:
+        if found.scope not in ("inputs", "outputs") or found.port is None:
+            continue
+        ports = component.inputs if found.scope == "inputs" else component.outputs
+        if not has(found.port, ports):
+            side = found.scope[:-1]
+            message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
+            help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
+            span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
+            yield RULE.problem(span, message, help_, fix=nearest(span, found.port, ports))
+
+
+@RULE.checks(Step)
+def check_split(context: Context, step: Step) -> Iterator[Problem]:
+    """``input_data`` of a parallel step: its own wins over that of its component."""
+    if step.type == "parallel" and step.component is not None:
+        for text in _command.split(step.raw):
+            yield from _undeclared(text, step.component)
 
 
 @RULE.checks(Step)

@@ -1,0 +1,2 @@
+def run(mini_batch):
+    return list(mini_batch)

@@ -310,7 +310,9 @@ def test_the_components_of_a_job_are_checked_with_it_and_what_they_use(tree: Pat
     (tree / "inner.yml").write_text(
         "type: pipeline\nname: inner\ndescripton: a\njobs: {d: {type: command, component: ./deep.yml}}\n"
     )
-    (tree / "leaf.yml").write_text("name: leaf\ncomand: echo\nenvironment: azureml:e:1\n")  # of no kind by itself
+    (tree / "leaf.yml").write_text(
+        "name: leaf\ncomand: echo\nenvironment: azureml:e:1\n"
+    )  # of no kind by itself
     (tree / "deep.yml").write_text("type: command\nname: deep\ncommand: a: b\n")
     (tree / "flow.yml").write_text("nodes: []\nnothing: of ours\n")
     report = worldsize.check("job.yml")

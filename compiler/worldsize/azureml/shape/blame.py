@@ -7,6 +7,7 @@ import math
 import re
 
 from worldsize.azureml.shape.catalog import Shape
+from worldsize.azureml.shape.place import Place
 from worldsize.azureml.shape.values import fits, fold, takes_text
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import closest, surely
@@ -14,6 +15,8 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+_EXAMPLES = {"string": "some text", "integer": "1", "number": "0.5", "boolean": "true"}
 
 # Node types that need the SDK's private features; plain YAML cannot have them.
 _PRIVATE_TYPES = frozenset({"if_else", "do_while", "parallel_for"})
@@ -153,6 +156,26 @@ def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None 
     return Problem(
         "aml-not-allowed", node.span, message, f"write one of {listed}" if len(words) <= 20 else None
     )
+
+
+def type_of_literal(chosen: Scalar, place: Place) -> Problem | None:
+    """A job's input that is declared as a component's is: a job gives the value, and only data has a type.
+
+    Args:
+        chosen: The value of ``type``, which is no word that may stand there.
+        place: The input.
+    """
+    example = _EXAMPLES.get(chosen.text.lower())
+    if example is None or place.parent is None or place.parent.name != "inputs":
+        return None
+    given = place.node.get("default" if "value" not in place.node else "value")
+    if isinstance(given, Scalar) and given.text:
+        example = given.text
+    message = f"`{chosen.text}` is not a value of `type`"
+    advice = (
+        f"write the value itself, `{place.name}: {_short(example)}`: a job gives values, a component types"
+    )
+    return Problem("aml-not-allowed", chosen.span, message, _bounded(advice))
 
 
 def _fraction(node: Scalar, name: str, value: float) -> Problem:

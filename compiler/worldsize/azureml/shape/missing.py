@@ -11,6 +11,12 @@ from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import closest, surely
 from worldsize.yaml.nodes import Scalar
 
+# What a step itself says of what it runs, where it names no component.
+_OR_COMPONENT = {
+    "command": "the command to run",
+    "entry": "the script to run, such as `entry: {file: main.py}`",
+}
+
 
 def selector(place: Place, discriminator: Shape) -> Problem:
     """The key is not there by which a union is told apart."""
@@ -44,8 +50,9 @@ def required(place: Place, meant: set[str], *, registered: bool, blamed: bool) -
     node, shape = place.node, place.shape
     named = "name" in shape.get("x-registered-only", ())
     absent = [name for name in shape.get("required", ()) if name not in node and name not in meant]
-    if "command" in absent and _is_step(place):
-        absent = ["command"]  # a step without anything to run: what else it lacks depends on that
+    own = next((name for name in absent if name in _OR_COMPONENT), None)
+    if own is not None and _is_step(place):
+        absent = [own]  # a step without anything to run: what else it lacks depends on that
     for name in absent:
         if not (named and name == "name"):
             yield _missing(place, name)
@@ -67,9 +74,9 @@ def _is_step(place: Place) -> bool:
 
 def _missing(place: Place, name: str) -> Problem:
     properties = place.shape["properties"]
-    if name == "command" and _is_step(place):
-        message = f"{place.title} needs `command` or `component`"
-        advice = "add the command to run, or the component to use"
+    if name in _OR_COMPONENT and _is_step(place):
+        message = f"{place.title} needs `{name}` or `component`"
+        advice = f"add {_OR_COMPONENT[name]}, or the component to use"
         return Problem("aml-missing-key", place.anchor, message, advice)
     if name == "type" and place.parent is None:
         word = properties["type"]["enum"][0]
@@ -77,7 +84,7 @@ def _missing(place: Place, name: str) -> Problem:
         return Problem("aml-missing-key", place.anchor, message, f"add `type: {word}`")
     advice = f"add `{name}:`"
     description = properties.get(name, {}).get("description")
-    if description and len(description) <= 120:
+    if description and len(description) <= 120 and description.lower().rstrip(".") != name:
         advice += f" ({description[0].lower()}{description[1:].rstrip('.')})"
     return Problem("aml-missing-key", place.anchor, f"{place.title} needs `{name}`", advice)
 

@@ -129,7 +129,7 @@ class _Walker:
             discriminator = shape["x-discriminator"]
             if "key" in discriminator:
                 siblings = self._siblings(shape)
-            choice = self._branch(Place(node, {}, name, key), discriminator)
+            choice = self._branch(Place(node, {}, name, key, parent), discriminator)
             if choice is None:
                 return
             position, word = choice
@@ -157,7 +157,7 @@ class _Walker:
         key = discriminator.get("key")
         chosen = node.get(key) if key is not None else None
         if chosen is not None:
-            return self._by_word(chosen, discriminator)
+            return self._by_word(chosen, discriminator, place)
         for name, position in discriminator.get("present", {}).items():
             if name in node:
                 return position, None
@@ -168,7 +168,7 @@ class _Walker:
         words = (word for word, position in discriminator.get("mapping", {}).items() if position == absent)
         return absent, next(words, None)
 
-    def _by_word(self, chosen: Node, discriminator: Shape) -> tuple[int, str | None] | None:
+    def _by_word(self, chosen: Node, discriminator: Shape, place: Place) -> tuple[int, str | None] | None:
         key: str = discriminator["key"]
         mapping: dict[str, int] = discriminator["mapping"]
         value = chosen.value if isinstance(chosen, Scalar) else chosen
@@ -182,7 +182,8 @@ class _Walker:
             if position is not None:
                 return position, word
             if "${{" not in value or "binding" not in discriminator:
-                self.problems.append(blame.not_allowed(chosen, key, list(mapping)))
+                problem = blame.type_of_literal(chosen, place)
+                self.problems.append(problem or blame.not_allowed(chosen, key, list(mapping)))
         return None
 
     def _mapping(self, place: Place) -> None:

@@ -68,6 +68,41 @@ def test_broken_files_in_folders_are_reported_where_they_are_ours(tree: Path) ->
     assert codes(".") == ["WS001"]
 
 
+BROKEN = {
+    "pipeline by its type": ("a.yml", "type: pipeline\njobs:\n  a:\n    command: echo: x: y\n", True),
+    "pipeline by its jobs": ("a.yml", "jobs:\n  a:\n    command: a: b\n    environment: e\n", True),
+    "jobs in one line": ("a.yml", "jobs:\n  a: {type: command, command: a: b}\n  b: c: d\n", True),
+    "command": ("a.yml", "type: command\ncommand: a: b\n", True),
+    "data": ("a.yml", "inputs:\n  d: {type: uri_folder}\nx: a: b\n", True),
+    "spec": ("a.yml", "steps:\n  train:\n    uses: train_ddp\n    with: a: b\n", True),
+    "job by its name": ("train_job.yml", "command: a: b\ncode: .\n", True),
+    "component by its name": ("component.yml", "inputs:\n  a: b: c\n", True),
+    "nothing": ("a.yml", "command: a: b\n", False),
+    "only a name": ("pipeline.yml", "a: b: c\n", False),
+    "GitHub": (
+        "pipeline.yml",
+        "on: push\njobs:\n  a:\n    runs-on: x\n    steps:\n    - name: a: b\n      uses: c/d@v1\n",
+        False,
+    ),
+    "GitHub action": ("a.yml", "inputs: {a: b}\nruns:\n  steps:\n  - name: a: b\n    uses: c/d@v1\n", False),
+    "Compose": ("docker-compose.yml", "services:\n  a:\n    command: a: b\n    environment: [c]\n", False),
+    "Kubernetes": ("job.yml", "apiVersion: batch/v1\nkind: Job\nspec: a: b\ncommand: c\n", False),
+    "CircleCI": ("a.yml", "jobs:\n  a:\n    environment: b\n    steps:\n    - run: c: d\n", False),
+    "GitLab": ("job.yml", "environment: a\nb:\n  script: c: d\n", False),
+    "Concourse": ("pipeline.yml", "jobs:\n- name: a: b\n  plan: []\n", False),
+    "Buildkite": ("pipeline.yml", "steps:\n  - command: a: b\n    environment: c\n", False),
+    "Kubeflow": ("component.yaml", "inputs:\n- {name: a}\nimplementation: b: c\n", False),
+    "Helm": ("job.yaml", "{{ if .Values.x }}\ncommand: a\nenvironment: b\n", False),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_parsed_is_told_by_its_signs(tree: Path, name: str) -> None:
+    file, text, ours = BROKEN[name]
+    (tree / file).write_text(text)
+    assert codes(".") == ["WS001"] * ours
+
+
 def test_files_of_one_call_are_sorted_and_checked_once(tree: Path) -> None:
     (tree / "b").mkdir()
     for name in ("b/x.yml", "a.yml", "c.yaml"):
@@ -326,7 +361,8 @@ def test_the_components_of_a_job_are_checked_with_it_and_what_they_use(tree: Pat
 
 def test_a_component_is_no_job_without_a_compute(tree: Path) -> None:
     (tree / "job.yml").write_text(
-        "type: pipeline\nsettings: {default_compute: azureml:c}\njobs: {a: {type: command, component: ./c.yml}}\n"
+        "type: pipeline\nsettings: {default_compute: azureml:c}\n"
+        "jobs: {a: {type: command, component: ./c.yml}}\n"
     )
     (tree / "c.yml").write_text("type: command\nname: c\ncommand: echo\nenvironment: azureml:e:1\n")
     assert codes("job.yml") == []

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -17,11 +16,6 @@ SKIPPED_FOLDERS = frozenset(
 )
 SUFFIXES = (".yml", ".yaml")
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
-
-_OURS = re.compile(
-    r"azuremlschemas|spec\.schema\.json|^\s*(?:component|uses):|azureml:|\$\{\{\s*(?:parent|plan)\.",
-    re.MULTILINE,
-)
 
 
 class Found(NamedTuple):
@@ -160,11 +154,6 @@ def kind_of(document: Document, *, named: bool) -> str | None:
     from worldsize.azureml.shape import recognise  # noqa: PLC0415 - a spec alone needs none of it
 
     return recognise(root, document.path)
-
-
-def looks_ours(document: Document) -> bool:
-    """Whether a file that cannot be parsed was meant for Azure ML or us, so that its faults matter."""
-    return _OURS.search(document.text) is not None
 
 
 def _means_a_spec(document: Document, root: Mapping, *, named: bool) -> bool:

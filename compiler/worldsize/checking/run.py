@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from worldsize import yaml
-from worldsize.checking import discover, stages
+from worldsize.checking import discover, signs, stages
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
 from worldsize.rules import engine
@@ -38,7 +38,7 @@ class Run:
             self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
 
     def follow(self) -> None:
-        """Check the jobs of schedules and the components of steps that were not checked as files of their own.
+        """Check the jobs of schedules and the components of steps that are not checked as files of their own.
 
         What they use in turn is added to the list on the way.
         """
@@ -74,7 +74,7 @@ class Run:
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
         unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
-        if named or unreadable or (document.root is None and discover.looks_ours(document)):
+        if named or unreadable or (document.root is None and signs.ours(document.path, document.text)):
             self.files.append(document.path)
             self.incomplete.add(document.path)
             self.problems += document.problems

@@ -286,3 +286,30 @@ def test_a_refusal_shows_the_line_and_starts_nothing(tmp_path: Path) -> None:
     assert "6 |   type: ray\n  |         ^^^" in text
     assert "= help: what is: `pytorch`, `tensorflow`, `mpi`, and steps" in text
     assert list((tmp_path / "home" / "runs").iterdir()) == []
+
+
+def test_outputs_that_the_file_has_elsewhere_on_this_machine_are_shown_where_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yml"
+    path.write_text(
+        textwrap.dedent(
+            """
+            type: pipeline
+            outputs:
+              kept: {type: uri_folder, path: ./kept}
+              there: {type: uri_folder, path: "azureml://datastores/any/paths/there"}
+            jobs:
+              a:
+                command: touch ${{outputs.made}}/x ${{outputs.own}}/x ${{outputs.far}}/x
+                outputs:
+                  made: ${{parent.outputs.kept}}
+                  own: {type: uri_folder, path: own}
+                  far: ${{parent.outputs.there}}
+            """
+        )
+    )
+    found, _ = job.read(path)
+    assert found is not None
+    assert flatten(found, AssetMap())[0].notices == (
+        "a: output `own` is not written to `own`: the run's folder has it as `steps/a/outputs/own`",
+        "output `kept` is not written to `./kept`: the run's folder has it as `outputs/kept`",
+    )

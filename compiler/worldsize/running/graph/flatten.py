@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml import cycle, distribution
 from worldsize.azureml.model import Job
-from worldsize.azureml.references import shown
+from worldsize.azureml.references import local_path, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.running.graph import trace
 from worldsize.running.graph.faults import Faults
@@ -83,7 +83,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
     graph = Graph(
         tasks=tasks,
         outputs={} if faults.problems else dict(_outputs(outer)),
-        notices=tuple(faults.notices),
+        notices=(*faults.notices, *_not_written(outer)),
         sweeps=sweeps,
         keep_going=_switch(job, "continue_on_step_failure"),
         force_rerun=_switch(job, "force_rerun"),
@@ -139,6 +139,14 @@ def _outputs(outer: Scope) -> list[tuple[str, Output]]:
             if bound is not None and bound.value.port and isinstance(made, Output):
                 found.append((bound.value.port, made))
     return found
+
+
+def _not_written(outer: Scope) -> Iterator[str]:
+    """Say where an output of the pipeline is that its file would have elsewhere on this machine."""
+    for name, setting in outer.job.outputs.items() if outer.job.type == "pipeline" else ():
+        path = setting.value.path.value if setting.value.path else None
+        if isinstance(path, str) and local_path(path, outer.folder) is not None:
+            yield f"output `{name}` is not written to `{shown(path)}`: the run's folder has it as `outputs/{name}`"
 
 
 def _count(job: Job, known: dict[int, int]) -> int:

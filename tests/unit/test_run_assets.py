@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from worldsize.azureml import component
 from worldsize.azureml.files import Files
 from worldsize.checking import settings
-from worldsize.running import assets
+from worldsize.running import RunOptions, assets, preparation
 from worldsize.running.assets import AssetMap, Entry
 from worldsize.running.errors import RunError
 from worldsize.yaml import load
@@ -203,3 +203,69 @@ def test_a_registered_component_is_read_where_it_lies_here(tmp_path: Path) -> No
     assert list(read.inputs) == ["rows"]
     assert text is not None
     assert text.value == "azureml:prep:7"
+
+
+JOB = """\
+type: pipeline
+settings: {default_compute: azureml:cluster}
+inputs:
+  table: {type: uri_file, path: azureml:table:1}
+  pictures: {type: uri_folder, path: azureml://datastores/blob/paths/pictures}
+jobs:
+  a:
+    command: read ${{inputs.table}} ${{inputs.pictures}}
+    environment: azureml:env:1
+    inputs: {table: "${{parent.inputs.table}}", pictures: "${{parent.inputs.pictures}}"}
+  b:
+    command: read ${{inputs.table}}
+    environment: azureml:env:1
+    inputs: {table: "${{parent.inputs.table}}"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, None),
+        ({"azureml:env": "rows.csv"}, None),  # what is named counts, and not what this run needs
+        (
+            {"azureml:tabel:1": "rows.csv"},
+            (
+                "--map azureml:tabel:1=rows.csv: error: the pipeline names no `azureml:tabel:1`",
+                "did you mean `azureml:table:1`?",
+            ),
+        ),
+        ({"azureml:cluster": "rows.csv"}, ("the pipeline names no `azureml:cluster`", "write one of")),
+        (
+            {"azureml:table": "data"},
+            (
+                "is mapped to `data`, a folder, but input `table` of step `a` is a `uri_file`",
+                "map it to the file itself",
+            ),
+        ),
+        (
+            {"azureml://datastores/blob/paths/pictures": "rows.csv"},
+            (
+                "--map azureml://datastores/blob/paths/pictures=rows.csv: error: `azureml://",
+                "mapped to `rows.csv`, a file, but input `pictures` of step `a` is a `uri_folder`",
+                "map it to the folder that holds the file",
+            ),
+        ),
+    ],
+)
+def test_what_is_mapped_is_named_and_of_the_kind_that_is_wanted(
+    given: dict[str, str], said: tuple[str, ...] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "pictures").mkdir(parents=True)
+    (tmp_path / "rows.csv").touch()
+    (tmp_path / "job.yml").write_text(JOB)
+    every = {"azureml:table": "rows.csv", "azureml://datastores/blob": "data"} | given
+    options = RunOptions(assets=every, environment="current")
+    if said is None:
+        preparation.prepare(Path("job.yml"), tmp_path / "build", options)
+        return
+    with pytest.raises(RunError) as caught:
+        preparation.prepare(Path("job.yml"), tmp_path / "build", options)
+    assert len(caught.value.problems) == 1
+    assert all(part in str(caught.value) for part in said)

@@ -13,8 +13,10 @@ Sources = Mapping[str, Source]
 def shown_path(path: str, folder: str | None = None) -> str:
     """``path`` relative to ``folder`` (default: the working folder), with forward slashes.
 
-    A path on another drive stays absolute.
+    A path on another drive stays absolute; an option, which is a place on the command line, stays as it is.
     """
+    if path.startswith("--"):
+        return path
     try:
         relative = os.path.relpath(path, folder)
     except ValueError:

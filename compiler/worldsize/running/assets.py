@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from worldsize.azureml.references import exists, kind, normal, shown
+from worldsize.azureml.references import exists, is_file, is_folder, kind, normal, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 
@@ -57,6 +58,7 @@ class AssetMap:
         self.sources: Sources = sources or {}
         self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
+        self._given: dict[Path, tuple[Entry, str]] = {}  # what was asked for, by where it lies
         for entry in self._tiers[0].values():
             if kind(entry.reference) == "local":
                 message = f"`{shown(entry.reference)}` is no reference to something elsewhere"
@@ -83,6 +85,44 @@ class AssetMap:
                     return self._found(entry, text, rest)
         return None
 
+    def judge(self, path: Path, type_: str, what: str) -> None:
+        """Add to :attr:`problems` an entry that leads to a file where a folder is wanted, or the reverse.
+
+        Args:
+            path: What :meth:`local` has given, or any other path, which is not judged.
+            type_: Of the data that it stands for.
+            what: It is, in words.
+        """
+        entry, text = self._given.get(path, (None, ""))
+        if entry is None or not (is_folder(path) if type_ == "uri_file" else is_file(path)):
+            return
+        found, help_ = {
+            "uri_file": ("a folder", "map it to the file itself"),
+            "uri_folder": ("a file", "map it to the folder that holds the file"),
+        }.get(type_, ("", ""))
+        if found:
+            message = f"`{shown(text)}` is mapped to `{_readable(path)}`, {found}, but {what} is a `{type_}`"
+            self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
+
+    def unnamed(self, texts: Collection[str]) -> list[Problem]:
+        """Entries of the call that stand for nothing which a pipeline names.
+
+        Args:
+            texts: What it names.
+        """
+        keys = {key for text in texts for key, _ in _matches(text)}
+        advice = "see its `azureml:` references" if texts else "it names none: leave `--map` out"
+        return [
+            Problem(
+                "run-refused",
+                entry.span,
+                f"the pipeline names no `{shown(entry.reference)}`",
+                did_you_mean(entry.reference, map(shown, texts)) or advice,
+            )
+            for key, entry in self._tiers[0].items()
+            if key not in keys and entry.span not in self._broken
+        ]
+
     def missing(self, text: str, what: str = "data") -> str:
         """The help of a diagnostic about a reference that :meth:`local` does not know.
 
@@ -105,6 +145,7 @@ class AssetMap:
             message = f"`{shown(text)}` is mapped to `{_readable(path)}`, which does not exist"
             help_ = "put it there, or say where it lies"
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
+        self._given[path] = (entry, text)
         return path
 
 

@@ -10,8 +10,19 @@ from pathlib import Path
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
+from worldsize.azureml.references import kind
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import assets, contract, fit, machine, overrides, programs, targets, workplace
+from worldsize.running import (
+    assets,
+    contract,
+    fit,
+    machine,
+    overrides,
+    programs,
+    references,
+    targets,
+    workplace,
+)
 from worldsize.running.environments import planning
 from worldsize.running.errors import RunError
 from worldsize.running.graph import Graph, flatten
@@ -61,6 +72,9 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
     texts = {document.path: document.source for document in files.documents.values()} | dict(known.sources)
     if job is None or problems:
         raise RunError(problems, texts)
+    named = references.elsewhere(document.root for document in files.documents.values())
+    if unknown := known.unnamed(named | {text for text in settings.values() if kind(text) != "local"}):
+        raise RunError(unknown, texts)
     job, problems = overrides.apply(job, settings)
     graph, more = flatten(job, known)
     problems += [*known.problems, *more]

@@ -146,7 +146,8 @@ def _not_written(outer: Scope) -> Iterator[str]:
     for name, setting in outer.job.outputs.items() if outer.job.type == "pipeline" else ():
         path = setting.value.path.value if setting.value.path else None
         if isinstance(path, str) and local_path(path, outer.folder) is not None:
-            yield f"output `{name}` is not written to `{shown(path)}`: the run's folder has it as `outputs/{name}`"
+            there = f"the run's folder has it as `outputs/{name}`"
+            yield f"output `{name}` is not written to `{shown(path)}`: {there}"
 
 
 def _count(job: Job, known: dict[int, int]) -> int:

@@ -157,7 +157,10 @@ class Reader:
             )
 
     def _judge(self, port: Port, found: Source, field: Field[Any]) -> None:
-        """Hold a literal against the type, range and words that the component declares."""
+        """Hold a literal against the declared type, range and words, and a mapped path against the type."""
+        if isinstance(found, sources.File):
+            what = f"input `{port.name}` of step `{self.name}`"
+            self.tracer.assets.judge(found.path, port.type.lower(), what)
         if not isinstance(found, sources.Text) or port.type not in literals.PRIMITIVES:
             return
         if found.value is None or graphs.is_inline(self.step):

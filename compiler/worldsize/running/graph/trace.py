@@ -27,6 +27,9 @@ class Assets(Protocol):
     def missing(self, text: str, what: str = "data") -> str:
         """What to write to make a reference known."""
 
+    def judge(self, path: Path, type_: str, what: str) -> None:
+        """Hold a place that was given against the type of the data that it stands for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from worldsize.cli import plan_table
 from worldsize.planning.resilience import DEDICATED_SECONDS, LOW_PRIORITY_SECONDS
 
 WANTED = "resilience: {mean_time_between_preemptions: 14400, checkpoint_seconds: 0.5}"
@@ -54,3 +56,9 @@ def test_restarts_are_planned(planner: Any) -> None:
     assert inputs["max_restarts"] == 3
     assert "checkpoint_interval" not in inputs  # which nobody asked for
     assert rows(plan)["max_restarts"].source == "given as train.resilience.max_restarts"
+
+
+def test_a_duration_is_shown_with_its_unit(planner: Any) -> None:
+    table = plan_table.text(planner.planned(planner.write(more=WANTED))[0])
+    assert re.search(r"mean time between preemptions +14400 s +given", table)
+    assert re.search(r"checkpoint interval seconds +1[12]\d\S* = ", table)

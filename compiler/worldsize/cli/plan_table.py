@@ -14,6 +14,7 @@ _LABELS = {
     "warmup_epochs": "warm-up epochs",
     "warmup_steps": "warm-up steps",
 }
+_UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not say it
 
 
 def text(plan: Plan) -> str:
@@ -43,7 +44,7 @@ def renderables(plan: Plan) -> Iterator[object]:
         table.add_column(overflow="fold")
         table.add_column(style="dim", overflow="fold")
         for row in step.derivations:
-            table.add_row(_label(row), show(row.value), _formula(row), row.source)
+            table.add_row(_label(row), _value(row), _formula(row), row.source)
         yield Padding(table, (0, 0, 0, 2))
         for advice in step.advice:
             yield Padding(Text(f"advice: {advice}", "yellow"), (0, 0, 0, 2))
@@ -86,7 +87,7 @@ def _line(group: list[StepPlan]) -> str:
 
 
 def _block(step: StepPlan) -> str:
-    rows = [(_label(row), show(row.value), _formula(row), row.source) for row in step.derivations]
+    rows = [(_label(row), _value(row), _formula(row), row.source) for row in step.derivations]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{step.step}  {_where(step)}"]
     for name, value, formula, source in rows:
@@ -98,6 +99,11 @@ def _block(step: StepPlan) -> str:
 
 def _label(row: Derivation) -> str:
     return _LABELS.get(row.quantity, row.quantity.replace("_", " "))
+
+
+def _value(row: Derivation) -> str:
+    unit = _UNITS.get(row.quantity)
+    return f"{show(row.value)} {unit}" if unit else show(row.value)
 
 
 def _formula(row: Derivation) -> str:

@@ -122,4 +122,5 @@ def test_without_mlflow_a_sweep_says_what_it_needs(project: Any) -> None:
     project.write("src/train.py", TRAIN)
     code, text = run(project, "--no-track")
     assert code == 1
-    assert "a sweep reads `loss` from MLflow, and nothing is tracked" in text
+    assert "sweep `search` reads `loss` of its trials from MLflow, and `--no-track` records nothing" in text
+    assert not list((project.folder / ".worldsize" / "runs").iterdir())

@@ -7,8 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worldsize.azureml.model import Component
+from worldsize.running import RunOptions
 from worldsize.running.chaos import EARLIEST, FEWEST, LATEST, MOST, Fault, draw, schedule
+from worldsize.running.nodes import emulation
 from worldsize.running.rehearsal import Hit, saved_step
+from worldsize.running.tasks import Task
 
 
 @given(st.integers(), st.integers(1, 16), st.integers(0, 4))
@@ -40,7 +44,18 @@ def test_the_schedule_is_told_before_anything_happens() -> None:
         "chaos 7: train: 1 fault",
         "  at  34% of the training: stop rank 1 for 2.5 s (SIGSTOP)",
     ]
-    assert "no step keeps checkpoints" in next(schedule(7, {}))
+
+
+def test_a_rehearsal_without_a_step_to_rehearse_is_refused() -> None:
+    component = Component(None, "command", None, None, {}, {})
+    keeps = Task("train", component, Path(), outputs={"checkpoints": "uri_folder"})
+    forgets = Task("use", component, Path(), outputs={"model": "uri_folder"})
+    asked = RunOptions(chaos=7)
+    assert emulation.read(asked, {"train": keeps, "use": forgets}, {})[1] == []
+    (problem,) = emulation.read(asked, {"use": forgets}, {})[1]
+    assert problem.message == "`--chaos 7` rehearses faults of steps that keep checkpoints, and no step does"
+    assert "`checkpoints: {type: uri_folder}`" in (problem.help or "")
+    assert emulation.read(RunOptions(), {"use": forgets}, {})[1] == []
 
 
 def test_the_promise_is_the_last_checkpoint_that_was_on_the_disk() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step
+from worldsize.running import RunError, RunOptions, preparation
 from worldsize.running.assets import AssetMap
 from worldsize.running.graph import flatten
 from worldsize.running.sweep import plan as plans
@@ -250,3 +251,20 @@ def test_a_component_that_takes_a_whole_number_gets_one(tmp_path: Path) -> None:
     assert source is not None
     assert getattr(source, "value", None) == 4
     assert trial.environment_variables["AZUREML_SWEEP_n"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("track", "why"), [(False, "`--no-track` records nothing"), (True, "MLflow is not installed here")]
+)
+def test_a_sweep_that_nothing_is_read_of_is_refused_before_any_step(
+    track: bool, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation.importlib.util, "find_spec", lambda _: None if track else object())
+    job = tmp_path / "job.yml"
+    text = SWEEP.replace("python t.py", "echo").replace("true", "small")
+    job.write_text(text + "compute: azureml:c\n")
+    options = RunOptions(environment="current")
+    with pytest.raises(RunError) as caught:
+        preparation.prepare(job, tmp_path / "build", options, track=track)
+    (problem,) = caught.value.problems
+    assert problem.message == f"sweep `sweep` reads `loss` of its trials from MLflow, and {why}"

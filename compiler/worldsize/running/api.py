@@ -59,7 +59,7 @@ def run(
         eager = options.force or Store(home).empty
         staff = stack.enter_context(office(place, home, lock, track=track, eager=eager))
         try:
-            prepared = preparation.prepare(path, place.pipeline, options)
+            prepared = preparation.prepare(path, place.pipeline, options, track=track)
             environments = interpreters.made(prepared.environments, home, staff[1], shown.notice)
             entered = stack.enter_context(environments)
         except BaseException:

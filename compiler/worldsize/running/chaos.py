@@ -73,8 +73,6 @@ def draw(seed: int, step: str, world_size: int, nodes: int = 0) -> tuple[Fault, 
 
 def schedule(seed: int, plans: Mapping[str, tuple[Fault, ...]]) -> Iterator[str]:
     """What will happen, in lines."""
-    if not plans:
-        yield f"chaos {seed}: no step keeps checkpoints, so nothing is rehearsed"
     for step, faults in plans.items():
         yield f"chaos {seed}: {step}: {len(faults)} fault{'s' * (len(faults) != 1)}"
         yield from (f"  at {fault.share:4.0%} of the training: {fault.words}" for fault in faults)

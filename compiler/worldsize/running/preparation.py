@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import kind
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.diagnostics.problem import Problem
 from worldsize.running import (
     assets,
     contract,
@@ -32,6 +34,7 @@ from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
 from worldsize.running.restarts import planned as planned_restarts
 from worldsize.running.tasks import Task
+from worldsize.yaml.span import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,16 @@ class Prepared:
         return str(name.value) if name is not None and name.value else self.target.stem
 
 
-def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) -> Prepared:
+def prepare(
+    target: Path, pipeline: Path, options: RunOptions = RunOptions(), *, track: bool = True
+) -> Prepared:
     """Compile a spec, read the pipeline, fit it to the machine; find every reason not to start.
 
     Args:
         target: What the user named.
         pipeline: Where a spec is compiled to.
         options: How to run it.
+        track: Whether MLflow records the run.
     """
     path, settings = targets.pipeline_file(target, pipeline, options.settings)
     known = assets.read(target, options.assets)
@@ -88,13 +94,26 @@ def prepare(target: Path, pipeline: Path, options: RunOptions = RunOptions()) ->
     emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(graph.tasks, path))
     mode = planning.mode_of(options, target, path)
     surroundings = planning.plan(fitted.tasks, code, known, mode, texts)
-    wrong = [*fitted.problems, *missing, *impossible, *surroundings.problems]
+    wrong = [*fitted.problems, *missing, *impossible, *_blind(graph, track=track), *surroundings.problems]
     if wrong:
         raise RunError(wrong, texts)
     parts = (graph.notices, fitted.notices, emulated.notices, surroundings.notices, _overridden(fitted.tasks))
     notices = tuple(itertools.chain.from_iterable(parts))
     about = (options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings)
     return Prepared(target, *about, planned_restarts(path))
+
+
+def _blind(graph: Graph, *, track: bool) -> Iterator[Problem]:
+    """Sweeps that could not read what their trials have logged."""
+    why, help_ = "`--no-track` records nothing", "leave out `--no-track`"
+    if track:
+        why, help_ = "MLflow is not installed here", "run `pip install mlflow`"
+    if track and importlib.util.find_spec("mlflow") is not None:
+        return
+    for name, plan in graph.sweeps.items():
+        span = graph.tasks[name].span or Span("pipeline", 1, 1, 1, 1)
+        message = f"sweep `{name}` reads `{plan.primary_metric}` of its trials from MLflow, and {why}"
+        yield Problem("run-refused", span, message, help_)
 
 
 def _overridden(found: Mapping[str, Task]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _prepare(asked: Asked, place: RunFolder, earlier: RunRecord) -> Prepared:
             raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")
         # The settings are in it already.
         target, options = place.pipeline / "pipeline.yml", replace(options, settings={})
-    prepared = preparation.prepare(target, place.pipeline, options)
+    prepared = preparation.prepare(target, place.pipeline, options, track=asked.track)
     notices = [*prepared.notices]
     if earlier.damaged:
         lines = "1 line" if earlier.damaged == 1 else f"{earlier.damaged} lines"

@@ -18,7 +18,9 @@ from worldsize.running.nodes.topology import MOST_NODES
 from worldsize.running.options import RunOptions
 from worldsize.running.places import Here, Places
 from worldsize.running.processes import Call
+from worldsize.running.restarts import keeps_checkpoints
 from worldsize.running.tasks import Task
+from worldsize.running.workplace import SURVIVES
 from worldsize.yaml.span import Span
 
 COMMAND_LINE = Span("command line", 1, 1, 1, 1)
@@ -57,6 +59,7 @@ def read(
     """
     asked = _Reader(options, tasks, [])
     ordered, link = asked.faults(), asked.link()
+    asked.rehearsal()
     if options.nodes != "namespaces":
         return Emulation(faults=ordered), asked.problems
     spread = {name: task for name, task in tasks.items() if task.instance_count > 1}
@@ -109,6 +112,16 @@ class _Reader:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, which is linked to nobody"
             raise FaultError(message, "give it several, or order a `--kill`")
         return fault
+
+    def rehearsal(self) -> None:
+        """Say that ``--chaos`` has nothing to go on from after a fault."""
+        seed = self.options.chaos
+        if seed is not None and not any(map(keeps_checkpoints, self.tasks.values())):
+            self.refuse(
+                f"`--chaos {seed}` rehearses faults of steps that keep checkpoints, and no step does",
+                f"add `{SURVIVES}: {{type: uri_folder}}` to the `outputs:` of a step that trains,"
+                " or leave `--chaos` out",
+            )
 
     def link(self) -> Link | None:
         """What ``--link`` says, if anything."""

@@ -87,7 +87,7 @@ def losses(home: Path) -> dict[int, float]:
 def test_the_loss_of_every_step_is_the_same_with_one_process_and_with_four(tmp_path: Path) -> None:
     spec = yaml.safe_load((ROOT / "pipelines/digits_ddp.yml").read_text(encoding="utf-8"))
     spec["experiment_name"] = "law"
-    spec["steps"]["train"]["with"]["epochs"] = 3
+    spec["steps"]["train"]["with"]["epochs"] = 1
     spec["steps"] = {name: spec["steps"][name] for name in ("shard", "train")}
     path = tmp_path / "law.yml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
@@ -96,7 +96,7 @@ def test_the_loss_of_every_step_is_the_same_with_one_process_and_with_four(tmp_p
         home = tmp_path / f"home{processes}"
         run(path, home, "--processes", str(processes))
         curves[processes] = losses(home)
-    assert len(curves[1]) == 15  # 3 epochs of 5 steps
+    assert len(curves[1]) == 5  # of an epoch
     assert curves[4] == pytest.approx(curves[1], rel=1e-4)
 
 

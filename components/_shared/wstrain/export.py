@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wstrain import mlflow_model
 from wstrain.errors import UserError
 from wstrain.tasks import Task
 
@@ -48,7 +47,7 @@ def program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
     dynamic: dict[int, Any] = {0: torch.export.Dim("rows", min=1)}
     if task.name == "language_model":
         dynamic[1] = torch.export.Dim("tokens", min=1, max=task.input_shape[0])
-    example = torch.from_numpy(mlflow_model.example(task))
+    example = torch.from_numpy(task.example_rows())
     try:
         # On failure PyTorch prints the graph it got so far, which says nothing to the owner of the model.
         with contextlib.redirect_stderr(io.StringIO()):
@@ -73,6 +72,8 @@ def save(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any])
     Raises:
         UserError: the network cannot be exported or the folder not be written.
     """
+    from wstrain import mlflow_model  # noqa: PLC0415 - MLflow takes seconds to import, and one rank saves
+
     mlflow_model.save(
         lambda path: torch.export.save(program(network, task), path),
         SERVED,

@@ -56,7 +56,7 @@ def save(
                 python_model=str(served),
                 artifacts={own.stem: str(own)},
                 signature=_signature(samples),
-                input_example=example(samples),
+                input_example=samples.example_rows(),
                 pip_requirements=[f"mlflow=={mlflow.__version__}", *requirements, f"numpy=={np.__version__}"],
                 metadata={"worldsize": dict(facts)},
             )
@@ -65,11 +65,6 @@ def save(
             raise UserError(
                 f"cannot write the model: {_reason(error)}", "free space for it and run again"
             ) from error
-
-
-def example(samples: Samples) -> np.ndarray[Any, Any]:
-    """Return two rows of zeros, as stored."""
-    return np.zeros((2, *samples.input_shape), samples.input_dtype)
 
 
 def _reason(error: Exception) -> str:

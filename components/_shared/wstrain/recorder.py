@@ -7,14 +7,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wstrain import finite
 from wstrain.beats import Pulse
 from wstrain.launch import Launch
 from wstrain.progress import Progress
 from wstrain.straggler import Slow, Straggler
-from wstrain.tracking import Point, Tracker
+
+if TYPE_CHECKING:
+    from wstrain.tracking import Tracker
 
 WINDOW_SECONDS = 0.25
 LONGEST_WINDOW = 100  # steps
@@ -153,7 +155,7 @@ class StepRecorder:
         self._done = done
         self._last = {"loss": loss, "learning_rate": rate, "samples_per_second": speed, "epoch": epoch}
         if self.tracker:
-            self.tracker.log(Point(done, self._last), always=done == self.total_steps)
+            self.tracker.log(done, self._last, always=done == self.total_steps)
 
     def _announce(self, *, final: bool) -> None:
         if not self._last or not self.group.launch.is_main:

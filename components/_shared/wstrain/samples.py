@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from wstrain.errors import UserError
 
@@ -24,6 +27,10 @@ class Samples:
     input_shape: tuple[int, ...]
     input_dtype: str
     outputs: int
+
+    def example_rows(self) -> np.ndarray[Any, Any]:
+        """Return two rows of zeros, as stored."""
+        return np.zeros((2, *self.input_shape), self.input_dtype)
 
 
 def samples_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Samples:

@@ -1,5 +1,7 @@
 """MLflow on rank 0: parameters once, metrics in batches from a thread of their own.
 
+MLflow takes seconds and a hundred megabytes to import, so no other rank imports this.
+
 The tracking URI, experiment and run come from the environment that the platform prepares.
 """
 
@@ -10,7 +12,6 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import mlflow
@@ -22,14 +23,6 @@ from wstrain.errors import Interrupted, UserError
 MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
 BATCH_SECONDS = 2.0  # between two requests
 MOST_METRICS = 1_000  # a request may carry (MLflow REST API, runs/log-batch)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Values at one optimizer step, counted from 1."""
-
-    step: int
-    values: Mapping[str, float]
 
 
 class Tracker:
@@ -56,13 +49,13 @@ class Tracker:
         self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
         self._thread.start()
 
-    def log(self, point: Point, *, always: bool = False) -> None:
-        """Queue the values of one step; returns at once."""
+    def log(self, step: int, values: Mapping[str, float], *, always: bool = False) -> None:
+        """Queue the values of one optimizer step, counted from 1; returns at once."""
         if self._failure:
             raise _refused(self._failure)
-        if point.step % self._stride == 0 or always:
+        if step % self._stride == 0 or always:
             now = int(time.time() * 1000)
-            self._queue.put([Metric(name, value, now, point.step) for name, value in point.values.items()])
+            self._queue.put([Metric(name, value, now, step) for name, value in values.items()])
 
     def __enter__(self) -> Tracker:  # noqa: PYI034  Self is younger than Python 3.10
         return self

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -47,7 +47,9 @@ from wstrain.saver import CheckpointSaver
 from wstrain.settings import Settings
 from wstrain.strategies import Objective, Strategy, Updates
 from wstrain.tasks import Task, task_of
-from wstrain.tracking import Point, Tracker
+
+if TYPE_CHECKING:
+    from wstrain.tracking import Tracker
 
 SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
 
@@ -111,7 +113,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, comm
         peak = memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
         if tracker:
             waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
-            tracker.log(Point(max(start, stop), {**peak, **waited}), always=True)
+            tracker.log(max(start, stop), {**peak, **waited}, always=True)
         pulse.mark(Phase.EXPORTING)
         network = strategy.whole_model()
         with group.together():
@@ -249,4 +251,8 @@ def _recorder(
 def _tracking(
     launch: Launch, facts: Mapping[str, Any], total_steps: int
 ) -> AbstractContextManager[Tracker | None]:
-    return Tracker(facts, total_steps) if launch.is_main else nullcontext()
+    if not launch.is_main:
+        return nullcontext()
+    from wstrain.tracking import Tracker  # noqa: PLC0415 - it imports MLflow
+
+    return Tracker(facts, total_steps)

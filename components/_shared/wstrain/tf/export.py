@@ -13,7 +13,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from wstrain import mlflow_model
 from wstrain.errors import UserError
 from wstrain.samples import Samples
 
@@ -68,6 +67,8 @@ def save(program: Program, samples: Samples, folder: Path, facts: Mapping[str, A
             tf.saved_model.save(program, str(path), signatures={"serving_default": program.answer})
         except tf.errors.OpError as error:  # a full disk, among others
             raise OSError(str(error.message).splitlines()[0]) from error
+
+    from wstrain import mlflow_model  # noqa: PLC0415 - MLflow takes seconds to import, and one worker saves
 
     mlflow_model.save(
         write,

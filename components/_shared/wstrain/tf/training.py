@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +31,9 @@ from wstrain.tf.models import Models
 from wstrain.tf.network import Functional, Legacy, Network, is_legacy
 from wstrain.tf.updates import Optimizer, OptimizerOptions
 from wstrain.tf_config import Cluster
-from wstrain.tracking import Tracker
+
+if TYPE_CHECKING:
+    from wstrain.tracking import Tracker
 
 SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
 
@@ -152,6 +154,8 @@ class Job:
         with self.meeting.together():
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
             if main:
+                from wstrain.tracking import Tracker  # noqa: PLC0415 - it imports MLflow
+
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:
             yield StepRecorder(

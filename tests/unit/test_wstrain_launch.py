@@ -127,6 +127,21 @@ def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
     assert (done.returncode, done.stderr) == (2, f"{said}\nhelp: free space for it and run again\n")
 
 
+def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> None:
+    code = (
+        "import resource\n"
+        "from wstrain.errors import entry\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
+        "def main(): raise RuntimeError('[enforce fail at socket.cc:24] socket: Too many open files')\n"
+        "entry(main)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    said = "error: too many open files: a process may have 40 here\nhelp: raise `ulimit -n`\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 def test_a_rank_that_lost_another_says_so() -> None:
     code = (
         "from wstrain.errors import entry\n"

@@ -93,9 +93,14 @@ def _translate(error: Exception) -> tuple[UserError, int] | None:
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         file = f"cannot write `{error.filename}`" if error.filename else "cannot write"
         return UserError(f"{file}: {os.strerror(error.errno).lower()}", "free space for it and run again"), 2
+    text = str(error)
+    if isinstance(error, (OSError, RuntimeError)) and os.strerror(errno.EMFILE) in text:
+        import resource  # noqa: PLC0415 - POSIX only
+
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return UserError(f"too many open files: a process may have {most} here", "raise `ulimit -n`"), 2
     if not isinstance(error, RuntimeError):
         return None
-    text = str(error)
     if type(error).__name__ == "OutOfMemoryError":  # torch's, by name: this module does without torch
         first = text.split(". ", 1)[0]
         advice = "lower `batch_size_per_device`; more `gradient_accumulation_steps` keep the global batch"

@@ -81,10 +81,12 @@ class Policy:
             if len(tries) - len(failures) > MOST_RESUMES:
                 return Decision(None, f"it was asked to stop more than {MOST_RESUMES} times")
             return Decision(self._pause(1, len(tries)))
+        if not self.most:
+            return Decision(None)
         if last.status == INPUT_FAULT:
             return Decision(None, "what is wrong with its inputs stays wrong")
         if len(failures) > self.most:
-            return Decision(None, f"it has failed {len(failures)} times" if self.most else "")
+            return Decision(None, f"it has failed {len(failures)} times")
         if len(failures) > 1 and _is_stuck(failures[-2], last):
             where = "the start" if not last.reached else f"training step {last.reached}"
             return Decision(None, f"the same error twice at {where}: another try would end there, too")

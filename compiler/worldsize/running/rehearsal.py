@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.planning.numbers import plural
 from worldsize.running.attempt import Attempt
 from worldsize.running.chaos import Fault
 from worldsize.running.hangs import current
@@ -120,8 +121,8 @@ class Rehearsal:
             lost = sum(hit.lost or 0 for hit in hits)
             kept = "the promise was kept" if all(hit.kept for hit in hits) else "THE PROMISE WAS NOT KEPT"
             yield (
-                f"chaos: {step}: {len(hits)} of {len(faults)} faults happened, {tries} restarts,"
-                f" {lost} steps done again; {kept}"
+                f"chaos: {step}: {len(hits)} of {len(faults)} faults happened, {plural(tries, 'restart')},"
+                f" {plural(lost, 'step')} done again; {kept}"
             )
             yield from (f"  at step {hit.reached}: {hit.fault.words}: {_cost(hit)}" for hit in hits)
 
@@ -231,4 +232,4 @@ def _cost(hit: Hit) -> str:
         return "nothing lost before the end" if not hit.fault.ends_a_try else f"went on from {hit.resumed}"
     if not hit.fault.ends_a_try:
         return f"nothing lost, {hit.seconds:.1f} s"
-    return f"went on from {hit.resumed}, {hit.lost} steps lost of at most {hit.promised}, {hit.seconds:.1f} s"
+    return f"went on from {hit.resumed}, {plural(hit.lost or 0, 'step')} lost of at most {hit.promised}, {hit.seconds:.1f} s"

@@ -232,4 +232,5 @@ def _cost(hit: Hit) -> str:
         return "nothing lost before the end" if not hit.fault.ends_a_try else f"went on from {hit.resumed}"
     if not hit.fault.ends_a_try:
         return f"nothing lost, {hit.seconds:.1f} s"
-    return f"went on from {hit.resumed}, {plural(hit.lost or 0, 'step')} lost of at most {hit.promised}, {hit.seconds:.1f} s"
+    lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.promised}"
+    return f"went on from {hit.resumed}, {lost}, {hit.seconds:.1f} s"

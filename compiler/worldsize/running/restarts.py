@@ -81,16 +81,22 @@ class Policy:
             if len(tries) - len(failures) > MOST_RESUMES:
                 return Decision(None, f"it was asked to stop more than {MOST_RESUMES} times")
             return Decision(self._pause(1, len(tries)))
+        hopeless = self._hopeless(failures)
+        return Decision(self._pause(len(failures), len(tries)) if hopeless is None else None, hopeless or "")
+
+    def _hopeless(self, failures: Sequence[Try]) -> str | None:
+        """Why there is no other try after these failures; nothing is said where none was asked for."""
+        last = failures[-1]
         if not self.most:
-            return Decision(None)
+            return ""
         if last.status == INPUT_FAULT:
-            return Decision(None, "what is wrong with its inputs stays wrong")
+            return "what is wrong with its inputs stays wrong"
         if len(failures) > self.most:
-            return Decision(None, f"it has failed {len(failures)} times")
+            return f"it has failed {len(failures)} times"
         if len(failures) > 1 and _is_stuck(failures[-2], last):
             where = "the start" if not last.reached else f"training step {last.reached}"
-            return Decision(None, f"the same error twice at {where}: another try would end there, too")
-        return Decision(self._pause(len(failures), len(tries)))
+            return f"the same error twice at {where}: another try would end there, too"
+        return None
 
     def _pause(self, failures: int, tries: int) -> float:
         draw = random.Random(f"{self.seed}/{tries}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret

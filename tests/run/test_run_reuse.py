@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,35 @@ def test_a_failed_run_goes_on_with_what_was_mended(project: Any) -> None:
     project.write("src/words.txt", "one\n")
     assert project.run("pipeline.yml", "--environment", "current")[0] == 0
     assert counted(project) == ["make", "shape", "say"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said", "ran"),
+    [
+        (lambda log: log.unlink(), "the event log has no beginning", ["make", "shape", "say"]),
+        (lambda log: log.write_bytes(b""), "the event log has no beginning", ["make", "shape", "say"]),
+        (lambda log: log.write_bytes(log.read_bytes()[:-40]), "", ["shape", "say"]),
+        (lambda log: log.write_bytes(flipped(log.read_bytes())), "1 line of the event log", ["shape", "say"]),
+    ],
+    ids=["deleted", "emptied", "truncated", "a bit flipped"],
+)
+def test_a_damaged_event_log_costs_no_more_than_what_it_told(
+    project: Any, damage: Callable[[Path], Any], said: str, ran: list[str]
+) -> None:
+    three(project, "wc -w", "wc --no")
+    project.write("src/words.txt", "one two\n")
+    assert project.run("pipeline.yml", "--environment", "current", "--force")[0] == 1
+    counted(project)
+    three(project)
+    damage(project.newest / "events.jsonl")
+    assert said in call(project, "resume", "last")
+    assert counted(project) == ran
+
+
+def flipped(content: bytes) -> bytes:
+    """The log, with the brace that ends the event of a step's start flipped to another character."""
+    at = content.index(b"\n", content.index(b"step_started")) - 1
+    return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
 
 
 SPEC = """

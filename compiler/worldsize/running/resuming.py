@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from worldsize.planning.numbers import plural
 from worldsize.running import api, history, life, preparation, record
 from worldsize.running.environments import interpreters
 from worldsize.running.execution import execute
@@ -94,7 +95,9 @@ def _prepare(asked: Asked, place: RunFolder, earlier: RunRecord) -> Prepared:
         target, options = place.pipeline / "pipeline.yml", replace(options, settings={})
     prepared = preparation.prepare(target, place.pipeline, options, track=asked.track)
     notices = [*prepared.notices]
-    if earlier.damaged:
-        lines = "1 line" if earlier.damaged == 1 else f"{earlier.damaged} lines"
+    if earlier.started is None:
+        notices.append("the event log has no beginning; what is not known to be done runs again")
+    elif earlier.damaged:
+        lines = plural(earlier.damaged, "line")
         notices.append(f"{lines} of the event log cannot be read; what is not known to be done runs again")
     return replace(prepared, target=asked.target, notices=tuple(notices))

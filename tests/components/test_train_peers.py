@@ -1,14 +1,18 @@
-"""In a cluster, ranks find each other's records in the store that torch.distributed met through."""
+"""The store that torch.distributed meets through: who listens where, and what ranks leave in it."""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import time
 from datetime import timedelta
 
 import pytest
 
 from wstrain.beats import Phase, Pulse
+from wstrain.errors import UserError
 from wstrain.launch import Launch
 from wstrain.peers import Store
 
@@ -37,3 +41,54 @@ def test_records_are_left_in_the_store_and_read_from_it() -> None:
     assert time.monotonic() - began < 5  # rank 2 has left nothing, and is not waited for
     del server
     assert Store(Launch(0, 0, 1, master="127.0.0.1:9")).read() == {}
+
+
+LISTENING = """
+import os, psutil, torch
+from wstrain.communication import torch_distributed
+others = torch_distributed.connect(torch.device("cpu"))
+assert others.gather(os.environ["RANK"]) == ["0", "1"]
+found = [each.laddr.ip for each in psutil.Process().net_connections("inet") if each.status == "LISTEN"]
+print(*sorted(set(found)), flush=True)
+others.gather(None)  # nobody leaves before all have looked
+os._exit(0)
+"""
+
+
+def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING],
+            env={**os.environ, **common, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        assert [process.communicate(timeout=60)[0] for process in started] == ["127.0.0.1\n"] * 2
+    finally:
+        for process in started:
+            process.kill()
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from wstrain.communication import torch_distributed
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for name, value in {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "RANK": 0,
+            "WORLD_SIZE": 2,
+        }.items():
+            monkeypatch.setenv(name, str(value))
+        with pytest.raises(UserError, match=rf"port {port} \(MASTER_PORT\): address already in use"):
+            torch_distributed.connect(torch.device("cpu"))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Mapping
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from wstrain.errors import UserError
 
 T = TypeVar("T")
 
@@ -16,7 +22,13 @@ class TorchDistributed:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         # Gloo too where there are GPUs: what is offloaded to the host is exchanged there.
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        store = _loopback_store(os.environ)
+        if store is None:
+            dist.init_process_group(backend)
+        else:
+            rank, ranks = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
+            dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
     def sum(self, values: torch.Tensor) -> None:
         """Add a tensor up over ranks, in place."""
@@ -41,6 +53,41 @@ class TorchDistributed:
         that thread may wait for the lock to let go of a tensor. So the group must neither be destroyed nor
         lose its last reference, which the registry of torch.distributed keeps.
         """
+
+
+def _loopback_store(env: Mapping[str, str]) -> TCPStore | None:
+    """The store of ranks that meet on the loopback address: PyTorch's own would listen on every address.
+
+    Returns:
+        None where the ranks meet elsewhere, or through the store of ``torchrun``.
+
+    Raises:
+        UserError: somebody else listens at the port.
+    """
+    address, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
+    if address not in ("127.0.0.1", "localhost") or env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return None
+    main = env["RANK"] == "0"
+    return TCPStore(
+        "127.0.0.1",
+        port,
+        int(env["WORLD_SIZE"]),
+        is_master=main,
+        timeout=dist.default_pg_timeout,
+        master_listen_fd=_bound(port) if main else None,
+    )
+
+
+def _bound(port: int) -> int:
+    """The descriptor of a socket at a port of the loopback address, which the store will own."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(("127.0.0.1", port))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise UserError(f"cannot listen at port {port} (MASTER_PORT): {reason}") from error
+        return server.detach()
 
 
 def connect(device: torch.device) -> TorchDistributed:

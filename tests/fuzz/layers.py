@@ -27,8 +27,8 @@ from types import ModuleType
 
 import worldsize
 from worldsize.errors import OutputError, SpecError
-from worldsize.running import preparation
 from worldsize.running.errors import RunError
+from worldsize.running.preparing import preparation
 from worldsize.yaml import json_text
 from worldsize.yaml.source import Source
 

@@ -14,7 +14,7 @@ import pytest
 
 from worldsize.running.environments import layers, store
 from worldsize.running.environments.store import Store
-from worldsize.running.supervise import Warden
+from worldsize.running.supervising.supervise import Warden
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
 

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.skipif(shutil.which("mpirun", path=HERE) is None, reason="Open MPI is not installed"),
 ]
-MEMORY = Path("/dev/shm")
 
 REDUCE = """
     import os, sys
@@ -68,12 +67,12 @@ def write(project: Any, command: str, instances: int = 1, **scripts: str) -> Non
     project.write("job.yml", JOB.format(command=command, instances=instances))
 
 
-def folders() -> set[str]:
-    """What MPI and the runner keep in shared memory."""
-    names = ("worldsize-", "sm_segment", "vader_segment")
-    return (
-        {each.name for each in MEMORY.iterdir() if each.name.startswith(names)} if MEMORY.exists() else set()
-    )
+def memory(project: Any) -> Path:
+    """The folder in shared memory that MPI and the runner keep for the ranks that are waiting."""
+    rank = next(each for each in named(project, "python", "wait.py"))
+    found = Path(rank.environ()["OMPI_MCA_btl_sm_backing_directory"])
+    assert found.is_dir()
+    return found
 
 
 def named(project: Any, *words: str) -> list[Any]:
@@ -89,7 +88,6 @@ def mpirun(project: Any) -> Any:
 
 def test_somebody_elses_script_on_two_instances_of_two(project: Any) -> None:
     write(project, "python reduce.py && echo done", 2, reduce=REDUCE)
-    before = folders()
     status, text = project.run("job.yml")
     assert status == 0, text
     for rank in range(4):
@@ -100,7 +98,6 @@ def test_somebody_elses_script_on_two_instances_of_two(project: Any) -> None:
         assert lines[-1] == "done"
         folder = next(line for line in lines if line.endswith(" False"))
         assert not Path(folder.split()[0]).exists()
-    assert folders() <= before
     ended = [event["process"] for event in project.events() if event["event"] == "process_ended"]
     assert sorted(ended[:-1]) == [f"rank-{rank}" for rank in range(4)]
     assert ended[-1] == "mpirun"
@@ -120,9 +117,9 @@ def test_a_rank_that_fails_is_named_with_its_last_lines(project: Any) -> None:
 @pytest.mark.parametrize("victim", ["rank", "parent of a rank", "mpirun"])
 def test_kill_nine_ends_the_run_within_ten_seconds(project: Any, victim: str) -> None:
     write(project, STUBBORN, wait=WAIT)
-    before = folders()
     process = project.start("job.yml")
     project.wait_for("met-*", 2)
+    kept = memory(project)
     rank = next(each for each in named(project, "python", "wait.py") if environment(each) == "1")
     chosen = {"rank": rank, "parent of a rank": rank.parent(), "mpirun": mpirun(project)}[victim]
     begin = time.monotonic()
@@ -132,7 +129,7 @@ def test_kill_nine_ends_the_run_within_ten_seconds(project: Any, victim: str) ->
     assert process.returncode == 1
     assert took < 10, took
     assert project.nothing_left(0.5), project.processes()
-    assert folders() <= before
+    assert not kept.exists()
     if victim == "mpirun":
         assert "error: step `command` failed: mpirun was killed by SIGKILL\n" in text
     else:
@@ -146,27 +143,27 @@ def environment(process: Any) -> str:
 
 def test_an_interrupt_ends_every_rank(project: Any) -> None:
     write(project, STUBBORN, wait=WAIT)
-    before = folders()
     process = project.start("job.yml")
     project.wait_for("met-*", 2)
+    kept = memory(project)
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=40)
     assert process.returncode == 130
     assert time.monotonic() - begin < 10
     assert project.nothing_left(0.5), project.processes()
-    assert folders() <= before
+    assert not kept.exists()
 
 
 def test_kill_nine_of_the_runner_leaves_no_rank(project: Any) -> None:
     write(project, STUBBORN, wait=WAIT)
-    before = folders()
     process = project.start("job.yml", stdout=-3)
     project.wait_for("met-*", 2)
+    kept = memory(project)
     process.kill()
     process.wait()
     assert project.nothing_left(12), project.processes()
-    assert folders() <= before
+    assert not kept.exists()
 
 
 def test_term_gives_a_rank_its_time(project: Any) -> None:

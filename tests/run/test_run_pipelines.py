@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.running import machine
+from worldsize.running.preparing import machine
 
 CORES = machine.detect().slots
 pytest.importorskip("psutil")

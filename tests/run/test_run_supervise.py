@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from worldsize.running.processes import Process
-from worldsize.running.supervise import Group, Warden
+from worldsize.running.starting.processes import Process
+from worldsize.running.supervising.supervise import Group, Warden
 
 psutil = pytest.importorskip("psutil")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(60)]
@@ -196,8 +196,8 @@ def test_a_program_that_is_not_there(tmp_path: Path, warden: Warden) -> None:
 RUNNER = """
     import sys
     from pathlib import Path
-    from worldsize.running.processes import Process
-    from worldsize.running.supervise import Group, Warden
+    from worldsize.running.starting.processes import Process
+    from worldsize.running.supervising.supervise import Group, Warden
     folder, command = Path(sys.argv[1]), sys.argv[2]
     rank = Process("rank-0", 0, 0, 0, ("bash", "-c", command), {})
     with Warden() as warden, Group([rank], warden, cwd=folder, logs=folder, grace=0.5) as group:

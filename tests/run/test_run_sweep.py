@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.running.tracking import Logged, Tracking
+from worldsize.running.recording.tracking import Logged, Tracking
 
 pytest.importorskip("mlflow")
 pytest.importorskip("psutil")

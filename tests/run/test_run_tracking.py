@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.running import summary
-from worldsize.running.view import Plain
+from worldsize.running.showing import summary
+from worldsize.running.showing.view import Plain
 
 psutil = pytest.importorskip("psutil")
 pytestmark = [

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from worldsize.running.rehearsal import saved_step
+from worldsize.running.recovering.rehearsal import saved_step
 from wstrain import beats
 
 WORLDSIZE = (sys.executable, "-m", "worldsize")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from worldsize.running import history
+from worldsize.running.recording import history
 
 WORLDSIZE = [sys.executable, "-m", "worldsize"]
 RUN = ("run", "pipeline.yml", "--no-track", "-q", "--environment", "current")

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from worldsize.cli import texts
 from worldsize.cli.main import main
-from worldsize.running import history, life
-from worldsize.running.folder import StepFolder
+from worldsize.running.recording import history, life
+from worldsize.running.recording.folder import StepFolder
 from worldsize.running.reuse import links
 from worldsize.running.reuse.links import Original
 from worldsize.running.reuse.store import Entry, Store

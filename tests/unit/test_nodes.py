@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.running import processes
 from worldsize.running.nodes import emulation, faults, links, namespaces, scratch, topology
 from worldsize.running.nodes.links import Link, LinkError
 from worldsize.running.options import RunOptions
-from worldsize.running.processes import Call
+from worldsize.running.starting import processes
+from worldsize.running.starting.processes import Call
 from worldsize.running.tasks import Task
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from worldsize.azureml import job as jobs
-from worldsize.running.assets import AssetMap
 from worldsize.running.graph import flatten
-from worldsize.running.workplace import snapshots
+from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.starting.workplace import snapshots
 
 PIPELINE = """\
 type: pipeline

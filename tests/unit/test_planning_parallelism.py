@@ -16,11 +16,11 @@ from worldsize.emit import plan_file
 from worldsize.planning import Interface, Plan, StepPlan, derive, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.missing import explain
-from worldsize.running import fit
-from worldsize.running.assets import AssetMap
 from worldsize.running.graph import flatten
-from worldsize.running.machine import Machine
-from worldsize.running.sources import Text
+from worldsize.running.preparing import fit
+from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.starting.sources import Text
 
 Planner = Any  # the fixture's class lives in conftest.py
 

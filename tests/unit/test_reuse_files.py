@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.folder import StepFolder
+from worldsize.running.recording.folder import StepFolder
 from worldsize.running.reuse import digests as digesting
 from worldsize.running.reuse import files, made, trees
 from worldsize.running.reuse.digests import Digests

@@ -11,14 +11,14 @@ import pytest
 
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import workplace
 from worldsize.running.environments.planning import Plan
-from worldsize.running.folder import RunFolder
+from worldsize.running.recording.folder import RunFolder
 from worldsize.running.reuse import links, made
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.memory import StepMemory
 from worldsize.running.reuse.store import Store
-from worldsize.running.sources import ARTIFACTS, File, Joined, Output, RunName, Source, Text
+from worldsize.running.starting import workplace
+from worldsize.running.starting.sources import ARTIFACTS, File, Joined, Output, RunName, Source, Text
 from worldsize.running.tasks import Task
 
 

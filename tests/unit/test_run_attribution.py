@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from worldsize.running import oom_kills
-from worldsize.running.attribution import others_failed, signature, verdict
-from worldsize.running.processes import Process
-from worldsize.running.sources import Text
-from worldsize.running.supervise import Ended
+from worldsize.running.recovering import oom_kills
+from worldsize.running.recovering.attribution import others_failed, signature, verdict
+from worldsize.running.starting.processes import Process
+from worldsize.running.starting.sources import Text
+from worldsize.running.supervising.supervise import Ended
 
 RANKS = [Process(f"rank-{rank}", rank, rank, 0, ("true",), {}) for rank in range(4)]
 GONE = ["RuntimeError: [/pytorch/third_party/gloo/pair.cc:547] Connection closed by peer [127.0.0.1]:2001"]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
 from worldsize.running import RunOptions
-from worldsize.running.chaos import EARLIEST, FEWEST, LATEST, MOST, Fault, draw, schedule
 from worldsize.running.nodes import emulation
-from worldsize.running.rehearsal import Hit, saved_step
+from worldsize.running.recovering.chaos import EARLIEST, FEWEST, LATEST, MOST, Fault, draw, schedule
+from worldsize.running.recovering.rehearsal import Hit, saved_step
 from worldsize.running.tasks import Task
 
 

@@ -13,8 +13,6 @@ import yaml as pyyaml
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.facts import curated
-from worldsize.running import workplace
-from worldsize.running.assets import AssetMap, Entry
 from worldsize.running.environments import (
     conda,
     definition,
@@ -27,7 +25,9 @@ from worldsize.running.environments import (
 )
 from worldsize.running.graph import flatten
 from worldsize.running.options import EnvironmentMode, RunOptions
-from worldsize.running.processes import Process
+from worldsize.running.preparing.assets import AssetMap, Entry
+from worldsize.running.starting import workplace
+from worldsize.running.starting.processes import Process
 from worldsize.yaml.span import Span
 
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"

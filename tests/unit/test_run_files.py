@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running import contract, events, folder, machine, outcome, ports
+from worldsize.running.preparing import machine
+from worldsize.running.recording import events, folder, outcome
 from worldsize.running.results import Registration, StepResult, ending
+from worldsize.running.starting import contract, ports
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, tzinfo=timezone.utc)
 

@@ -9,12 +9,12 @@ import pytest
 
 from worldsize import compiling
 from worldsize.azureml import job
-from worldsize.running import fit
-from worldsize.running.assets import AssetMap
-from worldsize.running.fit import Fitted
 from worldsize.running.graph import flatten
-from worldsize.running.machine import Machine
-from worldsize.running.sources import Text
+from worldsize.running.preparing import fit
+from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.preparing.fit import Fitted
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.starting.sources import Text
 
 SPEC = """
     name: planned

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.logs import Decoder, Follower, last_lines
-from worldsize.running.progress import Progress, ProgressFile, parse
+from worldsize.running.showing.logs import Decoder, Follower, last_lines
+from worldsize.running.showing.progress import Progress, ProgressFile, parse
 
 PRINTABLE = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running import launchers, preview, private, processes
+from worldsize.running import launchers
 from worldsize.running.launchers import mpi
-from worldsize.running.processes import Call
+from worldsize.running.showing import preview
+from worldsize.running.starting import private, processes
+from worldsize.running.starting.processes import Call
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "processes"
 CASES = {
@@ -48,7 +50,7 @@ def test_the_plan_is_the_committed_one(name: str, update_golden: bool) -> None:
     call = CASES[name]
     ports = preview.ports(processes.ports_needed(call))
     text = preview.render({call.step: processes.plan(call, ports)})
-    text = text.replace(sys.executable, "{python}").replace(str(mpi.MEMBER), "{worldsize}/running/member.py")
+    text = text.replace(sys.executable, "{python}").replace(str(mpi.MEMBER), "{member}")
     path = GOLDEN / f"{name}.txt"
     if update_golden:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from worldsize.compiling import compile as compile_spec
 from worldsize.emit import plan_file
-from worldsize.running.restarts import FIRST_SECONDS, LONGEST_SECONDS, MOST_RESUMES, Policy, Try, planned
+from worldsize.running.recovering.restarts import (
+    FIRST_SECONDS,
+    LONGEST_SECONDS,
+    MOST_RESUMES,
+    Policy,
+    Try,
+    planned,
+)
 
 KILLED = -int(signal.SIGKILL)
 RESUME = 75

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.running import api, disclosure, preview
-from worldsize.running.processes import Process
-from worldsize.running.sources import File, Text
+from worldsize.running import api
+from worldsize.running.recording import disclosure
+from worldsize.running.showing import preview
+from worldsize.running.starting.processes import Process
+from worldsize.running.starting.sources import File, Text
 
 JOB = """\
 $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json

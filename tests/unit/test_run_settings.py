@@ -11,11 +11,13 @@ import pytest
 from worldsize import checking, compiling
 from worldsize.azureml import job as jobs
 from worldsize.errors import SpecError
-from worldsize.running import RunError, calls, inputs, overrides, spec_settings, targets
-from worldsize.running.assets import AssetMap
-from worldsize.running.folder import RunFolder
+from worldsize.running import RunError
 from worldsize.running.graph import flatten
-from worldsize.running.sources import File
+from worldsize.running.preparing import overrides, spec_settings, targets
+from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.starting import calls, inputs
+from worldsize.running.starting.sources import File
 
 Set = Callable[..., dict[str, str]]
 PIPELINE = """

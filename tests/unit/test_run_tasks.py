@@ -10,11 +10,11 @@ import pytest
 
 from worldsize import running
 from worldsize.azureml import job
-from worldsize.running import calls, contract, inputs
-from worldsize.running.assets import AssetMap
-from worldsize.running.folder import RunFolder
 from worldsize.running.graph import flatten
-from worldsize.running.sources import File, Output, Text
+from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.starting import calls, contract, inputs
+from worldsize.running.starting.sources import File, Output, Text
 from worldsize.running.tasks import Task
 
 Read = Callable[[str], tuple[dict[str, Task], list[str]]]

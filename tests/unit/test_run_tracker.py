@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running import tracker
+from worldsize.running.recording import tracker
 
 
 @pytest.mark.parametrize(

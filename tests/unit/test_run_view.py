@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from worldsize.running import live, summary
-from worldsize.running.progress import Progress
 from worldsize.running.results import Failure, Registration, RunResult, StepResult
-from worldsize.running.view import Plain, Status, duration
+from worldsize.running.showing import live, summary
+from worldsize.running.showing.progress import Progress
+from worldsize.running.showing.view import Plain, Status, duration
 
 HALF = Progress(step=50, total_steps=100, epoch=1.0, loss=0.123456, samples_per_second=1234.5)
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from worldsize.azureml.model import Component, Field
-from worldsize.running import events
-from worldsize.running.events import EventLog
-from worldsize.running.folder import RunFolder
+from worldsize.running.recording import events
+from worldsize.running.recording.events import EventLog
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.tracking import Logged, Tracking
 from worldsize.running.results import Failure, StepResult, StepState
 from worldsize.running.sweep import controller
 from worldsize.running.sweep.controller import Sweep
@@ -21,7 +22,6 @@ from worldsize.running.sweep.early import Policy
 from worldsize.running.sweep.plan import SweepPlan
 from worldsize.running.sweep.space import Parameter
 from worldsize.running.tasks import Task
-from worldsize.running.tracking import Logged, Tracking
 
 PLAN = SweepPlan(
     parameters=(Parameter("x", "choice", values=(1, 2, 3, 4)),),

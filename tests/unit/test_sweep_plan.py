@@ -11,9 +11,10 @@ import pytest
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step
-from worldsize.running import RunError, RunOptions, preparation
-from worldsize.running.assets import AssetMap
+from worldsize.running import RunError, RunOptions
 from worldsize.running.graph import flatten
+from worldsize.running.preparing import preparation
+from worldsize.running.preparing.assets import AssetMap
 from worldsize.running.sweep import plan as plans
 from worldsize.running.sweep import sampler, trials
 from worldsize.running.sweep.plan import SweepPlan

@@ -20,7 +20,7 @@ runs_dir = click.option(
 
 def find(home: Path, text: str) -> Path:
     """The folder of the run that the user means; without such a run the command ends."""
-    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
 
     try:
         return history.find(home, text)

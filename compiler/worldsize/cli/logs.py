@@ -13,7 +13,7 @@ import click
 from worldsize.cli import homes, texts
 
 if TYPE_CHECKING:
-    from worldsize.running.logs import Follower
+    from worldsize.running.showing.logs import Follower
 
 TICK_SECONDS = 0.1
 EPILOG = """\b
@@ -53,7 +53,7 @@ def command(
 
 
 def _known(root: Path, step: str) -> None:
-    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
 
     steps = history.load(root).steps
     if step in steps or (root / "steps" / step).is_dir():
@@ -118,7 +118,7 @@ def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], 
 
 def _over(root: Path, step: str) -> bool:
     """Whether nothing more will be written."""
-    from worldsize.running import history, life  # noqa: PLC0415
+    from worldsize.running.recording import history, life  # noqa: PLC0415
 
     alive = life.alive(root)
     found = history.load(root).steps.get(step)
@@ -127,7 +127,7 @@ def _over(root: Path, step: str) -> bool:
 
 
 def _follower(path: Path) -> Follower:
-    from worldsize.running.logs import Follower  # noqa: PLC0415
+    from worldsize.running.showing.logs import Follower  # noqa: PLC0415
 
     return Follower(path)
 

@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
-    from worldsize.running.view import View
+    from worldsize.running.showing.view import View
 
 EPILOG = """\b
 Examples:
@@ -124,7 +124,7 @@ def command(
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.running import preview  # noqa: PLC0415
+    from worldsize.running.showing import preview  # noqa: PLC0415
 
     options = running.RunOptions(settings=_pairs(settings), assets=_mapped(assets), **asked)
     if dry_run:
@@ -167,7 +167,7 @@ def answering() -> Iterator[None]:
 
 def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
     """Say how a run ended, and end with its status."""
-    from worldsize.running import summary  # noqa: PLC0415
+    from worldsize.running.showing import summary  # noqa: PLC0415
 
     # The table of a terminal stays on the screen: its rows are not said twice.
     text = summary.render(result, steps=quiet or not _on_terminal())
@@ -188,7 +188,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
     """What ``--map REF=PATH`` says, by reference."""
-    from worldsize.running.assets import option  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.preparing.assets import option  # noqa: PLC0415 - `--help` needs none of it
 
     try:
         return dict(option(text) for text in texts)
@@ -198,14 +198,14 @@ def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
 
 def view(*, quiet: bool) -> View:
     """The table on a terminal, lines elsewhere."""
-    from worldsize.running.view import Plain, Quiet  # noqa: PLC0415
+    from worldsize.running.showing.view import Plain, Quiet  # noqa: PLC0415
 
     if quiet:
         return Quiet()
     if _on_terminal():
         from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
 
-        from worldsize.running.live import Live  # noqa: PLC0415
+        from worldsize.running.showing.live import Live  # noqa: PLC0415
 
         return Live(Console())
     return Plain(click.echo)

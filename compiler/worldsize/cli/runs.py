@@ -11,7 +11,7 @@ import click
 from worldsize.cli import homes, texts
 
 if TYPE_CHECKING:
-    from worldsize.running.history import RunRecord
+    from worldsize.running.recording.history import RunRecord
 
 EPILOG = """\b
 Examples:
@@ -33,7 +33,7 @@ state:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     """List runs: state, steps done, start and duration."""
-    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
 
     known = history.runs(home)
     shown = [history.load(root) for root in (known if everything else known[-last:])]
@@ -50,7 +50,7 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
-    from worldsize.running.view import duration  # noqa: PLC0415
+    from worldsize.running.showing.view import duration  # noqa: PLC0415
 
     took = duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"

@@ -12,7 +12,7 @@ import click
 from worldsize.cli import homes, texts
 
 if TYPE_CHECKING:
-    from worldsize.running.history import RunRecord, StepRecord
+    from worldsize.running.recording.history import RunRecord, StepRecord
 
 DEEPEST = 8  # levels of indentation; a chain of a thousand steps shall not run off the page
 LONGEST_VALUE = 80
@@ -33,7 +33,7 @@ A step is indented below those that it needs, which stand behind `<-`.
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(run: str, home: Path, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
-    from worldsize.running import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
 
     found = history.load(homes.find(home, run))
     if as_json:
@@ -45,7 +45,7 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
 def render(run: RunRecord) -> Iterator[str]:
     """The run as lines."""
     from worldsize.cli.runs import short  # noqa: PLC0415
-    from worldsize.running.view import duration  # noqa: PLC0415
+    from worldsize.running.showing.view import duration  # noqa: PLC0415
 
     yield f"run {run.id} {run.state}" + (f" after {duration(run.seconds)}" if run.started else "")
     rows = [
@@ -75,7 +75,7 @@ def _damage(count: int) -> str:
 
 
 def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[str]:
-    from worldsize.running.view import duration  # noqa: PLC0415
+    from worldsize.running.showing.view import duration  # noqa: PLC0415
 
     margin = "  " * depth
     took = duration(step.seconds) if step.seconds else ""
@@ -142,7 +142,7 @@ def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
 
 
 def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
-    from worldsize.running import outcome  # noqa: PLC0415
+    from worldsize.running.recording import outcome  # noqa: PLC0415
     from worldsize.running.results import StepResult  # noqa: PLC0415
 
     root = run.root / "steps" / step.name
@@ -151,7 +151,7 @@ def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
 
 def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
     from worldsize.diagnostics.snippet import clean  # noqa: PLC0415
-    from worldsize.running.logs import last_lines  # noqa: PLC0415
+    from worldsize.running.showing.logs import last_lines  # noqa: PLC0415
 
     if step.failed_process is None:
         return []

@@ -1,7 +1,10 @@
 """Running a pipeline here: real process groups, Azure ML's environment, nothing left behind.
 
-What would be started is decided first, as plain data (:mod:`~worldsize.running.processes`), and only then
-started and watched (:mod:`~worldsize.running.schedule`, :mod:`~worldsize.running.supervise`).
+The packages follow a run. ``preparing`` turns what the user named into tasks, with the ``graph`` of its
+steps, their ``environments``, and the ``nodes`` that are emulated. The schedule finds out who is next, and
+what ``reuse`` spares. ``starting`` decides as plain data what would be started, with the ``launchers``;
+``supervising`` starts and watches it. ``recovering`` deals with what goes wrong, ``recording`` keeps and
+``showing`` tells.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ if TYPE_CHECKING:
     from worldsize.running.api import dry_run, run
     from worldsize.running.errors import RunError
     from worldsize.running.options import RunOptions
+    from worldsize.running.recovering.resuming import ResumeError, resume
     from worldsize.running.results import Failure, Registration, RunResult, StepResult
-    from worldsize.running.resuming import ResumeError, resume
 
 __all__ = [
     "Failure",
@@ -38,8 +41,8 @@ _HOMES = {
     "Registration": "results",
     "RunResult": "results",
     "StepResult": "results",
-    "ResumeError": "resuming",
-    "resume": "resuming",
+    "ResumeError": "recovering.resuming",
+    "resume": "recovering.resuming",
 }
 
 

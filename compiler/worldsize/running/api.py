@@ -10,14 +10,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from worldsize.running import contract, execution, folder, life, preparation, preview, record, tracking
+from worldsize.running import execution
 from worldsize.running.environments import interpreters
 from worldsize.running.options import RunOptions
-from worldsize.running.processes import Process
+from worldsize.running.preparing import preparation
+from worldsize.running.recording import folder, life, record, tracking
 from worldsize.running.results import RunResult
 from worldsize.running.reuse.store import Store
-from worldsize.running.supervise import Warden
-from worldsize.running.view import Quiet, View
+from worldsize.running.showing import preview
+from worldsize.running.showing.view import Quiet, View
+from worldsize.running.starting import contract
+from worldsize.running.starting.processes import Process
+from worldsize.running.supervising.supervise import Warden
 
 Target = str | os.PathLike[str]
 

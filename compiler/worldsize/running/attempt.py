@@ -10,27 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import (
-    attribution,
-    calls,
-    disclosure,
-    full_disk,
-    inputs,
-    oom_kills,
-    ports,
-    processes,
-    workplace,
-)
 from worldsize.running.environments.interpreters import Current, Interpreters
-from worldsize.running.events import EventLog
-from worldsize.running.folder import RunFolder
-from worldsize.running.logs import last_lines
-from worldsize.running.machine import Machine
 from worldsize.running.places import Here, Places
-from worldsize.running.processes import Process
-from worldsize.running.progress import ProgressFile
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.recording import disclosure
+from worldsize.running.recording.events import EventLog
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recovering import attribution, full_disk, oom_kills
 from worldsize.running.results import Failure, StepState, still_running
-from worldsize.running.supervise import GRACE_SECONDS, Group, Warden
+from worldsize.running.showing.logs import last_lines
+from worldsize.running.showing.progress import ProgressFile
+from worldsize.running.starting import calls, inputs, ports, processes, workplace
+from worldsize.running.starting.processes import Process
+from worldsize.running.supervising.supervise import GRACE_SECONDS, Group, Warden
 from worldsize.running.tasks import Task
 
 LAST_LINES = 15

@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worldsize.running import chaos
-from worldsize.running.events import EventLog
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
-from worldsize.running.folder import RunFolder
-from worldsize.running.hangs import Hangs
-from worldsize.running.history import RunRecord
 from worldsize.running.nodes.injection import Injection
 from worldsize.running.places import Here, Places
-from worldsize.running.preparation import Prepared
-from worldsize.running.rehearsal import Rehearsal
-from worldsize.running.restarts import Policy, Restarting, keeps_checkpoints
+from worldsize.running.preparing.preparation import Prepared
+from worldsize.running.recording.events import EventLog
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.history import RunRecord
+from worldsize.running.recording.tracking import Tracking
+from worldsize.running.recovering import chaos
+from worldsize.running.recovering.hangs import Hangs
+from worldsize.running.recovering.rehearsal import Rehearsal
+from worldsize.running.recovering.restarts import Policy, Restarting, keeps_checkpoints
 from worldsize.running.reuse import memory
 from worldsize.running.reuse.store import Store
+from worldsize.running.showing.view import View
 from worldsize.running.sweep.controller import expansions
-from worldsize.running.tracking import Tracking
-from worldsize.running.view import View
 
 SPARE_RESTARTS = 2  # of a rehearsal, beyond those that its faults need
 

@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from worldsize.running import disclosure, equipment, folder, interrupts, outcome, tracking
+from worldsize.running import equipment
 from worldsize.running.attempt import Surroundings
 from worldsize.running.environments.interpreters import Interpreters
-from worldsize.running.events import EventLog
 from worldsize.running.graph import Graph
-from worldsize.running.history import RunRecord
-from worldsize.running.preparation import Prepared
+from worldsize.running.preparing.preparation import Prepared
+from worldsize.running.recording import disclosure, folder, outcome, tracking
+from worldsize.running.recording.events import EventLog
+from worldsize.running.recording.history import RunRecord
 from worldsize.running.results import DONE, RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
-from worldsize.running.supervise import Warden
-from worldsize.running.view import View
+from worldsize.running.showing.view import View
+from worldsize.running.supervising import interrupts
+from worldsize.running.supervising.supervise import Warden
 
 LONGEST_PARAMETER = 500  # characters; more is no parameter but data
 

@@ -6,7 +6,7 @@ import contextlib
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from worldsize.running.processes import Call
+from worldsize.running.starting.processes import Call
 
 
 class Places(Protocol):

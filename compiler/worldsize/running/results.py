@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from worldsize.running.processes import Process
+from worldsize.running.starting.processes import Process
 
 StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
 DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states whose outputs are there

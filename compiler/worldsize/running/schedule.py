@@ -11,11 +11,11 @@ from pathlib import Path
 from worldsize.running.attempt import Attempt, Outcome, Surroundings
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
-from worldsize.running.interrupts import Interrupts
+from worldsize.running.recording.tracking import Tracking
 from worldsize.running.results import DONE, Failure, StepResult, StepState
+from worldsize.running.showing.view import Status, View
+from worldsize.running.supervising.interrupts import Interrupts
 from worldsize.running.tasks import Task
-from worldsize.running.tracking import Tracking
-from worldsize.running.view import Status, View
 
 TICK_SECONDS = 0.15
 

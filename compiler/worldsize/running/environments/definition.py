@@ -16,8 +16,8 @@ from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.facts import curated
-from worldsize.running.assets import AssetMap
 from worldsize.running.environments import conda, requirements
+from worldsize.running.preparing.assets import AssetMap
 from worldsize.yaml.span import Span
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"

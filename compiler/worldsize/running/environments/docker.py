@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from worldsize.running.processes import Process
+from worldsize.running.starting.processes import Process
 
 PROGRAM = "docker"
 LABEL = "worldsize.runner"

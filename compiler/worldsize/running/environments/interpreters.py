@@ -16,11 +16,11 @@ from worldsize.running.environments.definition import Definition
 from worldsize.running.environments.planning import Plan
 from worldsize.running.environments.store import BuildError, Store
 from worldsize.running.errors import RunError
-from worldsize.running.folder import RunFolder
-from worldsize.running.logs import last_lines
-from worldsize.running.processes import Process, every
-from worldsize.running.sources import File
-from worldsize.running.supervise import Warden
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.showing.logs import last_lines
+from worldsize.running.starting.processes import Process, every
+from worldsize.running.starting.sources import File
+from worldsize.running.supervising.supervise import Warden
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

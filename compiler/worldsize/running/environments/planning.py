@@ -10,10 +10,10 @@ from pathlib import Path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
-from worldsize.running.assets import AssetMap
 from worldsize.running.environments import definition, docker
 from worldsize.running.environments.definition import Definition
 from worldsize.running.options import EnvironmentMode, RunOptions
+from worldsize.running.preparing.assets import AssetMap
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

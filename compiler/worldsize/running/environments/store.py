@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from worldsize.running.environments import layers, requirements
-from worldsize.running.logs import last_lines
-from worldsize.running.processes import Process
-from worldsize.running.supervise import Group, Warden
+from worldsize.running.showing.logs import last_lines
+from worldsize.running.starting.processes import Process
+from worldsize.running.supervising.supervise import Group, Warden
 
 FOLDER = "environments"
 LAST_LINES = 6

@@ -10,7 +10,7 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Field
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.records import replace
-from worldsize.running.sources import Source
+from worldsize.running.starting.sources import Source
 from worldsize.yaml import Scalar
 from worldsize.yaml.span import Span
 

@@ -12,7 +12,7 @@ from worldsize.running import launchers
 from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope
 from worldsize.running.graph.trace import Reason, Traced, Tracer
-from worldsize.running.sources import File, Text
+from worldsize.running.starting.sources import File, Text
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml.span import Span
 

@@ -19,7 +19,7 @@ from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope
 from worldsize.running.graph.task import Reader
 from worldsize.running.graph.trace import Assets, Tracer
-from worldsize.running.sources import Output
+from worldsize.running.starting.sources import Output
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

@@ -13,13 +13,13 @@ from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Po
 from worldsize.azureml.references import exists, kind, local_path, shown
 from worldsize.diagnostics.suggest import closest
 from worldsize.records import replace
-from worldsize.running import sources
 from worldsize.running.graph import commands, faults
 from worldsize.running.graph.counts import Settings
 from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope, given, leaves
 from worldsize.running.graph.trace import Absent, Reason, Tracer, Unknown
-from worldsize.running.sources import Source
+from worldsize.running.starting import sources
+from worldsize.running.starting.sources import Source
 from worldsize.running.tasks import KINDS, Task
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml.span import Span

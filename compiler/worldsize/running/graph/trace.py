@@ -10,9 +10,9 @@ from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, kind, local_path, shown
-from worldsize.running import sources
 from worldsize.running.graph.scope import Scope, given
-from worldsize.running.sources import ARTIFACTS, File, Joined, Output, Part, RunName, Source, Text
+from worldsize.running.starting import sources
+from worldsize.running.starting.sources import ARTIFACTS, File, Joined, Output, Part, RunName, Source, Text
 
 DEEPEST_TEXT = 20  # bindings inside texts that are bound inside texts
 MOST_PARTS = 1000  # of one text

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from worldsize.running.processes import Call, Process
+    from worldsize.running.starting.processes import Call, Process
 
 LAUNCHERS = {"none": "plain", "pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
 

@@ -8,8 +8,9 @@ environment counts on the instance that is emulated; what it asks MPI itself, su
 namespace both agree: ``mpirun`` starts its daemon on the others as it does with ssh.
 OMPI_COMM_WORLD_NODE_RANK is no number of an instance in the cloud either: it is the local rank.
 
-``mpirun`` starts :mod:`worldsize.running.member` in place of the command. That gives each rank its variables
-and its log, and says how it ended. The settings hold for Open MPI 4.1, of Azure ML's images, and for 5.
+``mpirun`` starts :mod:`worldsize.running.supervising.member` in place of the command. That gives each rank
+its variables and its log, and says how it ended. The settings hold for Open MPI 4.1, of Azure ML's images,
+and for 5.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worldsize.running.processes import Call, Process
+    from worldsize.running.starting.processes import Call, Process
 
 PROGRAM = "mpirun"
-MEMBER = Path(__file__).parents[1] / "member.py"
+MEMBER = Path(__file__).parents[1] / "supervising" / "member.py"
 WORLD = "OMPI_COMM_WORLD_"
 VARIABLES = frozenset(
     {f"{WORLD}{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK")}
@@ -56,7 +57,7 @@ def ports_needed(call: Call) -> int:
 
 def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """``mpirun``, and the ranks as its members."""
-    from worldsize.running.processes import Process, place, shared  # noqa: PLC0415 - it imports the launchers
+    from worldsize.running.starting.processes import Process, place, shared  # noqa: PLC0415 - it imports the launchers
 
     master = {"AZ_BATCHAI_MPI_MASTER_NODE": call.host(0)}
     if ports:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worldsize.running.processes import Call, Process
+    from worldsize.running.starting.processes import Call, Process
 
 VARIABLES: frozenset[str] = frozenset()
 
@@ -18,6 +18,6 @@ def ports_needed(_call: Call) -> int:
 
 def processes(call: Call, _ports: Sequence[str]) -> Iterator[Process]:
     """The one process."""
-    from worldsize.running.processes import place  # noqa: PLC0415 - it imports the launchers
+    from worldsize.running.starting.processes import place  # noqa: PLC0415 - it imports the launchers
 
     yield place(call, 0, {})

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worldsize.running.processes import Call, Process
+    from worldsize.running.starting.processes import Call, Process
 
 VARIABLES = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK"})
 
@@ -27,7 +27,7 @@ def ports_needed(_call: Call) -> int:
 
 def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """One process a rank."""
-    from worldsize.running.processes import place  # noqa: PLC0415 - it imports the launchers
+    from worldsize.running.starting.processes import place  # noqa: PLC0415 - it imports the launchers
 
     near = {} if call.hosts else {name: value for name, value in LOOPBACK.items() if name not in call.env}
     for rank in range(call.world_size):

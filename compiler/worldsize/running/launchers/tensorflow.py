@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worldsize.running.processes import Call, Process
+    from worldsize.running.starting.processes import Call, Process
 
 VARIABLES = frozenset({"TF_CONFIG"})
 
@@ -29,7 +29,7 @@ def ports_needed(call: Call) -> int:
 
 def processes(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """The workers, then the parameter servers; both are dealt out over the instances in turn."""
-    from worldsize.running.processes import place  # noqa: PLC0415 - it imports the launchers
+    from worldsize.running.starting.processes import place  # noqa: PLC0415 - it imports the launchers
 
     tasks = [("worker", index) for index in range(call.world_size)]
     tasks += [("ps", index) for index in range(call.parameter_server_count)]

@@ -17,10 +17,10 @@ from worldsize.running.nodes.namespaces import Abilities, Namespaces
 from worldsize.running.nodes.topology import MOST_NODES
 from worldsize.running.options import RunOptions
 from worldsize.running.places import Here, Places
-from worldsize.running.processes import Call
-from worldsize.running.restarts import keeps_checkpoints
+from worldsize.running.recovering.restarts import keeps_checkpoints
+from worldsize.running.starting.processes import Call
+from worldsize.running.starting.workplace import SURVIVES
 from worldsize.running.tasks import Task
-from worldsize.running.workplace import SURVIVES
 from worldsize.yaml.span import Span
 
 COMMAND_LINE = Span("command line", 1, 1, 1, 1)

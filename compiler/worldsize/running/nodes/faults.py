@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from worldsize.running.processes import Process
+from worldsize.running.starting.processes import Process
 from worldsize.running.tasks import Task
 
 Kind = Literal["kill", "drop-link"]

@@ -19,7 +19,7 @@ from typing import Any
 from worldsize.running.nodes import scratch, topology
 from worldsize.running.nodes.links import UNSHAPED, Link
 from worldsize.running.nodes.topology import Node
-from worldsize.running.processes import Call
+from worldsize.running.starting.processes import Call
 
 MAKER = Path(__file__).with_name("maker.py")
 ENTER = Path(__file__).with_name("enter.py")

@@ -17,7 +17,7 @@ from typing import Any
 from worldsize.azureml import binding, distribution, fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.diagnostics.problem import Problem
-from worldsize.running.reading import Reading
+from worldsize.running.preparing.reading import Reading
 from worldsize.yaml.nodes import Mapping as YamlMapping
 
 DRIVER = Path(__file__).with_name("worldsize_parallel")

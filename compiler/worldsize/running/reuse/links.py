@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from worldsize.running.folder import RunFolder, StepFolder
+from worldsize.running.recording.folder import RunFolder, StepFolder
 from worldsize.running.reuse.files import is_name, read, write
 
 NAME = "reused.json"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.folder import StepFolder
+from worldsize.running.recording.folder import StepFolder
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.files import boot, read, write
 from worldsize.running.reuse.key import Parts
 from worldsize.running.reuse.trees import Tree, parse, walk
 from worldsize.running.reuse.trees import stamp as stamp_of
-from worldsize.running.sources import ARTIFACTS
+from worldsize.running.starting.sources import ARTIFACTS
 
 NAME = "made.json"
 VERSION = 1

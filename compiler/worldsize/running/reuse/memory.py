@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running import workplace
 from worldsize.running.environments.planning import Plan
-from worldsize.running.folder import RunFolder, StepFolder
-from worldsize.running.history import RunRecord
-from worldsize.running.preparation import Prepared
+from worldsize.running.preparing.preparation import Prepared
+from worldsize.running.recording.folder import RunFolder, StepFolder
+from worldsize.running.recording.history import RunRecord
 from worldsize.running.results import DONE
 from worldsize.running.reuse import environment, key, links, made
 from worldsize.running.reuse.digests import Digests
@@ -21,7 +20,8 @@ from worldsize.running.reuse.links import Original
 from worldsize.running.reuse.made import Made
 from worldsize.running.reuse.store import Entry, Store
 from worldsize.running.reuse.trees import Tree
-from worldsize.running.sources import ARTIFACTS, File, Output, Part, RunName, Source, Text, parts_of
+from worldsize.running.starting import workplace
+from worldsize.running.starting.sources import ARTIFACTS, File, Output, Part, RunName, Source, Text, parts_of
 from worldsize.running.tasks import Task
 
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running import history, life
-from worldsize.running.folder import RunFolder, StepFolder
+from worldsize.running.recording import history, life
+from worldsize.running.recording.folder import RunFolder, StepFolder
 from worldsize.running.reuse import links
 from worldsize.running.reuse.store import Entry, Store
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running.folder import RunFolder, StepFolder
+from worldsize.running.recording.folder import RunFolder, StepFolder
 from worldsize.running.reuse.files import SUFFIX, is_name, read, write
 
 VERSION = 1

@@ -10,15 +10,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from worldsize.running.events import EventLog
 from worldsize.running.expansion import Expansion
-from worldsize.running.folder import RunFolder
+from worldsize.running.recording.events import EventLog
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.tracking import Logged, Tracking
 from worldsize.running.results import DONE, Failure, StepResult
 from worldsize.running.sweep import early, sampler, trials
 from worldsize.running.sweep.plan import SweepPlan
 from worldsize.running.sweep.sampler import Sampler, Values
 from worldsize.running.tasks import Task
-from worldsize.running.tracking import Logged, Tracking
 
 ASK_SECONDS = 1.0  # between looks at what the running trials have logged
 MOST_NAMES = 6  # metrics listed where the wanted one is missing

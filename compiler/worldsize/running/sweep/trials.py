@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field
-from worldsize.running.sources import Text
+from worldsize.running.starting.sources import Text
 from worldsize.running.sweep.plan import SweepPlan
 from worldsize.running.sweep.sampler import Values
 from worldsize.running.sweep.space import Value

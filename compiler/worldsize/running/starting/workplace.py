@@ -10,10 +10,10 @@ from worldsize.azureml import snapshot
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.checking import boundary
 from worldsize.diagnostics.problem import Problem
-from worldsize.running import untrusted
-from worldsize.running.folder import RunFolder
-from worldsize.running.inputs import link_inputs, prepare_outputs
 from worldsize.running.parallel.plan import DRIVER
+from worldsize.running.preparing import untrusted
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.starting.inputs import link_inputs, prepare_outputs
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from worldsize.running.processes import Process, every
-from worldsize.running.sources import Source, Text
+from worldsize.running.starting.processes import Process, every
+from worldsize.running.starting.sources import Source, Text
 
 HIDDEN = "***"
 _SECRET = re.compile(

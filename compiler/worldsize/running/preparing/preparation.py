@@ -14,25 +14,16 @@ from worldsize.azureml.model import Job
 from worldsize.azureml.references import kind
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
-from worldsize.running import (
-    assets,
-    contract,
-    fit,
-    machine,
-    overrides,
-    programs,
-    references,
-    targets,
-    workplace,
-)
 from worldsize.running.environments import planning
 from worldsize.running.errors import RunError
 from worldsize.running.graph import Graph, flatten
-from worldsize.running.machine import Machine
 from worldsize.running.nodes import emulation
 from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
-from worldsize.running.restarts import planned as planned_restarts
+from worldsize.running.preparing import assets, fit, machine, overrides, programs, references, targets
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.recovering.restarts import planned as planned_restarts
+from worldsize.running.starting import contract, workplace
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

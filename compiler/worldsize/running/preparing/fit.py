@@ -13,8 +13,8 @@ from worldsize.emit.memory_bound import PREDICTION
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.model import PlanValue
-from worldsize.running.machine import Machine
-from worldsize.running.sources import Source, Text
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.starting.sources import Source, Text
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

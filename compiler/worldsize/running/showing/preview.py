@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from worldsize.running import calls, inputs, processes
-from worldsize.running.disclosure import command, masked
-from worldsize.running.folder import RunFolder
-from worldsize.running.machine import Machine
-from worldsize.running.processes import Call, Process
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.recording.disclosure import command, masked
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.tracking import variables
+from worldsize.running.starting import calls, inputs, processes
+from worldsize.running.starting.processes import Call, Process
 from worldsize.running.tasks import Task
-from worldsize.running.tracking import variables
 
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
 PORT = "{port}"

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from worldsize.running import events, life
+from worldsize.running.recording import events, life
 from worldsize.running.results import DONE
 from worldsize.running.reuse.files import read
 

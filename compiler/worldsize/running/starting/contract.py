@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from worldsize.running import launchers
-from worldsize.running.folder import RunFolder
-from worldsize.running.inputs import Values
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.starting.inputs import Values
 from worldsize.running.tasks import Task
 
 # Set by another launcher around the runner, these would make a step believe it is part of that one's group.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.guard import REPORTS
-from worldsize.running.processes import Process
+from worldsize.running.starting.processes import Process
+from worldsize.running.supervising.guard import REPORTS
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
 

@@ -10,16 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from worldsize.planning.numbers import plural
-from worldsize.running import api, history, life, preparation, record
+from worldsize.running import api
 from worldsize.running.environments import interpreters
 from worldsize.running.execution import execute
-from worldsize.running.folder import RunFolder
-from worldsize.running.history import RunRecord
-from worldsize.running.preparation import Prepared
-from worldsize.running.record import Asked
+from worldsize.running.preparing import preparation
+from worldsize.running.preparing.preparation import Prepared
+from worldsize.running.recording import history, life, record
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.history import RunRecord
+from worldsize.running.recording.record import Asked
 from worldsize.running.results import RunResult
-from worldsize.running.supervise import GRACE_SECONDS, MARGIN_SECONDS
-from worldsize.running.view import Quiet, View
+from worldsize.running.showing.view import Quiet, View
+from worldsize.running.supervising.supervise import GRACE_SECONDS, MARGIN_SECONDS
 
 
 class ResumeError(Exception):

@@ -33,7 +33,7 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
     from worldsize.checking import boundary, discover  # noqa: PLC0415
     from worldsize.compiling import compile as compile_spec  # noqa: PLC0415
     from worldsize.errors import SpecError  # noqa: PLC0415
-    from worldsize.running import spec_settings  # noqa: PLC0415
+    from worldsize.running.preparing import spec_settings  # noqa: PLC0415
     from worldsize.yaml import load  # noqa: PLC0415
 
     document = load(target)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running.processes import Process
 from worldsize.running.results import ending
-from worldsize.running.supervise import Ended
+from worldsize.running.starting.processes import Process
+from worldsize.running.supervising.supervise import Ended
 from wstrain.errors import RESUME
 from wstrain.watchdog import HUNG
 

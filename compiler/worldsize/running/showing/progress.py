@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running.logs import Follower
+from worldsize.running.showing.logs import Follower
 
 MOST = 1e15  # a larger count is no count, and a larger loss no news
 

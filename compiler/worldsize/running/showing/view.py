@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from worldsize.running.progress import Progress
 from worldsize.running.results import StepState
+from worldsize.running.showing.progress import Progress
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from worldsize.planning.numbers import plural
 from worldsize.running.attempt import Attempt
-from worldsize.running.chaos import Fault
-from worldsize.running.hangs import current
 from worldsize.running.nodes.namespaces import Namespaces
-from worldsize.running.workplace import SURVIVES
+from worldsize.running.recovering.chaos import Fault
+from worldsize.running.recovering.hangs import current
+from worldsize.running.starting.workplace import SURVIVES
 
 SETTLE_SECONDS = 1.0  # between the end of one fault and the next
 _CHECKPOINT = re.compile(r"step-(\d{8,})")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running import sources
-from worldsize.running.folder import RunFolder
-from worldsize.running.sources import ARTIFACTS, File, Joined, Output, Source, Text
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.starting import sources
+from worldsize.running.starting.sources import ARTIFACTS, File, Joined, Output, Source, Text
 from worldsize.running.tasks import Task
 
 

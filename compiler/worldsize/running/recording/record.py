@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.references import kind
-from worldsize.running import disclosure
-from worldsize.running.folder import RunFolder
-from worldsize.running.history import RECORD
 from worldsize.running.options import RunOptions
-from worldsize.running.preparation import Prepared
+from worldsize.running.preparing.preparation import Prepared
+from worldsize.running.recording import disclosure
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.history import RECORD
 from worldsize.running.reuse.environment import version
 from worldsize.running.reuse.files import read, write
 

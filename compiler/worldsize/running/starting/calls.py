@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Mapping
 
 from worldsize.azureml import command
-from worldsize.running import contract
-from worldsize.running.folder import RunFolder
-from worldsize.running.inputs import Values
-from worldsize.running.processes import Call
+from worldsize.running.recording.folder import RunFolder
+from worldsize.running.starting import contract
+from worldsize.running.starting.inputs import Values
+from worldsize.running.starting.processes import Call
 from worldsize.running.tasks import Task
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from worldsize.emit import plan_file
 from worldsize.running.attempt import Attempt
-from worldsize.running.attribution import signature
-from worldsize.running.hangs import current
+from worldsize.running.recovering.attribution import signature
+from worldsize.running.recovering.hangs import current
 from worldsize.running.results import Failure
+from worldsize.running.starting.workplace import SURVIVES
 from worldsize.running.tasks import Task
-from worldsize.running.workplace import SURVIVES
 from wstrain.errors import RESUME
 
 INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's

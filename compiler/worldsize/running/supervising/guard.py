@@ -1,6 +1,6 @@
 """The parents of a run's processes: they start them, say how each ends, and leave none behind.
 
-This file is a program of its own, started by :mod:`worldsize.running.supervise`; it imports the
+This file is a program of its own, started by :mod:`worldsize.running.supervising.supervise`; it imports the
 standard library only and has one thread. One *warden* serves a run; for each step it forks a *guard*,
 which is the parent of that step's ranks. Parents of their own are what makes the promise hold:
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.diagnostics.snippet import clean
-from worldsize.running.folder import HOME
+from worldsize.running.recording.folder import HOME
 from worldsize.running.results import Failure, RunResult, StepResult
-from worldsize.running.view import duration
+from worldsize.running.showing.view import duration
 
 HEADLINE = ("accuracy", "loss", "perplexity", "bits_per_byte")  # shown first, and alone where there are many
 MOST_METRICS = 8

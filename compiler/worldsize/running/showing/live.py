@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worldsize.running.results import DONE, StepState
-from worldsize.running.view import Status, duration
+from worldsize.running.showing.view import Status, duration
 
 if TYPE_CHECKING:
     from typing_extensions import Self

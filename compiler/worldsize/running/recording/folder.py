@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from worldsize.running.events import now
+from worldsize.running.recording.events import now
 
 HOME = ".worldsize"
 

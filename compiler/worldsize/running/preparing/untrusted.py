@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.diagnostics.problem import Problem
-from worldsize.running.sources import Text
+from worldsize.running.starting.sources import Text
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 

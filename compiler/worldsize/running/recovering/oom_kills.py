@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from worldsize.running.sources import Source, Text
+from worldsize.running.starting.sources import Source, Text
 from wstrain.out_of_memory import smaller_batch
 
 _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worldsize.running import private
-from worldsize.running.processes import Process, every
+from worldsize.running.starting import private
+from worldsize.running.starting.processes import Process, every
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -1,0 +1,1 @@
+"""From what the user named to tasks that can run here."""

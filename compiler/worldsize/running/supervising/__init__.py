@@ -1,0 +1,1 @@
+"""Processes that run: started, watched, and ended with whatever they started."""

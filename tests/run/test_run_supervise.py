@@ -151,6 +151,17 @@ def test_what_serves_is_ended_when_the_others_have_ended_well(
     assert gone(marker)
 
 
+def test_a_signal_that_meets_a_process_as_it_starts_is_not_lost(tmp_path: Path, warden: Warden) -> None:
+    for number in range(20):  # before its first instruction once in some
+        logs = tmp_path / str(number)
+        logs.mkdir()
+        begin = time.monotonic()
+        with Group(served("true", "exec sleep 600"), warden, cwd=tmp_path, logs=logs) as group:
+            group.wait()
+        assert group.ended[-1].status == -signal.SIGTERM
+        assert time.monotonic() - begin < 3
+
+
 @pytest.mark.parametrize(("guilty", "status"), [("ps-0", 4), ("rank-0", 5)])
 def test_what_serves_may_fail_and_be_stopped_as_others(
     tmp_path: Path, warden: Warden, marker: str, guilty: str, status: int

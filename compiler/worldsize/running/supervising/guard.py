@@ -59,6 +59,7 @@ class Guard:
 
     def start(self) -> None:
         """Start every rank in a session of its own."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # a child hears it in its own way, later
         for process in self.request["processes"]:
             pid = os.fork()
             if pid == 0:
@@ -66,6 +67,7 @@ class Guard:
             self.running[pid] = process
             self.groups.append(pid)
             self.line.say(event="started", index=process["index"], pid=pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
     def reap(self) -> bool:
         """Collect what has ended; False once nothing is left."""
@@ -168,6 +170,7 @@ def become(process: dict[str, Any], cwd: str) -> NoReturn:
         # Python ignores these two, and what is ignored stays so across exec; a shell pipe needs SIGPIPE.
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
@@ -243,10 +246,9 @@ class Line:
 
     def hear(self) -> list[str]:
         """What has arrived (blocks where nothing has); the end of the input counts as ``"stop"``."""
-        try:
+        chunk = b""
+        with contextlib.suppress(OSError):  # the runner was killed with answers unread
             chunk = os.read(self.connection, 1 << 16)
-        except OSError:  # the runner was killed with answers unread
-            chunk = b""
         self.open = bool(chunk)
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         return [line.decode() for line in lines] + ([] if self.open else ['"stop"'])
@@ -305,8 +307,7 @@ def serve_group(line: Line) -> None:
         attend(guard, wake)
     if request["folder"]:  # the runner may be gone
         __import__("shutil").rmtree(request["folder"], ignore_errors=True)
-    left = [pid for pid, _ in descendants(os.getpid())] if LINUX else []
-    line.say(event="done", left=left)
+    line.say(event="done", left=[pid for pid, _ in descendants(os.getpid())] if LINUX else [])
 
 
 def attend(guard: Guard, wake: Wake) -> None:
@@ -331,8 +332,7 @@ class Warden:
         self.runner = os.getppid()
         self.guards: set[int] = set()
         self.wake = Wake()
-        self.open = True
-        self.sweep_until = 0.0
+        self.open, self.sweep_until = True, 0.0
 
     def serve(self) -> None:
         """Serve until the runner is gone and every group is over."""

@@ -36,6 +36,7 @@ VICTIMS = ("rank 0", "rank 1", "group", "runner")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 HANG_SECONDS = 20  # after which a stopped rank counts as hanging
 RUN_SECONDS = 900
+EXPECTED_TRIES = 2  # the one that was struck, and the one after
 PAUSE_SECONDS = 3.0  # that a stopped runner, whom nobody watches, is stopped
 SPEC = """\
 name: kills
@@ -83,6 +84,7 @@ class Row:
     saved: int
     resumed: int
     same: bool
+    tries: int
     seconds: float
     fault: str = ""
 
@@ -205,12 +207,17 @@ def suffer(framework: str, folder: Path, kill: Kill, total: int, reference: Mapp
             break
         time.sleep(0.02)
     fault = training.finish()
-    again = len(list((training.step / "logs").glob("attempt-*"))) > attempts
+    tries = len(list((training.step / "logs").glob("attempt-*"))) - attempts + 1
+    again = tries > 1
     reached = reached if again else struck
     resumed = training.resumed() if again else reached
     right = not fault and same(reference, training.weights())
-    shutil.rmtree(training.step.parents[1], ignore_errors=True)
-    return Row(framework, kill, reached, saved, resumed, right, time.monotonic() - began, fault)
+    row = Row(framework, kill, reached, saved, resumed, right, tries, time.monotonic() - began, fault)
+    if row.good and tries <= EXPECTED_TRIES:
+        shutil.rmtree(training.step.parents[1], ignore_errors=True)
+    else:
+        print(f"kept for a look: {training.step}", flush=True)
+    return row
 
 
 def strike(training: Training, found: Mapping[int, beats.Beat], kill: Kill) -> None:
@@ -231,12 +238,12 @@ def strike(training: Training, found: Mapping[int, beats.Beat], kill: Kill) -> N
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as text."""
-    head = ("at", "saved", "from", "lost", "most")
+    head = ("at", "saved", "from", "lost", "most", "tries")
     numbers = "".join(f"{name:>7}" for name in head)
     lines = [f"{'framework':<11}{'victim':<8}{'signal':<9}{numbers}  weights    time"]
     for row in rows:
         words = "same" if row.same else "DIFFERENT" if not row.fault else "NONE"
-        counts = (row.reached, row.saved, row.resumed, row.lost, row.reached - row.saved)
+        counts = (row.reached, row.saved, row.resumed, row.lost, row.reached - row.saved, row.tries)
         numbers = "".join(f"{count:>7}" for count in counts)
         who = f"{row.framework:<11}{row.kill.victim:<8}{row.kill.number.name:<9}"
         lines.append(f"{who}{numbers}  {words:<9}{row.seconds:>6.0f} s  {row.fault}".rstrip())
@@ -266,7 +273,9 @@ def refer(framework: str, given: argparse.Namespace) -> Reference:
     if fault := training.finish():
         raise SystemExit(f"{framework}: the reference failed: {fault}")
     kills = draw(random.Random(f"{given.seed}/{framework}"), given.kills)
-    return Reference(framework, folder, saved_step(training.checkpoints), training.weights(), kills)
+    reference = Reference(framework, folder, saved_step(training.checkpoints), training.weights(), kills)
+    shutil.rmtree(training.step.parents[1])
+    return reference
 
 
 def main() -> None:
@@ -288,7 +297,8 @@ def main() -> None:
         rows.append(suffer(each.framework, each.folder, each.kills[number], each.total, each.weights))
         print(table(rows[-1:]).splitlines()[1], flush=True)
     for each in references:
-        shutil.rmtree(each.folder, ignore_errors=True)
+        if not list(each.folder.glob(".worldsize/runs/*")):
+            shutil.rmtree(each.folder, ignore_errors=True)
     print(f"\n{table(rows)}\n{time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
     raise SystemExit(not all(row.good for row in rows))
 

@@ -22,9 +22,7 @@ class Run:
     problems: list[Problem] = field(default_factory=list)
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    referred: list[tuple[str, str]] = field(
-        default_factory=list
-    )  # jobs and components in use, by path and kind
+    referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,25 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "c/src/loop").symlink_to(tmp_path / "c/src")
     found, _ = merged(tmp_path / "c", "code: src\n")
     assert found.listing() == ["a.py", "linked/b.py"]
+
+
+@pytest.mark.parametrize("yaml", ["code: src\n", "code: other\nadditional_includes: [src]\n"])
+def test_a_folder_that_may_not_be_listed_is_named(
+    tmp_path: Path, yaml: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, {"c/src/locked/a.py": "1", "c/other/b.py": "2"})
+    listed = os.listdir
+
+    def refused(path: Path) -> list[str]:  # as for anybody but root
+        if path.name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    _, problems = merged(tmp_path / "c", yaml)
+    assert [problem.message for problem in problems] == [
+        "`locked` below this folder cannot be read: permission denied"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,26 @@ def of(component: Component, folder: Path) -> tuple[Snapshot, list[Problem]]:
     problems: list[Problem] = []
     code = _code(component.code, folder, problems)
     includes = list(_includes(component.additional_includes, folder, problems))
-    snapshot = Snapshot()
-    if code is not None:
-        add(snapshot, code, nested=bool(includes))
-    root_ignores = ignore.read(_ignoring_folder(code, folder), _ROOT)
-    for source, span in includes:
-        if not _clashes(source, code, span, problems):
-            add_include(snapshot, source, root_ignores)
+    snapshot, at = Snapshot(), component.code.span if component.code else None
+    try:
+        if code is not None:
+            add(snapshot, code, nested=bool(includes))
+        root_ignores = ignore.read(_ignoring_folder(code, folder), _ROOT)
+        for source, at in includes:
+            if not _clashes(source, code, at, problems):
+                add_include(snapshot, source, root_ignores)
+    except OSError as error:
+        if at is None:
+            raise
+        problems.append(_unreadable(error, at))
     return snapshot, problems
+
+
+def _unreadable(error: OSError, at: Span) -> Problem:
+    """A folder on the way that may not be listed; none of its files is left out in silence."""
+    name = PurePosixPath(str(error.filename)).name
+    message = f"`{name}` below this folder cannot be read: {str(error.strerror).lower()}"
+    return Problem("code-missing", at, message, "get the right to read it, or name another folder")
 
 
 def faults(component: Component, folder: Path) -> list[Problem]:

@@ -16,6 +16,7 @@ from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
 from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.system import reason
 from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Sequence
 from worldsize.yaml.span import Span
@@ -83,7 +84,7 @@ def of(component: Component, folder: Path) -> tuple[Snapshot, list[Problem]]:
 def _unreadable(error: OSError, at: Span) -> Problem:
     """A folder on the way that may not be listed; none of its files is left out in silence."""
     name = PurePosixPath(str(error.filename)).name
-    message = f"`{name}` below this folder cannot be read: {str(error.strerror).lower()}"
+    message = f"`{name}` below this folder cannot be read: {reason(error)}"
     return Problem("code-missing", at, message, "get the right to read it, or name another folder")
 
 

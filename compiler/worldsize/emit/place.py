@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from worldsize.diagnostics.system import reason
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError
 
@@ -150,7 +151,5 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 
 def _not_written(out: Path, error: OSError) -> OutputError:
-    reason = (error.strerror or str(error)).lower()
-    about = f" (`{Path(error.filename).name}`)" if isinstance(error.filename, str) else ""
     help_ = "what was there before is untouched; free space or check the rights, then compile again"
-    return OutputError(f"`{out}` could not be written: {reason}{about}", help_)
+    return OutputError(f"`{out}` could not be written: {reason(error, file=True)}", help_)

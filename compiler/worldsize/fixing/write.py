@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from worldsize.diagnostics.system import reason
+
 
 def swap(path: Path, before: bytes, after: bytes) -> str | None:
     """Replace a file's content, where it still is what it was, keeping its mode.
@@ -32,7 +34,7 @@ def swap(path: Path, before: bytes, after: bytes) -> str | None:
         os.replace(temporary, target)  # noqa: PTH105
         temporary = None
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return reason(error)
     finally:
         if temporary is not None:
             os.unlink(temporary)  # noqa: PTH108

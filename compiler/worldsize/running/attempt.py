@@ -7,9 +7,9 @@ import signal
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.diagnostics.system import reason
 from worldsize.running.environments.interpreters import Current, Interpreters
 from worldsize.running.places import Here, Places
 from worldsize.running.preparing.machine import Machine
@@ -91,8 +91,7 @@ class Attempt:
                 workplace.clear(self.task, self.around.run)
             workplace.prepare(self.task, code, self.around.run)
         except OSError as error:
-            name = f" (`{Path(error.filename).name}`)" if isinstance(error.filename, str) else ""
-            return _failed(f"its folder cannot be made: {str(error.strerror).lower()}{name}")
+            return _failed(f"its folder cannot be made: {reason(error, file=True)}")
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
@@ -119,7 +118,7 @@ class Attempt:
             plan = self._stack.enter_context(around.interpreters.enter(task, around.run, plan))
             group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
         except OSError as error:
-            return _failed(f"its processes cannot be started: {str(error.strerror).lower()}")
+            return _failed(f"its processes cannot be started: {reason(error)}")
         self.group = self._stack.enter_context(group)
         self.began = time.monotonic()
         listed = disclosure.listed(plan)

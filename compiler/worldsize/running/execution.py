@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from worldsize.diagnostics.system import reason
 from worldsize.running import equipment
 from worldsize.running.attempt import Surroundings
 from worldsize.running.environments.interpreters import Interpreters
@@ -77,7 +78,7 @@ def execute(
         _link_outputs(prepared.graph, place, steps)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
-            view.notice(f"the event log is incomplete: {(log.fault.strerror or str(log.fault)).lower()}")
+            view.notice(f"the event log is incomplete: {reason(log.fault)}")
     tracker.finish(result.state, result.metrics)
     return result
 

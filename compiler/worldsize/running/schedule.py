@@ -8,6 +8,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.diagnostics.system import reason
 from worldsize.running.attempt import Attempt, Outcome, Surroundings
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
@@ -140,7 +141,7 @@ class Schedule:
         try:
             source = self.memory.recall(task)
         except OSError as error:
-            self.view.notice(f"{task.name}: not reused: {(error.strerror or str(error)).lower()}")
+            self.view.notice(f"{task.name}: not reused: {reason(error)}")
             return False
         if source is not None:
             self.around.log.write("step_reused", step=task.name, run=source)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml import cycle, distribution
 from worldsize.azureml.model import Job
-from worldsize.azureml.references import local_path, shown
+from worldsize.azureml.references import shown
 from worldsize.diagnostics.problem import Problem
-from worldsize.running.graph import trace
+from worldsize.running.graph import trace, unwritten
 from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope
 from worldsize.running.graph.task import Reader
@@ -142,12 +142,9 @@ def _outputs(outer: Scope) -> list[tuple[str, Output]]:
 
 
 def _not_written(outer: Scope) -> Iterator[str]:
-    """Say where an output of the pipeline is that its file would have elsewhere on this machine."""
-    for name, setting in outer.job.outputs.items() if outer.job.type == "pipeline" else ():
-        path = setting.value.path.value if setting.value.path else None
-        if isinstance(path, str) and local_path(path, outer.folder) is not None:
-            there = f"the run's folder has it as `outputs/{name}`"
-            yield f"output `{name}` is not written to `{shown(path)}`: {there}"
+    """Of the pipeline itself; steps say it of their own."""
+    if outer.job.type == "pipeline":
+        yield from unwritten.notices(outer.job.outputs, outer.folder, "outputs")
 
 
 def _count(job: Job, known: dict[int, int]) -> int:

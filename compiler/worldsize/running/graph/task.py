@@ -10,10 +10,10 @@ from worldsize.azureml import binding, fit, literals
 from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
-from worldsize.azureml.references import exists, kind, local_path, shown
+from worldsize.azureml.references import exists, kind, shown
 from worldsize.diagnostics.suggest import closest
 from worldsize.records import replace
-from worldsize.running.graph import commands, faults
+from worldsize.running.graph import commands, faults, unwritten
 from worldsize.running.graph.counts import Settings
 from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope, given, leaves
@@ -62,7 +62,9 @@ class Reader:
         outputs = {name: self._output_type(port) for name, port in component.outputs.items()}
         if len(self.faults.problems) == before:
             self._check_command(component, inputs, outputs, searched)
-        self._say_places()
+        there = f"steps/{self.name}/outputs"
+        elsewhere = unwritten.notices(self.step.outputs, self.scope.folder, there)
+        self.faults.notices += [f"{self.name}: {said}" for said in elsewhere]
         path = component.path or self.scope.job.path
         return Task(
             name=self.name,
@@ -236,16 +238,6 @@ class Reader:
             return declared.type.lower() if declared else port.type
         whole = scope.job.outputs.get(name or "")
         return (whole.value.type if whole and whole.value.type else port.type).lower()
-
-    def _say_places(self) -> None:
-        """Say where outputs are that the file would have elsewhere on this machine."""
-        for name, setting in self.step.outputs.items():
-            path = setting.value.path.value if setting.value.path else None
-            if isinstance(path, str) and local_path(path, self.scope.folder) is not None:
-                self.faults.notices.append(
-                    f"{self.name}: output `{name}` is not written to `{shown(path)}`:"
-                    f" the run's folder has it as `steps/{self.name}/outputs/{name}`"
-                )
 
     def _check_command(
         self,

@@ -90,8 +90,10 @@ def prepare(
         raise RunError(wrong, texts)
     parts = (graph.notices, fitted.notices, emulated.notices, surroundings.notices, _overridden(fitted.tasks))
     notices = tuple(itertools.chain.from_iterable(parts))
-    about = (options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings)
-    return Prepared(target, *about, planned_restarts(path))
+    restarts = planned_restarts(path)
+    return Prepared(
+        target, options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings, restarts
+    )
 
 
 def _blind(graph: Graph, *, track: bool) -> Iterator[Problem]:

@@ -20,12 +20,16 @@ pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(100)]
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def test_records_are_left_in_the_store_and_read_from_it() -> None:
     import torch.distributed as dist
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = dist.TCPStore("127.0.0.1", port, is_master=True, timeout=timedelta(seconds=20))
     master = f"127.0.0.1:{port}"
     stores = [Store(Launch(rank, rank, 3, master=master)) for rank in range(2)]
@@ -56,9 +60,7 @@ os._exit(0)
 
 
 def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
         subprocess.Popen(

@@ -101,15 +101,19 @@ def test_what_runs_before_the_plan_is_checked_needs_neither_torch_nor_numpy() ->
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
 
 
+def ended(code: str) -> subprocess.CompletedProcess[str]:
+    """How a script of its own ends."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+
 def test_a_user_error_is_one_line_and_status_2() -> None:
     code = (
         "from wstrain.errors import UserError, entry\n"
         "def main(): raise UserError('no `rows`', 'shard again')\n"
         "entry(main)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
+    done = ended(code)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: no `rows`\nhelp: shard again\n")
 
 
@@ -120,9 +124,7 @@ def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
         "def main(): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'out/picture.png')\n"
         "entry(main)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
+    done = ended(code)
     said = "error: cannot write `out/picture.png`: no space left on device"
     assert (done.returncode, done.stderr) == (2, f"{said}\nhelp: free space for it and run again\n")
 
@@ -135,9 +137,7 @@ def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> 
         "def main(): raise RuntimeError('[enforce fail at socket.cc:24] socket: Too many open files')\n"
         "entry(main)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
+    done = ended(code)
     said = "error: too many open files: a process may have 40 here\nhelp: raise `ulimit -n`\n"
     assert (done.returncode, done.stderr) == (2, said)
 
@@ -148,9 +148,7 @@ def test_a_rank_that_lost_another_says_so() -> None:
         "def main(): raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:9')\n"
         "entry(main)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
+    done = ended(code)
     assert done.returncode == 1
     assert done.stderr.startswith("error: another rank has gone")
 
@@ -162,5 +160,5 @@ def test_success_is_not_undone_by_what_runs_when_the_interpreter_ends() -> None:
         "atexit.register(os.abort)\n"  # as a thread of a process group may, rarely
         "entry(lambda: print('trained'))"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "trained\n")
+    done = ended(script)
+    assert (done.returncode, done.stdout) == (0, "trained\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from typing import TypeVar
 
 import torch
@@ -23,12 +22,9 @@ class TorchDistributed:
         self._device = device
         # Gloo too where there are GPUs: what is offloaded to the host is exchanged there.
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        store = _loopback_store(os.environ)
-        if store is None:
-            dist.init_process_group(backend)
-        else:
-            rank, ranks = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
-            dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store = _loopback_store(rank, ranks)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
     def sum(self, values: torch.Tensor) -> None:
         """Add a tensor up over ranks, in place."""
@@ -55,7 +51,7 @@ class TorchDistributed:
         """
 
 
-def _loopback_store(env: Mapping[str, str]) -> TCPStore | None:
+def _loopback_store(rank: int, ranks: int) -> TCPStore | None:
     """The store of ranks that meet on the loopback address: PyTorch's own would listen on every address.
 
     Returns:
@@ -64,17 +60,16 @@ def _loopback_store(env: Mapping[str, str]) -> TCPStore | None:
     Raises:
         UserError: somebody else listens at the port.
     """
-    address, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
-    if address not in ("127.0.0.1", "localhost") or env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if address not in ("127.0.0.1", "localhost") or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return None
-    main = env["RANK"] == "0"
     return TCPStore(
         "127.0.0.1",
         port,
-        int(env["WORLD_SIZE"]),
-        is_master=main,
+        ranks,
+        is_master=rank == 0,
         timeout=dist.default_pg_timeout,
-        master_listen_fd=_bound(port) if main else None,
+        master_listen_fd=_bound(port) if rank == 0 else None,
     )
 
 

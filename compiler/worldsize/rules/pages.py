@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.rules import registry
@@ -24,20 +24,32 @@ def plain(entry: Entry) -> str:
 def markdown(entry: Entry) -> str:
     """A page as Markdown."""
     rule = registry.load(entry)
-    body = _EXAMPLE.sub(
-        partial(_fenced, language="python" if rule.code.startswith("WS9") else "yaml"),
-        registry.page(entry) + "\n",
-    )
-    body = _LABEL.sub(r"**\1.** ", body)
-    body = body.replace("``", "`")
     silence = f"# worldsize: ignore[{rule.code}] reason"
     head = f"# {rule.code} {rule.slug}\n\nSeverity: {rule.severity}. Since {rule.since}."
+    body = "".join(_blocks(registry.page(entry) + "\n", "python" if rule.code.startswith("WS9") else "yaml"))
     return f"{head} Silence one line with `{silence}`.\n\n{body}"
 
 
-def _fenced(match: re.Match[str], language: str) -> str:
-    code = "\n".join(line[4:] for line in match["code"].rstrip().splitlines())
-    return f"**{match['label']}**\n\n```{language}\n{code}\n```\n\n"
+def _blocks(page: str, language: str) -> Iterator[str]:
+    """The page's prose and examples in turn; what stands in an example is never rewritten."""
+    end = 0
+    for example in _EXAMPLE.finditer(page):
+        yield _prose(page[end : example.start()])
+        yield f"**{example['label']}**\n\n{_fence(example['code'], language)}\n\n"
+        end = example.end()
+    yield _prose(page[end:])
+
+
+def _prose(text: str) -> str:
+    return _LABEL.sub(r"**\1.** ", text).replace("``", "`")
+
+
+def _fence(indented: str, language: str) -> str:
+    code = "\n".join(line[4:] for line in indented.rstrip().splitlines())
+    # A fence is longer than any run of backticks inside it (CommonMark 0.31, section 4.5).
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    marks = "`" * max(3, longest + 1)
+    return f"{marks}{language}\n{code}\n{marks}"
 
 
 def table() -> str:

@@ -3,7 +3,7 @@
 Without a flag for accumulation it must be a multiple of micro-batch × processes. Where tensor and pipeline
 degrees split the model, only its replicas count: processes / (tensor × pipeline).
 
-Why: the script stops at its first line, or trains with another batch than the learning rate was chosen
+Why: The script stops at its first line, or trains with another batch than the learning rate was chosen
 for.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     command: python -m training.train --global-batch-size 512 --micro-batch-size 16
 
-Fix: write one of the two numbers of the help.
+Fix: Write one of the two numbers of the help.
 
 Source: DeepSpeed's and Megatron-LM's batch identity: global = micro × accumulation × data-parallel
 processes.

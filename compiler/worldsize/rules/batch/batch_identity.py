@@ -2,7 +2,7 @@
 
 The message shows the product.
 
-Why: the learning rate would be scaled for a batch that is not trained with.
+Why: The learning rate would be scaled for a batch that is not trained with.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     global_batch_size: 256
 
-Fix: correct one of the three, or leave it to be derived.
+Fix: Correct one of the three, or leave it to be derived.
 
 Source: DeepSpeed configuration: train_batch_size = micro-batch × accumulation × GPUs.
 """

@@ -4,7 +4,7 @@ Trainers of Hugging Face put a value for every `"auto"` before DeepSpeed sees it
 the text with numbers, or quietly takes a default. The rule speaks only where the script and all that it
 imports are known.
 
-Why: every rank stops with a type error, or trains in fp32 where `"auto"` was to be bf16.
+Why: Every rank stops with a type error, or trains in fp32 where `"auto"` was to be bf16.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     "gradient_clipping": 1.0
 
-Fix: write the value, or remove the key for DeepSpeed's default.
+Fix: Write the value, or remove the key for DeepSpeed's default.
 
 Source: deepspeedai/DeepSpeed, issue 1270.
 """

@@ -4,7 +4,7 @@ DeepSpeed computes what is left out of the three from the others and the number 
 what does not fit. A world size that is seen as 1 shows here too: the numbers then fit another count of
 processes.
 
-Why: every rank stops with an assertion after the cluster has started.
+Why: Every rank stops with an assertion after the cluster has started.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     "train_batch_size": 512
 
-Fix: write the product, leave one of the three out, or start as many processes as the numbers are meant for.
+Fix: Write the product, leave one of the three out, or start as many processes as the numbers are meant for.
 
 Source: DeepSpeed, configuration JSON.
 """

@@ -2,7 +2,7 @@
 
 Accumulation alone is not enough to work out the other two.
 
-Why: every rank stops with an assertion after the cluster has started.
+Why: Every rank stops with an assertion after the cluster has started.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
     "train_micro_batch_size_per_gpu": 8,
     "gradient_accumulation_steps": 4
 
-Fix: add one of the two.
+Fix: Add one of the two.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config.py`.
 """

@@ -2,7 +2,7 @@
 
 DeepSpeed takes what it is given and passes over the block without a word.
 
-Why: the learning rate of the file is read by people and by nobody else.
+Why: The learning rate of the file is read by people and by nobody else.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     "zero_optimization": {"stage": 2}
 
-Fix: remove the block, or hand over the parameters only: `deepspeed.initialize(model=model,
+Fix: Remove the block, or hand over the parameters only: `deepspeed.initialize(model=model,
 model_parameters=model.parameters())`.
 
 Source: DeepSpeed 0.19.8, `DeepSpeedEngine._configure_optimizer`.

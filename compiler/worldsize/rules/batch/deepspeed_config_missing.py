@@ -14,7 +14,7 @@ Good::
 
     command: python train.py --deepspeed --deepspeed_config ds_config.json
 
-Fix: correct the name, or put the file into the code folder.
+Fix: Correct the name, or put the file into the code folder.
 
 Source: QwenLM/Qwen, issue 1171.
 """

@@ -2,7 +2,7 @@
 
 DeepSpeed's own reader takes HJSON and lets them pass. Hugging Face's trainers and most tools read JSON.
 
-Why: the file works with one launcher and stops the next.
+Why: The file works with one launcher and stops the next.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "bf16": {"enabled": true}
 
-Fix: remove them.
+Fix: Remove them.
 
 Source: RFC 8259; https://hjson.github.io.
 """

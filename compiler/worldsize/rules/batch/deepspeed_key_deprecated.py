@@ -1,6 +1,6 @@
 """A key of the DeepSpeed configuration was replaced by another.
 
-Why: it works until it is removed; together with its successor it is refused.
+Why: It works until it is removed; together with its successor it is refused.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     "offload_optimizer": {"device": "cpu"}
 
-Fix: write the new key.
+Fix: Write the new key.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config.py`.
 """

@@ -3,7 +3,7 @@
 `zero_optimization`, `fp16`, `bf16` and a few more are checked strictly. A deprecated key beside the one
 that replaced it is refused as well.
 
-Why: every rank stops with a validation error after the cluster has started.
+Why: Every rank stops with a validation error after the cluster has started.
 
 Bad::
 
@@ -16,7 +16,7 @@ Good::
 
     "bf16": {"enabled": true}
 
-Fix: remove the key, or move it where the help says.
+Fix: Remove the key, or move it where the help says.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config.py`.
 """

@@ -2,7 +2,7 @@
 
 DeepSpeed 0.19.8 stops at the key. It is a warning, as an older version may be pinned.
 
-Why: the job stops at its start once DeepSpeed is updated.
+Why: The job stops at its start once DeepSpeed is updated.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     "zero_optimization": {"stage": 2}
 
-Fix: remove the block, or pin the older version.
+Fix: Remove the block, or pin the older version.
 
 Source: deepspeedai/DeepSpeed, issue 8489.
 """

@@ -2,7 +2,7 @@
 
 DeepSpeed refuses the file; other readers take the last one.
 
-Why: every rank stops with an error after the cluster has started.
+Why: Every rank stops with an error after the cluster has started.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "bf16": {"enabled": true}
 
-Fix: keep one of the two.
+Fix: Keep one of the two.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config_utils.py`.
 """

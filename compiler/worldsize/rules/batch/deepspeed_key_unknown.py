@@ -3,7 +3,7 @@
 It is nearly one of the block, or belongs to another block. Where our own component trains, every unknown
 key is told.
 
-Why: the setting is not made, and nothing says so.
+Why: The setting is not made, and nothing says so.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "zero_optimization": {"stage": 1}
 
-Fix: write the key of the help, or move it where it belongs.
+Fix: Write the key of the help, or move it where it belongs.
 
 Source: DeepSpeed, configuration JSON.
 """

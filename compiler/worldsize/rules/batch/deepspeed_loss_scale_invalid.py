@@ -2,7 +2,7 @@
 
 0 is a dynamic scale. Its window and its floor are above 0.
 
-Why: newer versions of DeepSpeed refuse it; older ones divide by zero or turn every gradient into NaN.
+Why: Newer versions of DeepSpeed refuse it; older ones divide by zero or turn every gradient into NaN.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     "loss_scale": 0
 
-Fix: write a number that the help names, or remove the key.
+Fix: Write a number that the help names, or remove the key.
 
 Source: deepspeedai/DeepSpeed, issue 7852 and pull request 8050.
 """

@@ -3,7 +3,7 @@
 `train_deepspeed` takes optimizer, learning rate and warm-up from the plan and refuses a second. Accelerate
 stops where optimizers stand in the file and in the code.
 
-Why: the job stops at its start; were one of the two taken, the learning rate would be one that nobody
+Why: The job stops at its start; were one of the two taken, the learning rate would be one that nobody
 chose.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     "zero_optimization": {"stage": 2}
 
-Fix: remove the block, and give its settings to the step.
+Fix: Remove the block, and give its settings to the step.
 
 Source: Hugging Face Accelerate, DeepSpeed guide.
 """

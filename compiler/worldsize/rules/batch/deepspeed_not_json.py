@@ -3,7 +3,7 @@
 A value of Python, single quotes, a missing comma: no reader takes them. A comment or a comma too many
 counts here where the file is read as strict JSON. So does an input ``ds_config`` that names no text.
 
-Why: every rank stops before it has read a single setting.
+Why: Every rank stops before it has read a single setting.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "enabled": true
 
-Fix: write what the help says at the place.
+Fix: Write what the help says at the place.
 
 Source: RFC 8259.
 """

@@ -3,7 +3,7 @@
 Parameters are offloaded with stage 3 only, optimizer states with 1, 2 and 3. Otherwise DeepSpeed starts and
 offloads nothing.
 
-Why: the job runs out of the memory that offload was to save.
+Why: The job runs out of the memory that offload was to save.
 
 Bad::
 
@@ -15,7 +15,7 @@ Good::
     "stage": 3,
     "offload_param": {"device": "cpu"}
 
-Fix: raise the stage, or remove the block.
+Fix: Raise the stage, or remove the block.
 
 Source: wenet-e2e/wenet, pull request 2499; DeepSpeed, configuration JSON.
 """

@@ -3,7 +3,7 @@
 `nvme_path` is missing, or relative to wherever the job happens to run. DeepSpeed makes the folder where
 there is none, so a wrong one lies on the system disk.
 
-Why: the job stops at its start, or fills the system disk at the speed of one.
+Why: The job stops at its start, or fills the system disk at the speed of one.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "offload_param": {"device": "nvme", "nvme_path": "/mnt/offload"}
 
-Fix: write the absolute path of a local disk, or offload to `cpu`.
+Fix: Write the absolute path of a local disk, or offload to `cpu`.
 
 Source: deepspeedai/DeepSpeed, issue 2624.
 """

@@ -4,7 +4,7 @@ ZeRO wants to be told before it goes on with an optimizer that it was not tested
 takes one of torch's. Names that neither DeepSpeed nor torch has, and `max_grad_norm` among its parameters,
 are refused always.
 
-Why: every rank stops with an assertion after the cluster has started.
+Why: Every rank stops with an assertion after the cluster has started.
 
 Bad::
 
@@ -15,7 +15,7 @@ Good::
     "optimizer": {"type": "Lamb", "params": {"lr": 1e-3}},
     "zero_allow_untested_optimizer": true
 
-Fix: write what the help says at the top level of the file, or choose another optimizer.
+Fix: Write what the help says at the top level of the file, or choose another optimizer.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/engine.py`.
 """

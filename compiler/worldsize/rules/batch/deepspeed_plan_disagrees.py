@@ -4,7 +4,7 @@ Micro-batch and accumulation are compared with the inputs `batch_size_per_device
 `gradient_accumulation_steps`. Of `train_deepspeed` global batch, precision and clipping are as well; what
 the file leaves out it fills in from the plan.
 
-Why: the training would not be the one whose learning rate and steps were derived; `train_deepspeed` refuses
+Why: The training would not be the one whose learning rate and steps were derived; `train_deepspeed` refuses
 to start.
 
 Bad::
@@ -15,7 +15,7 @@ Good::
 
     "train_micro_batch_size_per_gpu": 4
 
-Fix: write the number of the plan, leave it out, or change the plan.
+Fix: Write the number of the plan, leave it out, or change the plan.
 
 Source: DeepSpeed, configuration JSON.
 """

@@ -2,7 +2,7 @@
 
 Either `fp16` or `bf16` is enabled; `data_types` follow the one that is.
 
-Why: every rank stops with an assertion after the cluster has started.
+Why: Every rank stops with an assertion after the cluster has started.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
     "fp16": {"enabled": false},
     "bf16": {"enabled": true}
 
-Fix: keep one.
+Fix: Keep one.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config.py`.
 """

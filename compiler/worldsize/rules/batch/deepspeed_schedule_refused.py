@@ -2,7 +2,7 @@
 
 Names and parameters are those of DeepSpeed's classes; of torch's only the names are checked.
 
-Why: every rank stops with a type error after the model was loaded.
+Why: Every rank stops with a type error after the model was loaded.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
     "type": "WarmupDecayLR",
     "params": {"warmup_num_steps": 100, "total_num_steps": 5000}
 
-Fix: write what the help says.
+Fix: Write what the help says.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/lr_schedules.py`.
 """

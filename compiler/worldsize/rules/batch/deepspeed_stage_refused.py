@@ -2,7 +2,7 @@
 
 DeepSpeed asserts these when it reads the file.
 
-Why: every rank stops with an assertion after the cluster has started.
+Why: Every rank stops with an assertion after the cluster has started.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
     "stage": 3,
     "offload_optimizer": {"device": "cpu", "ratio": 0.5}
 
-Fix: choose a stage of the message, or remove the setting.
+Fix: Choose a stage of the message, or remove the setting.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config.py`.
 """

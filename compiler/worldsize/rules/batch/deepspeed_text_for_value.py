@@ -3,7 +3,7 @@
 DeepSpeed's models read `"false"` as false. Code that asks whether the value is true, as Hugging Face's
 does, takes any text for true.
 
-Why: two programs read the same file differently, and a precision is on that should be off.
+Why: Two programs read the same file differently, and a precision is on that should be off.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "fp16": {"enabled": false}
 
-Fix: write the value without quotes.
+Fix: Write the value without quotes.
 
 Source: hiyouga/LlamaFactory, issue 3493.
 """

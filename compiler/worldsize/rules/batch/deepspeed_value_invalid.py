@@ -3,7 +3,7 @@
 Batches are at least 1, ZeRO has the stages 0 to 3, bucket sizes are positive, devices are `none`, `cpu` or
 `nvme`.
 
-Why: every rank stops with an assertion after the cluster has started.
+Why: Every rank stops with an assertion after the cluster has started.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     "train_micro_batch_size_per_gpu": 16
 
-Fix: write a value that DeepSpeed takes.
+Fix: Write a value that DeepSpeed takes.
 
 Source: DeepSpeed, configuration JSON.
 """

@@ -2,7 +2,7 @@
 
 A batch in quotes is a text, and so is a learning rate that a shell was to fill in.
 
-Why: every rank stops with a type error after the cluster has started.
+Why: Every rank stops with a type error after the cluster has started.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     "train_batch_size": 512
 
-Fix: write a value of the type that the message names.
+Fix: Write a value of the type that the message names.
 
 Source: DeepSpeed 0.19.8, `deepspeed/runtime/config.py`.
 """

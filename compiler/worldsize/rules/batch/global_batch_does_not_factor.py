@@ -3,7 +3,7 @@
 A global batch is samples per device × accumulation × world size, all whole numbers. The help names
 the nearest that are.
 
-Why: ranks would take different numbers of samples, and gradients would be averaged with wrong
+Why: Ranks would take different numbers of samples, and gradients would be averaged with wrong
 weights.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     global_batch_size: 256
 
-Fix: write one of the nearest.
+Fix: Write one of the nearest.
 
 Source: DeepSpeed configuration: train_batch_size = micro-batch × accumulation × GPUs.
 """

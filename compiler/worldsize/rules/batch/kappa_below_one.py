@@ -2,7 +2,7 @@
 
 κ is the one divided by the other; the learning rate is scaled down with it.
 
-Why: training on more devices with a smaller batch is slower and rarely meant.
+Why: Training on more devices with a smaller batch is slower and rarely meant.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     batch_size_per_device: 32
 
-Fix: pin the global batch to the reference batch to keep it.
+Fix: Pin the global batch to the reference batch to keep it.
 
 Source: Goyal et al., Accurate, Large Minibatch SGD, 2017.
 """

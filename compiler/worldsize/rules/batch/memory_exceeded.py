@@ -5,7 +5,7 @@ micro-batch, the strategy and the precision. A GPU's memory is that of the VM si
 share the memory of their instance. `worldsize plan --memory` prints the parts. Steps whose model or samples
 are not known before the run are left out.
 
-Why: the job stops at its first step, out of memory, after the cluster has started.
+Why: The job stops at its first step, out of memory, after the cluster has started.
 
 Bad::
 
@@ -16,7 +16,7 @@ Good::
 
     with: {model: gpt, gpt_layers: 24, gpt_heads: 16, gpt_width: 1024, optimizer: adamw, epochs: 1}
 
-Fix: take one of the changes that the help names; the memory that is needed then stands beside each.
+Fix: Take one of the changes that the help names; the memory that is needed then stands beside each.
 
 Source: Rajbhandari et al. 2020 (arXiv:1910.02054); Korthikanti et al. 2022 (arXiv:2205.05198).
 """

@@ -2,7 +2,7 @@
 
 The share is then computed in many small pieces.
 
-Why: a GPU is slow on tiny batches, at the same price.
+Why: A GPU is slow on tiny batches, at the same price.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     global_batch_size: 256
 
-Fix: write one of the batches that the help names.
+Fix: Write one of the batches that the help names.
 
 Source: DeepSpeed configuration: train_batch_size = micro-batch × accumulation × GPUs.
 """

@@ -2,7 +2,7 @@
 
 ``batch_size`` is the batch of all reference GPUs together.
 
-Why: the micro-batch that is known to fit a GPU cannot be told.
+Why: The micro-batch that is known to fit a GPU cannot be told.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     reference: {batch_size: 32, learning_rate: 0.05, gpus: 4}
 
-Fix: correct it, or pin ``batch_size_per_device``.
+Fix: Correct it, or pin ``batch_size_per_device``.
 
 Source: ``schemas/spec.schema.json``.
 """

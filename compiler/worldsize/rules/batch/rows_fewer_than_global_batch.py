@@ -2,7 +2,7 @@
 
 The last, incomplete batch of an epoch is dropped, so an epoch has no step.
 
-Why: the job runs to its end without one optimizer step.
+Why: The job runs to its end without one optimizer step.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     rows: 20000
 
-Fix: give more data, or a smaller global batch on fewer instances.
+Fix: Give more data, or a smaller global batch on fewer instances.
 
-Source: the plan: steps per epoch = ⌊rows / global batch⌋.
+Source: The plan: steps per epoch = ⌊rows / global batch⌋.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A fraction of an epoch is allowed, rounded to whole steps.
 
-Why: the model that is registered is the one that was initialised.
+Why: The model that is registered is the one that was initialised.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     epochs: 12
 
-Fix: give more ``epochs``.
+Fix: Give more ``epochs``.
 
-Source: the plan: total steps = epochs × steps per epoch.
+Source: The plan: total steps = epochs × steps per epoch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Azure ML sets WORLD_SIZE to `instance_count` × `process_count_per_instance`. A number of instances is
 accepted too, as some scripts mean that.
 
-Why: processes wait for ranks that never start, or leave out those above the number.
+Why: Processes wait for ranks that never start, or leave out those above the number.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     command: python -m training.train --world-size 16
 
-Fix: remove the flag and read WORLD_SIZE, or write the product.
+Fix: Remove the flag and read WORLD_SIZE, or write the product.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

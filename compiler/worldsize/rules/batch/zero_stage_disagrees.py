@@ -2,7 +2,7 @@
 
 Which of the two wins depends on the script; with `train_deepspeed` it is the configuration.
 
-Why: the job runs out of memory, or pays for communication that it does not need.
+Why: The job runs out of memory, or pays for communication that it does not need.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     --zero_stage 3
 
-Fix: write the same stage in both, or remove the flag.
+Fix: Write the same stage in both, or remove the flag.
 
 Source: DeepSpeed, configuration JSON.
 """

@@ -12,7 +12,7 @@ Good::
 
     code: ./src
 
-Fix: check the repository out and name its folder.
+Fix: Check the repository out and name its folder.
 
 Source: azure-ai-ml, validation of ``code``.
 """

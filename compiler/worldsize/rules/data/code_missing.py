@@ -2,7 +2,7 @@
 
 It is relative to the file in which it stands.
 
-Why: there is nothing to upload, and the command would start in an empty folder.
+Why: There is nothing to upload, and the command would start in an empty folder.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     code: ./src
 
-Fix: correct the path.
+Fix: Correct the path.
 
 Source: azure-ai-ml: ``code`` of a command job or component.
 """

@@ -2,7 +2,7 @@
 
 It must be YAML with ``dependencies:``, a list.
 
-Why: the environment cannot be built, and azure-ai-ml names the fault without the line.
+Why: The environment cannot be built, and azure-ai-ml names the fault without the line.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     conda_file: ./conda.yml
 
-Fix: correct the conda file; the message has its line.
+Fix: Correct the conda file; the message has its line.
 
 Source: Conda, Creating an environment file manually.
 """

@@ -2,7 +2,7 @@
 
 ``uri_folder`` is also the type of an input that names none.
 
-Why: the script lists a folder and meets a file; some scripts cope with both.
+Why: The script lists a folder and meets a file; some scripts cope with both.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     data: {type: uri_file, path: ./rows.csv}
 
-Fix: write ``type: uri_file``, or name the folder.
+Fix: Write ``type: uri_file``, or name the folder.
 
 Source: Microsoft Learn, Data concepts in Azure Machine Learning.
 """

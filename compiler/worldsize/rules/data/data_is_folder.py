@@ -2,7 +2,7 @@
 
 ``uri_file`` is one file, ``uri_folder`` a folder.
 
-Why: the upload fails, or the script opens a folder as if it were a file.
+Why: The upload fails, or the script opens a folder as if it were a file.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     data: {type: uri_folder, path: ./table}
 
-Fix: write ``type: uri_folder``, or name the file in the folder.
+Fix: Write ``type: uri_folder``, or name the file in the folder.
 
 Source: Microsoft Learn, Data concepts in Azure Machine Learning.
 """

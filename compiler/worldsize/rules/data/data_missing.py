@@ -3,7 +3,7 @@
 Paths are relative to the spec. What lies in a datastore is written ``azureml:name:version`` or
 ``azureml://…``.
 
-Why: the upload fails after you signed in. It is a warning, as data is often fetched or generated before the
+Why: The upload fails after you signed in. It is a warning, as data is often fetched or generated before the
 job is submitted, and is seldom kept in Git.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     path: ./data
 
-Fix: correct the path; the help names what lies near it.
+Fix: Correct the path; the help names what lies near it.
 
 Source: Microsoft Learn, Data concepts in Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 ``azureml:NAME`` is a whole reference only with ``:VERSION`` or ``@latest`` behind it.
 
-Why: the job is refused when it is submitted, after the code was uploaded.
+Why: The job is refused when it is submitted, after the code was uploaded.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     data: {type: uri_folder, path: azureml:digits@latest}
 
-Fix: add ``:VERSION`` or ``@latest``.
+Fix: Add ``:VERSION`` or ``@latest``.
 
 Source: Microsoft Learn, Data concepts in Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 ``build.path`` names the folder, ``dockerfile_path`` the file in it; without the latter it is ``Dockerfile``.
 
-Why: building the image fails after the folder was uploaded.
+Why: Building the image fails after the folder was uploaded.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     path: ./context
 
-Fix: add the Dockerfile, or say where it lies with ``dockerfile_path``.
+Fix: Add the Dockerfile, or say where it lies with ``dockerfile_path``.
 
 Source: Microsoft Learn, CLI (v2) environment YAML schema.
 """

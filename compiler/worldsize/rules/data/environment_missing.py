@@ -2,7 +2,7 @@
 
 A conda file, a build context or an environment file, relative to the file in which it stands.
 
-Why: the environment cannot be built, and the job fails before it starts.
+Why: The environment cannot be built, and the job fails before it starts.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     conda_file: ./conda.yml
 
-Fix: correct the path; the help names the nearest.
+Fix: Correct the path; the help names the nearest.
 
 Source: Microsoft Learn, CLI (v2) environment YAML schema.
 """

@@ -2,7 +2,7 @@
 
 An include lands in the root of the code folder under its own last name.
 
-Why: the SDK refuses the component, and a merge would replace one file by the other.
+Why: The SDK refuses the component, and a merge would replace one file by the other.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     - ./shared/tools.py
 
-Fix: rename one of the two.
+Fix: Rename one of the two.
 
 Source: azure-ai-ml: validation of additional includes.
 """

@@ -2,7 +2,7 @@
 
 Paths are relative to the component's file.
 
-Why: the component cannot be registered or run.
+Why: The component cannot be registered or run.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     - ./shared
 
-Fix: correct the path, or remove the line.
+Fix: Correct the path, or remove the line.
 
 Source: Microsoft Learn, Create component pipelines: additional includes.
 """

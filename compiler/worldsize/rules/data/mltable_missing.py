@@ -2,7 +2,7 @@
 
 The file says which files make the table and how they are read.
 
-Why: the job starts and fails where it opens the table.
+Why: The job starts and fails where it opens the table.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     data: {type: mltable, path: ./table}
 
-Fix: add the file ``MLTable``, or write ``type: uri_folder``.
+Fix: Add the file ``MLTable``, or write ``type: uri_folder``.
 
 Source: Microsoft Learn, Working with tables in Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 Rows of built-in and small local data are counted, without the validation split.
 
-Why: steps per epoch, total steps and warm-up steps would all be wrong.
+Why: Steps per epoch, total steps and warm-up steps would all be wrong.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     rows: 1438
 
-Fix: write the counted number, or leave it out.
+Fix: Write the counted number, or leave it out.
 
-Source: the plan.
+Source: The plan.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``.amlignore``, or without it ``.gitignore``, says what is not uploaded.
 
-Why: the file is there on your machine and missing in the cloud.
+Why: The file is there on your machine and missing in the cloud.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: python evaluate.py
 
-Fix: remove the pattern, or add one that starts with ``!``.
+Fix: Remove the pattern, or add one that starts with ``!``.
 
 Source: Microsoft Learn, How to save and write files for experiments.
 """

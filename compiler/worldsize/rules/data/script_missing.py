@@ -2,7 +2,7 @@
 
 Commands run in the root of the code folder, with what ``additional_includes`` puts there.
 
-Why: the step fails with its first line, after the cluster has started.
+Why: The step fails with its first line, after the cluster has started.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: python train.py
 
-Fix: correct the name, or the folder under ``code``.
+Fix: Correct the name, or the folder under ``code``.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema.
 """

@@ -3,7 +3,7 @@
 A model is given as ``path/to/file.py:function``, relative to the spec and below its folder. The
 file is parsed, never run.
 
-Why: the step would stop in its first second, after the cluster was allocated.
+Why: The step would stop in its first second, after the cluster was allocated.
 
 Bad::
 
@@ -13,9 +13,9 @@ Good::
 
     model: models/net.py:build
 
-Fix: correct the path or the name of the function.
+Fix: Correct the path or the name of the function.
 
-Source: the README of ``train_ddp``.
+Source: The README of ``train_ddp``.
 """
 
 from __future__ import annotations

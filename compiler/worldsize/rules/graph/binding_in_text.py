@@ -12,7 +12,7 @@ Good::
 
     shards: "${{parent.jobs.prepare.outputs.shards}}"
 
-Fix: bind it alone and join the path inside the script.
+Fix: Bind it alone and join the path inside the script.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -12,7 +12,7 @@ Good::
 
     shards: "${{parent.jobs.prepare.outputs.shards}}"
 
-Fix: write it as the help shows.
+Fix: Write it as the help shows.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -3,7 +3,7 @@
 Also a command that writes to ``${{outputs.NAME}}`` without declaring it, and a parallel step whose
 ``input_data`` is no input of it.
 
-Why: the pipeline is refused at submission.
+Why: The pipeline is refused at submission.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     shards: "${{parent.jobs.prepare.outputs.shards}}"
 
-Fix: correct the name, or declare the output.
+Fix: Correct the name, or declare the output.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -13,7 +13,7 @@ Good::
 
     shards: "${{parent.jobs.prepare.outputs.shards}}"
 
-Fix: begin it as the help shows.
+Fix: Begin it as the help shows.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -2,7 +2,7 @@
 
 The caret is under the name inside the expression.
 
-Why: the pipeline is refused at submission.
+Why: The pipeline is refused at submission.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     shards: "${{parent.jobs.prepare.outputs.shards}}"
 
-Fix: correct the name of the step.
+Fix: Correct the name of the step.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -2,7 +2,7 @@
 
 Azure ML does not support broken lines in the command of a component.
 
-Why: the rest of the command is lost or run as a command of its own.
+Why: The rest of the command is lost or run as a command of its own.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: >-
 
-Fix: write ``>-``, which folds the lines into one, and remove the backslashes.
+Fix: Write ``>-``, which folds the lines into one, and remove the backslashes.
 
 Source: Microsoft Learn, CLI (v2) command component YAML schema.
 """

@@ -3,7 +3,7 @@
 Paths are relative to the file in which they stand. Registered components are written
 ``azureml:name:version``.
 
-Why: the pipeline cannot be submitted or compiled.
+Why: The pipeline cannot be submitted or compiled.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     component: ./component.yml
 
-Fix: correct the path; the help lists the files beside it.
+Fix: Correct the path; the help lists the files beside it.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

@@ -2,7 +2,7 @@
 
 A component is a mapping with ``type``, ``command`` and ``environment``.
 
-Why: there is no component in it to run.
+Why: There is no component in it to run.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     component: ./component.yml
 
-Fix: refer to the component's own file.
+Fix: Refer to the component's own file.
 
 Source: Microsoft Learn, CLI (v2) command component YAML schema.
 """

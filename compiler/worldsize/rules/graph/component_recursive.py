@@ -2,7 +2,7 @@
 
 Azure ML expands pipeline components into one graph, which would have no end.
 
-Why: the SDK recurses until Python gives up.
+Why: The SDK recurses until Python gives up.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     component: ./component.yml
 
-Fix: break the circle.
+Fix: Break the circle.
 
 Source: azure-ai-ml expands nested components when it loads them.
 """

@@ -2,7 +2,7 @@
 
 Names of computes have letters, digits, ``-`` and ``_``.
 
-Why: the job is refused after everything was uploaded.
+Why: The job is refused after everything was uploaded.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     compute: azureml:cpu-cluster
 
-Fix: write the name of the compute.
+Fix: Write the name of the compute.
 
 Source: Microsoft Learn, Create an Azure Machine Learning compute cluster.
 """

@@ -2,7 +2,7 @@
 
 Azure ML takes such a text for a virtual cluster and passes it on as it stands.
 
-Why: a cluster of the workspace is not found under the bare name.
+Why: A cluster of the workspace is not found under the bare name.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     compute: azureml:cpu-cluster
 
-Fix: write ``azureml:`` before the name.
+Fix: Write ``azureml:`` before the name.
 
 Source: azure-ai-ml, the field ``compute``.
 """

@@ -2,7 +2,7 @@
 
 Azure ML turns it into a text of its own: ``5`` becomes ``5.0``, ``yes`` becomes ``True``.
 
-Why: the script gets another text than the one in the file.
+Why: The script gets another text than the one in the file.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     tag: {type: string, default: "5"}
 
-Fix: quote the value.
+Fix: Quote the value.
 
 Source: azure-ai-ml, the field ``default`` of an input.
 """

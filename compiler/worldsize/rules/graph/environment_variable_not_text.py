@@ -2,7 +2,7 @@
 
 ``yes`` and ``true`` are truth values, ``010`` is the number 8, ``1:30`` is 90.
 
-Why: the process gets another text than the one in the file.
+Why: The process gets another text than the one in the file.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     DEBUG: "yes"
 
-Fix: quote the value.
+Fix: Quote the value.
 
 Source: YAML 1.1, https://yaml.org/type/.
 """

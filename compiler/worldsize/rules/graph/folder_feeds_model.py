@@ -2,7 +2,7 @@
 
 Azure ML passes the folder on and does not look for an ``MLmodel`` file in it.
 
-Why: where the folder is no model, the step fails after the training was paid for; and Studio shows no model.
+Why: Where the folder is no model, the step fails after the training was paid for; and Studio shows no model.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     model: {type: mlflow_model}
 
-Fix: declare the output as ``mlflow_model``.
+Fix: Declare the output as ``mlflow_model``.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

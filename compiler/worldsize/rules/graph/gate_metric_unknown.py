@@ -2,7 +2,7 @@
 
 A component says in its tags which metrics it can produce.
 
-Why: the gate could never pass, and the run would end in an error after all training.
+Why: The gate could never pass, and the run would end in an error after all training.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     when: {accuracy: ">= 0.97"}
 
-Fix: write one of the metrics that the help names.
+Fix: Write one of the metrics that the help names.
 
-Source: the README of ``evaluate``.
+Source: The README of ``evaluate``.
 """
 
 from __future__ import annotations

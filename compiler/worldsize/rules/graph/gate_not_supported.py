@@ -2,7 +2,7 @@
 
 A gate is obeyed by a component with an input ``gate``, such as ``register``.
 
-Why: nothing would be gated.
+Why: Nothing would be gated.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     with: {model: "azureml:digits-cnn:1", shards: "azureml:digits-shards:1"}
 
-Fix: move it to the step that registers the model.
+Fix: Move it to the step that registers the model.
 
-Source: the README of ``register``.
+Source: The README of ``register``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The related places are the bindings that close the circle.
 
-Why: none of them could ever start.
+Why: None of them could ever start.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     a: "azureml:seed-data:1"
 
-Fix: remove one of the bindings.
+Fix: Remove one of the bindings.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -2,7 +2,7 @@
 
 A grid is made of ``choice`` values.
 
-Why: the sweep is refused when it is submitted.
+Why: The sweep is refused when it is submitted.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     rate: {type: choice, values: [0.1, 0.5, 0.9]}
 
-Fix: write ``choice``, or ``sampling_algorithm: random``.
+Fix: Write ``choice``, or ``sampling_algorithm: random``.
 
 Source: Microsoft Learn, Hyperparameter tuning a model.
 """

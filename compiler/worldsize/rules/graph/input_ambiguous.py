@@ -2,7 +2,7 @@
 
 Wiring by name needs exactly one candidate.
 
-Why: a guess could train on the wrong data.
+Why: A guess could train on the wrong data.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     with: {shards: "${{parent.jobs.prepare.outputs.shards}}"}
 
-Fix: say which under ``with:``.
+Fix: Say which under ``with:``.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

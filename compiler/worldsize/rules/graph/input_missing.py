@@ -3,7 +3,7 @@
 An open data input is bound to the one earlier output of the same name. Numbers and texts without a
 default must be given.
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     outputs: {shards: uri_folder}
 
-Fix: give the input under ``with:``, or add the step that makes it.
+Fix: Give the input under ``with:``, or add the step that makes it.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

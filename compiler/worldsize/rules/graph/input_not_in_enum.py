@@ -2,7 +2,7 @@
 
 The help lists the words.
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     format: csv
 
-Fix: write one of the words.
+Fix: Write one of the words.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

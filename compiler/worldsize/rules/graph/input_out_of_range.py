@@ -12,7 +12,7 @@ Good::
 
     validation_fraction: 0.2
 
-Fix: write a number within the range.
+Fix: Write a number within the range.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -2,7 +2,7 @@
 
 Values are judged by the text that Azure ML hands to the command.
 
-Why: the job is refused, or the script stops when it parses its arguments.
+Why: The job is refused, or the script stops when it parses its arguments.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     seed: 1
 
-Fix: write a value of the declared type.
+Fix: Write a value of the declared type.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -12,7 +12,7 @@ Good::
 
     seed: 1
 
-Fix: correct the name, or remove the line.
+Fix: Correct the name, or remove the line.
 
 Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 """

@@ -2,7 +2,7 @@
 
 A job is a mapping with ``type``, and for a pipeline ``jobs``.
 
-Why: there is nothing in it to run.
+Why: There is nothing in it to run.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     type: command
 
-Fix: start the file with ``type:``.
+Fix: Start the file with ``type:``.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema.
 """

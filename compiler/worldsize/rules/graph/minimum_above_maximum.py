@@ -2,7 +2,7 @@
 
 No value satisfies both.
 
-Why: every value is refused once the component is used.
+Why: Every value is refused once the component is used.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     rate: {type: number, min: 1, max: 5}
 
-Fix: swap the two.
+Fix: Swap the two.
 
 Source: Microsoft Learn, CLI (v2) command component YAML schema.
 """

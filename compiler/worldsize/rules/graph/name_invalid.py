@@ -2,7 +2,7 @@
 
 Names have letters, digits and ``_`` and do not begin with a digit. A dot puts an input into a group.
 
-Why: the component is refused, after sign-in and without a line.
+Why: The component is refused, after sign-in and without a line.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     learning_rate: {type: number}
 
-Fix: use ``_`` in place of other characters.
+Fix: Use ``_`` in place of other characters.
 
 Source: azure-ai-ml, validation of component parameter names.
 """

@@ -2,7 +2,7 @@
 
 Inputs become environment variables, and ``path``, ``user``, ``home`` and a few others are taken.
 
-Why: the variable of the system may be replaced, and the script no longer finds its programs.
+Why: The variable of the system may be replaced, and the script no longer finds its programs.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     data_path: {type: string}
 
-Fix: rename the input.
+Fix: Rename the input.
 
 Source: Microsoft Learn, CLI (v2) command component YAML schema.
 """

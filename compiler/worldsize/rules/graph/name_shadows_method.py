@@ -2,7 +2,7 @@
 
 In the Python SDK the inputs of a step are a mapping with attributes: ``step.inputs.keys`` is its method.
 
-Why: whoever uses the component from Python gets the method in place of the input.
+Why: Whoever uses the component from Python gets the method in place of the input.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     item_list: {type: string}
 
-Fix: rename the input.
+Fix: Rename the input.
 
 Source: azure-ai-ml, ``NodeInput`` and its mapping of attributes.
 """

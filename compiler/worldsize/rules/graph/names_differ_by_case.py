@@ -2,7 +2,7 @@
 
 Azure ML compares names without regard to case.
 
-Why: the component is refused.
+Why: The component is refused.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     factor: {type: number}
 
-Fix: rename one of the two.
+Fix: Rename one of the two.
 
 Source: azure-ai-ml, validation of component inputs.
 """

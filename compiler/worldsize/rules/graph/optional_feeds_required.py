@@ -12,7 +12,7 @@ Good::
 
     data: {type: uri_folder}
 
-Fix: remove ``optional: true``, or make the inner input optional.
+Fix: Remove ``optional: true``, or make the inner input optional.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

@@ -2,7 +2,7 @@
 
 What stands between ``$[[`` and ``]]`` vanishes where the input has no value.
 
-Why: without a value the expression stays in the command, or the job is refused.
+Why: Without a value the expression stays in the command, or the job is refused.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: echo $[[--epochs ${{inputs.epochs}}]]
 
-Fix: put the option and its value into ``$[[ ]]``.
+Fix: Put the option and its value into ``$[[ ]]``.
 
 Source: Microsoft Learn, CLI (v2) command component YAML schema.
 """

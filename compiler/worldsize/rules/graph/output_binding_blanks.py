@@ -2,7 +2,7 @@
 
 Azure ML takes blanks in the binding of an input. That of an output with blanks it takes for a path.
 
-Why: the output is written somewhere else, and the pipeline has nothing to show.
+Why: The output is written somewhere else, and the pipeline has nothing to show.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     model: ${{parent.outputs.model}}
 
-Fix: remove the blanks.
+Fix: Remove the blanks.
 
 Source: azure-ai-ml, whose pattern for the binding of an output has no place for blanks.
 """

@@ -2,7 +2,7 @@
 
 An output of a pipeline is the output of one step.
 
-Why: one result overwrites the other, and which one stays is chance.
+Why: One result overwrites the other, and which one stays is chance.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     score: ${{parent.outputs.score}}
 
-Fix: declare a second output.
+Fix: Declare a second output.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

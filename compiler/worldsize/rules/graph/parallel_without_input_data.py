@@ -2,7 +2,7 @@
 
 ``input_data`` names one of the step's inputs.
 
-Why: the service refuses the step.
+Why: The service refuses the step.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     input_data: ${{inputs.images}}
 
-Fix: write ``input_data: ${{inputs.NAME}}``.
+Fix: Write ``input_data: ${{inputs.NAME}}``.
 
 Source: Microsoft Learn, How to use parallel job in pipeline.
 """

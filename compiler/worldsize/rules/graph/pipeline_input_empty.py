@@ -2,7 +2,7 @@
 
 Azure ML drops empty values before it submits the job, and the binding then names nothing.
 
-Why: the job is refused, or the step runs without the input.
+Why: The job is refused, or the step runs without the input.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     tag: none
 
-Fix: give a value, or remove the input and its bindings.
+Fix: Give a value, or remove the input and its bindings.
 
 Source: azure-ai-ml, which drops empty inputs of a pipeline job.
 """

@@ -3,7 +3,7 @@
 ``${{parent.inputs.NAME}}`` reaches the ``inputs:`` of the pipeline in which the step stands, which
 may be a pipeline component.
 
-Why: the binding is only resolved after the job was accepted, and fails there.
+Why: The binding is only resolved after the job was accepted, and fails there.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     rate: ${{parent.inputs.rate}}
 
-Fix: correct the name, or declare the input.
+Fix: Correct the name, or declare the input.
 
 Source: Azure ML's expression syntax, Microsoft Learn, Core YAML syntax.
 """

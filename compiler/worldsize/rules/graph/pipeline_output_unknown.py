@@ -3,7 +3,7 @@
 ``${{parent.outputs.NAME}}`` reaches the ``outputs:`` of the pipeline in which the step stands, which
 may be a pipeline component.
 
-Why: the pipeline is refused, or the result is written where nobody looks for it.
+Why: The pipeline is refused, or the result is written where nobody looks for it.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     model: ${{parent.outputs.model}}
 
-Fix: correct the name, or declare the output.
+Fix: Correct the name, or declare the output.
 
 Source: Azure ML's expression syntax, Microsoft Learn, Core YAML syntax.
 """

@@ -2,7 +2,7 @@
 
 The output of a pipeline component is bound by a step inside: ``${{parent.outputs.NAME}}``.
 
-Why: whoever reads the output finds nothing, after everything before it was paid for.
+Why: Whoever reads the output finds nothing, after everything before it was paid for.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     model: ${{parent.outputs.model}}
 
-Fix: bind an output of a step to it, or remove it.
+Fix: Bind an output of a step to it, or remove it.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

@@ -2,7 +2,7 @@
 
 ``worldsize plan SPEC`` lists the quantities. Batches and learning rates need ``scale:``.
 
-Why: there is no value to put in its place.
+Why: There is no value to put in its place.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     command: python -m train --lr ${{plan.learning_rate}}
 
-Fix: write one of the quantities, or add ``scale:`` to the step.
+Fix: Write one of the quantities, or add ``scale:`` to the step.
 
-Source: the plan of the spec.
+Source: The plan of the spec.
 """
 
 from __future__ import annotations

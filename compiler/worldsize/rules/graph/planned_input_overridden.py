@@ -3,7 +3,7 @@
 The plan derives it from the topology and from ``scale:``; both numbers are in the message. A pinned
 value under ``scale:`` is taken into account instead.
 
-Why: the training step stops in its first second, or trains with a batch nobody planned.
+Why: The training step stops in its first second, or trains with a batch nobody planned.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     reference: {batch_size: 32, learning_rate: 0.05}
 
-Fix: remove it, or pin it under ``scale:``.
+Fix: Remove it, or pin it under ``scale:``.
 
 Source: Goyal et al. 2017 for what depends on it.
 """

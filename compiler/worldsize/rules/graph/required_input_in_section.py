@@ -2,7 +2,7 @@
 
 Only optional inputs may stand there.
 
-Why: the service refuses the component.
+Why: The service refuses the component.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: echo --epochs ${{inputs.epochs}}
 
-Fix: take the option out of ``$[[ ]]``, or write ``optional: true``.
+Fix: Take the option out of ``$[[ ]]``, or write ``optional: true``.
 
 Source: Microsoft Learn, CLI (v2) command component YAML schema.
 """

@@ -2,7 +2,7 @@
 
 For a spec the same fault is found earlier, as ``graph-cycle``.
 
-Why: none of them could ever start.
+Why: None of them could ever start.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     a: "azureml:seed-data:1"
 
-Fix: remove one of the bindings.
+Fix: Remove one of the bindings.
 
 Source: ``worldsize run``.
 """

@@ -2,7 +2,7 @@
 
 A pipeline has ``jobs:`` with one entry a step.
 
-Why: there is nothing to run.
+Why: There is nothing to run.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     jobs: {train: {component: ./component.yml}}
 
-Fix: add a step.
+Fix: Add a step.
 
 Source: ``worldsize run``.
 """

@@ -3,7 +3,7 @@
 Registered components and data live in a workspace; some kinds of jobs, and some counts, need Azure.
 The message names the part.
 
-Why: it is said before the first process starts, not after the third step.
+Why: It is said before the first process starts, not after the third step.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     component: ./train/component.yml
 
-Fix: do what the help says, or submit the job.
+Fix: Do what the help says, or submit the job.
 
 Source: ``worldsize run``.
 """

@@ -2,7 +2,7 @@
 
 ``min_value`` must not be greater than ``max_value``, and a ``choice`` needs ``values``.
 
-Why: no trial can be drawn, and the sweep fails when it starts.
+Why: No trial can be drawn, and the sweep fails when it starts.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     rate: {type: uniform, min_value: 0.1, max_value: 0.9}
 
-Fix: swap the bounds, or list what is to be tried.
+Fix: Swap the bounds, or list what is to be tried.
 
 Source: Microsoft Learn, CLI (v2) sweep job YAML schema.
 """

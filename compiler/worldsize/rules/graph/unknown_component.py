@@ -3,7 +3,7 @@
 A bare name is a built-in component; a file is written ``./path/component.yml``, a registered one
 ``azureml:name:version``.
 
-Why: there is nothing to run.
+Why: There is nothing to run.
 
 Bad::
 
@@ -13,9 +13,9 @@ Good::
 
     uses: shard_data
 
-Fix: write one of the names that the help lists, or the path of your own component.
+Fix: Write one of the names that the help lists, or the path of your own component.
 
-Source: the folders under ``components/``.
+Source: The folders under ``components/``.
 """
 
 from __future__ import annotations

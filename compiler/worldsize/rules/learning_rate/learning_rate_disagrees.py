@@ -2,7 +2,7 @@
 
 The message has both. A rate that was tuned at this batch is fine: say so in a suppression.
 
-Why: a rate copied from one GPU is not scaled; one that was scaled by hand may be scaled twice.
+Why: A rate copied from one GPU is not scaled; one that was scaled by hand may be scaled twice.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     learning_rate: 0.4
 
-Fix: write what the rule gives, or leave it out: it is derived.
+Fix: Write what the rule gives, or leave it out: it is derived.
 
 Source: Goyal et al., Accurate, Large Minibatch SGD, 2017.
 """

@@ -3,7 +3,7 @@
 An optimizer of the configuration is made by DeepSpeed with its own `lr`; the flag then reaches nothing,
 or the optimizer is made twice.
 
-Why: the training runs with a rate that nobody chose.
+Why: The training runs with a rate that nobody chose.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     --lr 0.0003
 
-Fix: keep one of the two.
+Fix: Keep one of the two.
 
 Source: DeepSpeed, configuration JSON.
 """

@@ -2,7 +2,7 @@
 
 The linear rule belongs to SGD and momentum, the square-root rule to Adam and its family.
 
-Why: the wrong rule at 8 times the batch is wrong by almost a factor of 3.
+Why: The wrong rule at 8 times the batch is wrong by almost a factor of 3.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     optimizer: sgd
 
-Fix: say the optimizer, or the rule.
+Fix: Say the optimizer, or the rule.
 
 Source: Goyal et al., Accurate, Large Minibatch SGD, 2017. Malladi et al., On the SDEs and Scaling
 Rules for Adaptive Gradient Algorithms, 2022.

@@ -2,7 +2,7 @@
 
 Optimizer, betas, epsilon and epochs are planned with and trained with.
 
-Why: the plan would be right for a training that does not happen.
+Why: The plan would be right for a training that does not happen.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     with: {optimizer: adamw}
 
-Fix: say it once, under ``with:``.
+Fix: Say it once, under ``with:``.
 
 Source: ``schemas/spec.schema.json``.
 """

@@ -2,7 +2,7 @@
 
 The rule needs κ(1 − β) below 1: it is derived for a batch that grows by less than 1 / (1 − β).
 
-Why: beyond it the dynamics that the rule preserves do not exist, and the rate is a guess.
+Why: Beyond it the dynamics that the rule preserves do not exist, and the rate is a guess.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     global_batch_size: 256
 
-Fix: keep the batch smaller, or tune the rate anew.
+Fix: Keep the batch smaller, or tune the rate anew.
 
 Source: Malladi et al., On the SDEs and Scaling Rules for Adaptive Gradient Algorithms, 2022.
 """

@@ -2,7 +2,7 @@
 
 The rate climbs over ``warmup_epochs`` from the reference rate to the scaled one.
 
-Why: training ends before the planned learning rate is reached.
+Why: Training ends before the planned learning rate is reached.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     warmup_epochs: 2
 
-Fix: shorten it, or leave it out: a tenth of the training, at most 5 epochs, is derived.
+Fix: Shorten it, or leave it out: a tenth of the training, at most 5 epochs, is derived.
 
 Source: Goyal et al., Accurate, Large Minibatch SGD, 2017.
 """

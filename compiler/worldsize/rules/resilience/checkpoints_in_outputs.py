@@ -3,7 +3,7 @@
 ``./outputs`` belongs to one run. When the node is taken away or the job is submitted again, the new
 process starts with an empty folder.
 
-Why: a job that could go on from its last checkpoint starts from the first step.
+Why: A job that could go on from its last checkpoint starts from the first step.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     command: python -m digits.train --checkpoint-dir ${{outputs.checkpoints}}
 
-Fix: declare an output of type ``uri_folder`` with a ``path`` of its own, and write to it.
+Fix: Declare an output of type ``uri_folder`` with a ``path`` of its own, and write to it.
 
 Source: Microsoft Learn, Optimize checkpoint performance and low-priority compute for Azure ML.
 """

@@ -2,7 +2,7 @@
 
 Azure takes such instances back when it needs them, and starts the job anew.
 
-Why: a job that cannot resume starts from its first step each time, and pays for every attempt.
+Why: A job that cannot resume starts from its first step each time, and pays for every attempt.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     gpu-cluster: {instance_type: Standard_ND96asr_v4, tier: dedicated}
 
-Fix: save checkpoints into an output and resume from the newest, or use the dedicated tier.
+Fix: Save checkpoints into an output and resume from the newest, or use the dedicated tier.
 
 Source: Microsoft Learn, Manage and optimize Azure Machine Learning costs (low-priority VMs).
 """

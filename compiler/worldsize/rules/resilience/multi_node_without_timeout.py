@@ -3,7 +3,7 @@
 Azure ML's command jobs run for as long as they like unless ``limits.timeout`` says otherwise. One rank
 that hangs in a collective call makes all others wait for it.
 
-Why: every instance of the step is paid for until somebody looks.
+Why: Every instance of the step is paid for until somebody looks.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     limits: {timeout: 43200}
 
-Fix: give the longest time that the step may take, in seconds (in a spec ``timeout:`` of the step).
+Fix: Give the longest time that the step may take, in seconds (in a spec ``timeout:`` of the step).
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema, ``limits.timeout``.
 """

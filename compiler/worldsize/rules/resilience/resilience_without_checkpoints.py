@@ -3,7 +3,7 @@
 The interval between checkpoints fills the inputs of training components, and a restart goes on from what is
 in that output, which survives the try that failed.
 
-Why: without it every restart begins at the first step, and the plan's expected loss is wrong.
+Why: Without it every restart begins at the first step, and the plan's expected loss is wrong.
 
 Bad::
 
@@ -18,7 +18,7 @@ Good::
       uses: train_ddp
       resilience: {max_restarts: 3}
 
-Fix: write checkpoints to an output called ``checkpoints`` and read them at the start, or remove
+Fix: Write checkpoints to an output called ``checkpoints`` and read them at the start, or remove
 ``resilience``.
 
 Source: ``compiler/docs/spec.md``, resilience.

@@ -2,7 +2,7 @@
 
 Azure ML's schedule schema asks for `type: pipeline`; the client guesses it where it is missing.
 
-Why: another client, or the next version of this one, refuses the schedule.
+Why: Another client, or the next version of this one, refuses the schedule.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     type: pipeline
 
-Fix: add `type: pipeline`.
+Fix: Add `type: pipeline`.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

@@ -2,7 +2,7 @@
 
 azure-ai-ml passes any number on.
 
-Why: the schedule is refused when it is made, or never starts the job.
+Why: The schedule is refused when it is made, or never starts the job.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     hours: [3]
 
-Fix: hours are 0 to 23, minutes 0 to 59, days of the month 1 to 31; an interval is at least 1.
+Fix: Hours are 0 to 23, minutes 0 to 59, days of the month 1 to 31; an interval is at least 1.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

@@ -2,7 +2,7 @@
 
 azure-ai-ml merges the schedule's inputs into the pipeline's without looking.
 
-Why: the value goes nowhere: every run uses the pipeline's own value.
+Why: The value goes nowhere: every run uses the pipeline's own value.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     learning_rate: 0.2
 
-Fix: correct the name, or declare the input in the pipeline.
+Fix: Correct the name, or declare the input in the pipeline.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

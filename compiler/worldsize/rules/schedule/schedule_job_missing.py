@@ -2,7 +2,7 @@
 
 The path is relative to the schedule's file.
 
-Why: the schedule cannot be made.
+Why: The schedule cannot be made.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     create_job: ./pipeline.yml
 
-Fix: correct the path.
+Fix: Correct the path.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

@@ -3,7 +3,7 @@
 azure-ai-ml refuses command, sweep and Spark jobs here when it sends the schedule, naming the class and
 not the file.
 
-Why: the schedule cannot be made.
+Why: The schedule cannot be made.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     create_job: ./pipeline.yml
 
-Fix: put the job into a pipeline of one step, and schedule that.
+Fix: Put the job into a pipeline of one step, and schedule that.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

@@ -3,7 +3,7 @@
 Azure ML reuses the outputs of a deterministic step whose code, environment, inputs and settings are the
 same as in an earlier run; files that changed behind an unchanged path do not count.
 
-Why: from the second run on the schedule reports success in seconds and trains nothing.
+Why: From the second run on the schedule reports success in seconds and trains nothing.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     settings: {default_compute: azureml:gpu-cluster, force_rerun: true}
 
-Fix: set `force_rerun: true` under `settings`, or `is_deterministic: false` in the component that must
+Fix: Set `force_rerun: true` under `settings`, or `is_deterministic: false` in the component that must
 run.
 
 Source: Microsoft Learn, Debug pipeline reuse issues.

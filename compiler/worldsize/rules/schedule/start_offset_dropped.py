@@ -3,7 +3,7 @@
 The time is read as one of `time_zone`, which is UTC where it is not given; the offset is dropped without
 a word.
 
-Why: the schedule starts or ends hours before or after the time written.
+Why: The schedule starts or ends hours before or after the time written.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     start_time: "2030-01-01T00:00:00"
 
-Fix: write the time without offset, as the clock of `time_zone` shows it.
+Fix: Write the time without offset, as the clock of `time_zone` shows it.
 
 Source: azure-ai-ml, `TriggerBase`, which formats times without their offset.
 """

@@ -3,7 +3,7 @@
 Azure ML sets ``MASTER_ADDR``, ``WORLD_SIZE`` and ``RANK`` for every process. This is read from the text
 of the script and of the modules beside it that it imports; nothing is run.
 
-Why: instances look for rank 0 on themselves and wait for each other until the time-out.
+Why: Instances look for rank 0 on themselves and wait for each other until the time-out.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     torch.distributed.init_process_group("nccl")
 
-Fix: leave these to Azure ML: ``init_process_group`` reads them from the environment.
+Fix: Leave these to Azure ML: ``init_process_group`` reads them from the environment.
 
 Source: Microsoft Learn, Distributed GPU training guide: PyTorch environment variables.
 """

@@ -3,7 +3,7 @@
 ``bool("False")`` is True: only the empty text is false. This is read from the text of the script and of
 the modules beside it that it imports; nothing is run.
 
-Why: the option cannot be switched off, and nobody notices.
+Why: The option cannot be switched off, and nobody notices.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     parser.add_argument("--shuffle", type=lambda text: text.lower() == "true", default=True)
 
-Fix: compare the text, since Azure ML passes ``True`` and ``False``.
+Fix: Compare the text, since Azure ML passes ``True`` and ``False``.
 
 Source: Python documentation, argparse: ``type``.
 """

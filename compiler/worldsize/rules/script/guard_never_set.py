@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: the script ends with ``NameError`` when it gets there: usually at the end, when the model is to be
+Why: The script ends with ``NameError`` when it gets there: usually at the end, when the model is to be
 saved.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     worker_index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 
-Fix: set it first; for TensorFlow from ``TF_CONFIG``, for PyTorch from ``RANK``.
+Fix: Set it first; for TensorFlow from ``TF_CONFIG``, for PyTorch from ``RANK``.
 
 Source: Microsoft Learn, Distributed GPU training guide: environment variables of each framework.
 """

@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: each rank applies the same steps to other weights: the models differ, and the saved one is worse than
+Why: Each rank applies the same steps to other weights: the models differ, and the saved one is worse than
 it looks.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-Fix: broadcast parameters and optimizer state from rank 0 before training.
+Fix: Broadcast parameters and optimizer state from rank 0 before training.
 
 Source: Horovod documentation, Horovod with PyTorch.
 """

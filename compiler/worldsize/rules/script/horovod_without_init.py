@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: the first call fails on every rank, after the instances have started.
+Why: The first call fails on every rank, after the instances have started.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     hvd.init()
 
-Fix: call ``hvd.init()`` before anything else of Horovod.
+Fix: Call ``hvd.init()`` before anything else of Horovod.
 
 Source: Horovod documentation, Horovod with PyTorch.
 """

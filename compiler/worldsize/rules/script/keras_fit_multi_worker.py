@@ -4,7 +4,7 @@ TensorFlow 2.16 and later bring Keras 3. Silent where the environment names an o
 ``TF_USE_LEGACY_KERAS`` or ``tf_keras`` is used. This is read from the text of the script and of the
 modules beside it that it imports; nothing is run.
 
-Why: the job fails at the first step, or each worker trains alone.
+Why: The job fails at the first step, or each worker trains alone.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     strategy.run(train_step, args=(batch,))
 
-Fix: set ``TF_USE_LEGACY_KERAS: "1"`` and install ``tf_keras``, stay below 2.16, or write the training
+Fix: Set ``TF_USE_LEGACY_KERAS: "1"`` and install ``tf_keras``, stay below 2.16, or write the training
 loop.
 
 Source: Keras 3 documentation, distribution; TensorFlow 2.16 release notes.

@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: on 8 ranks the rate is 8 times too large, and the loss diverges.
+Why: On 8 ranks the rate is 8 times too large, and the loss diverges.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate)
 
-Fix: use the rate as it is given, or pass ``${{plan.reference_learning_rate}}``.
+Fix: Use the rate as it is given, or pass ``${{plan.reference_learning_rate}}``.
 
 Source: Goyal et al. 2017, Accurate, Large Minibatch SGD: the linear scaling rule is applied once.
 """

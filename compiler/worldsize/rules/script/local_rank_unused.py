@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: all of them use GPU 0: NCCL refuses it, or the GPU runs out of memory while the others idle.
+Why: All of them use GPU 0: NCCL refuses it, or the GPU runs out of memory while the others idle.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 
-Fix: choose the device by ``LOCAL_RANK``, which Azure ML sets for every process.
+Fix: Choose the device by ``LOCAL_RANK``, which Azure ML sets for every process.
 
 Source: Microsoft Learn, Distributed GPU training guide: PyTorch environment variables.
 """

@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: the script ends with ``NameError``, after the instances have started and the data is mounted.
+Why: The script ends with ``NameError``, after the instances have started and the data is mounted.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     import os
 
-Fix: import it at the top of the script.
+Fix: Import it at the top of the script.
 
 Source: Python documentation, ``NameError``.
 """

@@ -13,7 +13,7 @@ Good::
 
     import torch
 
-Fix: rename the file.
+Fix: Rename the file.
 
 Source: Python documentation, The module search path.
 """

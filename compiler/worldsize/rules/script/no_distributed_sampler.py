@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: an epoch takes as long as on one GPU, and each row is seen once by every rank.
+Why: An epoch takes as long as on one GPU, and each row is seen once by every rank.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     loader = DataLoader(rows, batch_size=args.batch_size, sampler=DistributedSampler(rows))
 
-Fix: give the loader ``sampler=DistributedSampler(rows)`` in place of ``shuffle=True``.
+Fix: Give the loader ``sampler=DistributedSampler(rows)`` in place of ``shuffle=True``.
 
 Source: PyTorch documentation, ``DistributedDataParallel`` and ``DistributedSampler``.
 """

@@ -4,7 +4,7 @@ This is read from the text of the script and of the modules beside it that it im
 Scripts that import a framework which joins by itself (Accelerate, Lightning, Transformers, DeepSpeed, Ray
 …) are left alone.
 
-Why: every GPU trains a model of its own on the same data, and the last one to finish overwrites the
+Why: Every GPU trains a model of its own on the same data, and the last one to finish overwrites the
 others.
 
 Bad::
@@ -15,7 +15,7 @@ Good::
 
     torch.distributed.init_process_group("nccl")
 
-Fix: call ``torch.distributed.init_process_group()`` first, and wrap the model in
+Fix: Call ``torch.distributed.init_process_group()`` first, and wrap the model in
 ``DistributedDataParallel``.
 
 Source: PyTorch documentation, ``torch.distributed``; Microsoft Learn, Distributed GPU training guide.

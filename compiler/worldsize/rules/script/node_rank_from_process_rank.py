@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: that variable counts processes, not instances: ranks are given twice or never, and the group never
+Why: That variable counts processes, not instances: ranks are given twice or never, and the group never
 forms.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     os.environ["NODE_RANK"] = str(process // count)
 
-Fix: divide it by ``OMPI_COMM_WORLD_LOCAL_SIZE``, or start one process per instance.
+Fix: Divide it by ``OMPI_COMM_WORLD_LOCAL_SIZE``, or start one process per instance.
 
 Source: Open MPI documentation, environmental variables; Microsoft Learn, Distributed GPU training guide.
 """

@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: every epoch has the same order and every rank the same rows, so shuffling has no effect after the
+Why: Every epoch has the same order and every rank the same rows, so shuffling has no effect after the
 first epoch.
 
 Bad::
@@ -15,7 +15,7 @@ Good::
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
 
-Fix: call ``sampler.set_epoch(epoch)`` at the start of each epoch.
+Fix: Call ``sampler.set_epoch(epoch)`` at the start of each epoch.
 
 Source: PyTorch documentation, ``torch.utils.data.distributed.DistributedSampler``.
 """

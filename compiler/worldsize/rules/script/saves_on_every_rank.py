@@ -4,7 +4,7 @@ This is read from the text of the script and of the modules beside it that it im
 condition on the rank around the call, around the calls of its function, or an early return counts as a
 guard.
 
-Why: ranks write the same file at the same time and can leave half of it; metrics appear once a rank.
+Why: Ranks write the same file at the same time and can leave half of it; metrics appear once a rank.
 
 Bad::
 
@@ -15,7 +15,7 @@ Good::
     if rank == 0:
         torch.save(model.state_dict(), args.output)
 
-Fix: put ``if rank == 0:`` around it, and a barrier behind it where other ranks read the file.
+Fix: Put ``if rank == 0:`` around it, and a barrier behind it where other ranks read the file.
 
 Source: PyTorch tutorials, Getting started with distributed data parallel: save and load checkpoints.
 """

@@ -14,7 +14,7 @@ Good::
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     images = tf.constant(rows)
 
-Fix: make the strategy the first TensorFlow call of the script.
+Fix: Make the strategy the first TensorFlow call of the script.
 
 Source: TensorFlow guide, Multi-worker training with Keras.
 """

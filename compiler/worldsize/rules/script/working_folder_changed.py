@@ -2,7 +2,7 @@
 
 This is read from the text of the script and of the modules beside it that it imports; nothing is run.
 
-Why: relative paths, such as those of inputs, ``./outputs`` and modules that later processes import, lead
+Why: Relative paths, such as those of inputs, ``./outputs`` and modules that later processes import, lead
 elsewhere from then on.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     path = os.path.join(args.output, "model.pt")
 
-Fix: join paths instead, or give ``cwd=`` to the process that needs another folder.
+Fix: Join paths instead, or give ``cwd=`` to the process that needs another folder.
 
 Source: Python documentation, ``os.chdir``; Microsoft Learn, where Azure ML writes ``./outputs``.
 """

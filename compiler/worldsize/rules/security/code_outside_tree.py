@@ -1,6 +1,6 @@
 """``code:`` leads out of the checked folder.
 
-Why: another checkout of the repository lacks the folder or has another one there, and a whole home folder
+Why: Another checkout of the repository lacks the folder or has another one there, and a whole home folder
 is uploaded easily.
 
 Bad::
@@ -11,7 +11,7 @@ Good::
 
     code: ./src
 
-Fix: move the code into the repository, or include the files with ``additional_includes``.
+Fix: Move the code into the repository, or include the files with ``additional_includes``.
 
 Source: azure-ai-ml: ``code`` is uploaded with everything below it.
 """

@@ -1,6 +1,6 @@
 """A step uses whatever version of a registered component is the latest on the day.
 
-Why: the same pipeline runs other code next month.
+Why: The same pipeline runs other code next month.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     component: azureml:train_digits:3
 
-Fix: write the version that was tested.
+Fix: Write the version that was tested.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema, ``component``.
 """

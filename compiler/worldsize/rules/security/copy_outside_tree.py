@@ -4,7 +4,7 @@ The project is the git checkout around the file, or the folder of its ``worldsiz
 nothing is known of where it ends, and nothing is refused. Links are followed before this is judged. Data that
 a step reads may lie anywhere: it is named, not copied.
 
-Why: what is copied is uploaded, and a spec from elsewhere must not choose which of your files that is.
+Why: What is copied is uploaded, and a spec from elsewhere must not choose which of your files that is.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     worldsize compile spec.yml -o build
 
-Fix: copy the file into the project, or list its folder under ``allow:`` in ``worldsize.yml``.
+Fix: Copy the file into the project, or list its folder under ``allow:`` in ``worldsize.yml``.
 
 Source: azure-ai-ml follows links and uploads what they lead to.
 """

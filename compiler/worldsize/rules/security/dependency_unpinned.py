@@ -1,6 +1,6 @@
 """A conda file names packages without versions.
 
-Why: the environment is built anew when the file changes, with other versions than those that were tested.
+Why: The environment is built anew when the file changes, with other versions than those that were tested.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     - torch==2.4.1
 
-Fix: write the versions that were tested.
+Fix: Write the versions that were tested.
 
 Source: Microsoft Learn, Manage environments: conda specifications.
 """

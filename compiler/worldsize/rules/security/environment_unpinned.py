@@ -2,7 +2,7 @@
 
 ``@latest`` and ``labels/latest`` are looked up at submission.
 
-Why: the same file trains with other packages next month, and a comparison compares those as well.
+Why: The same file trains with other packages next month, and a comparison compares those as well.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     environment: azureml:pytorch-training:7
 
-Fix: write the version that was tested.
+Fix: Write the version that was tested.
 
 Source: Microsoft Learn, Manage environments: versions and labels.
 """

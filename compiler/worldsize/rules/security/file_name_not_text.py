@@ -10,7 +10,7 @@ Good::
 
     worldsize compile spec.yml -o build    with a file café.py in the code
 
-Fix: rename the file, or leave it out by ``.amlignore``.
+Fix: Rename the file, or leave it out by ``.amlignore``.
 
 Source: Azure Storage, naming of blobs: names are URL-encoded Unicode.
 """

@@ -1,6 +1,6 @@
 """An environment starts from an image without a tag, or from ``:latest``.
 
-Why: the image changes under the job, and with it CUDA, NCCL and Python.
+Why: The image changes under the job, and with it CUDA, NCCL and Python.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04:20250601.v1
 
-Fix: write the tag that was tested, or a digest.
+Fix: Write the tag that was tested, or a digest.
 
 Source: Docker documentation, image tags and digests.
 """

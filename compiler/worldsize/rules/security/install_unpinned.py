@@ -1,6 +1,6 @@
 """A command installs packages without versions before it starts.
 
-Why: every run, and every rank of it, may get other versions; and the job fails when the index is down.
+Why: Every run, and every rank of it, may get other versions; and the job fails when the index is down.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     command: pip install timm==1.0.9 && python -m digits.train
 
-Fix: put the packages into the environment, or write their versions.
+Fix: Put the packages into the environment, or write their versions.
 
 Source: pip documentation, Repeatable installs.
 """

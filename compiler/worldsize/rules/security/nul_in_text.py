@@ -2,7 +2,7 @@ r"""A text holds a NUL character, written ``\0`` in double quotation marks.
 
 No command line, environment variable or file name can hold one: the system ends the text there, or refuses.
 
-Why: the job fails when its process is started, after the compute was paid for.
+Why: The job fails when its process is started, after the compute was paid for.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: "python train.py --title digits"
 
-Fix: remove it.
+Fix: Remove it.
 
 Source: POSIX, exec: arguments and variables are strings that end in a null byte.
 """

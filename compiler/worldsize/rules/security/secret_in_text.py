@@ -2,7 +2,7 @@
 
 The forms are those that providers give their keys; a text is not called a secret for looking random.
 
-Why: whoever can read the repository, its history or the job in Studio can use the account.
+Why: Whoever can read the repository, its history or the job in Studio can use the account.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     path: azureml://datastores/raw/paths/digits/
 
-Fix: revoke the secret first, since history keeps it; then read it from a datastore, a workspace
+Fix: Revoke the secret first, since history keeps it; then read it from a datastore, a workspace
 connection or Key Vault.
 
 Source: Microsoft Learn, Use authentication credential secrets in Azure Machine Learning jobs.

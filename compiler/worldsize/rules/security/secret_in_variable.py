@@ -3,7 +3,7 @@
 Names that end in ``_TOKEN``, ``_API_KEY``, ``_SECRET``, ``_PASSWORD`` and the like are meant, with a value
 of at least 16 letters and digits that is neither a binding nor a placeholder.
 
-Why: environment variables of a job are shown in Studio and stay in the repository's history.
+Why: Environment variables of a job are shown in Studio and stay in the repository's history.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     KEY_VAULT: https://digits.vault.azure.net
 
-Fix: revoke the secret; fetch it in the script from Key Vault with the job's identity.
+Fix: Revoke the secret; fetch it in the script from Key Vault with the job's identity.
 
 Source: Microsoft Learn, Use authentication credential secrets in Azure Machine Learning jobs.
 """

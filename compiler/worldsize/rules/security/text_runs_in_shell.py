@@ -3,7 +3,7 @@
 ``$(…)`` and back-ticks are run by the shell even inside double quotation marks; a quotation mark inside a
 text that stands in the same marks ends them early.
 
-Why: the script gets another text than the file gives, or the shell runs what was meant as data.
+Why: The script gets another text than the file gives, or the shell runs what was meant as data.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     title: digits of 21 November
 
-Fix: leave these signs out of the value, or let the script read it from a file.
+Fix: Leave these signs out of the value, or let the script read it from a file.
 
 Source: azure-ai-ml: command placeholders are replaced, not quoted; POSIX shell, 2.2 Quoting.
 """

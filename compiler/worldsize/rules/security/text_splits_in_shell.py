@@ -3,7 +3,7 @@
 Azure ML puts the value into the command line as it is. Without quotes the shell splits it at blanks and
 obeys ``;``, ``&``, ``|``, ``<``, ``>``, ``*`` and brackets.
 
-Why: the script gets half the text and arguments that it does not know, or the shell runs the rest.
+Why: The script gets half the text and arguments that it does not know, or the shell runs the rest.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     command: python -m digits.train --title "${{inputs.title}}"
 
-Fix: put the expression into double quotation marks.
+Fix: Put the expression into double quotation marks.
 
 Source: azure-ai-ml: command placeholders are replaced, not quoted; POSIX shell, 2.2 Quoting.
 """

@@ -1,6 +1,6 @@
 """An environment variable has a name that no variable can have: empty, or with ``=`` in it.
 
-Why: the system takes what stands before the ``=`` for the name, so another variable is set, or the process
+Why: The system takes what stands before the ``=`` for the name, so another variable is set, or the process
 is not started.
 
 Bad::
@@ -11,7 +11,7 @@ Good::
 
     environment_variables: {NCCL_DEBUG: INFO}
 
-Fix: write the name and the value on the two sides of the colon.
+Fix: Write the name and the value on the two sides of the colon.
 
 Source: POSIX, 8.1 Environment Variable Definition.
 """

@@ -2,7 +2,7 @@
 
 Registered things are written ``azureml:name:version`` or ``azureml:name@latest``.
 
-Why: the job is refused at submission, or the text is taken for a path.
+Why: The job is refused at submission, or the text is taken for a path.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     environment: azureml:my-training:4
 
-Fix: write it in the form that the help shows.
+Fix: Write it in the form that the help shows.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

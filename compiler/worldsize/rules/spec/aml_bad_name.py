@@ -2,7 +2,7 @@
 
 Step names have lower-case letters, digits and ``_`` and do not begin with a digit.
 
-Why: the pipeline is refused at submission.
+Why: The pipeline is refused at submission.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     train_ddp:
 
-Fix: rename the step, and the expressions that name it.
+Fix: Rename the step, and the expressions that name it.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

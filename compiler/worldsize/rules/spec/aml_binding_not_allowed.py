@@ -2,7 +2,7 @@
 
 Expressions are resolved in inputs, outputs and commands, not in counts or names.
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     resources: {instance_count: 2}
 
-Fix: write the value itself.
+Fix: Write the value itself.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -2,7 +2,7 @@
 
 A pipeline that refers to the file by path does not need the name; ``az ml component create`` does.
 
-Why: the component works in one pipeline and cannot be shared.
+Why: The component works in one pipeline and cannot be shared.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     name: train
 
-Fix: use lower-case letters, digits and ``_``, and begin with a letter.
+Fix: Use lower-case letters, digits and ``_``, and begin with a letter.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -2,7 +2,7 @@
 
 ``key:`` with nothing behind it is null in YAML.
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     instance_count: 2
 
-Fix: give it a value, or remove the key.
+Fix: Give it a value, or remove the key.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -2,7 +2,7 @@
 
 An environment has an ``image`` or a ``build``, not both.
 
-Why: the file is refused, or one of the two is dropped.
+Why: The file is refused, or one of the two is dropped.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     environment: {image: ubuntu:22.04}
 
-Fix: keep one of the two.
+Fix: Keep one of the two.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -2,7 +2,7 @@
 
 The message names the type that has it, and the help what this type takes.
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     limits: {timeout: 3600}
 
-Fix: remove the key, or change ``type``.
+Fix: Remove the key, or change ``type``.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -12,7 +12,7 @@ Good::
 
     resources: {instance_count: 2}
 
-Fix: write a whole number.
+Fix: Write a whole number.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -2,7 +2,7 @@
 
 ``settings`` and steps that use a component keep unknown keys without complaint.
 
-Why: the setting looks as if it had an effect.
+Why: The setting looks as if it had an effect.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     settings: {default_compute: azureml:gpu-cluster, force_rerun: true}
 
-Fix: correct its spelling, or remove it.
+Fix: Correct its spelling, or remove it.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

@@ -3,7 +3,7 @@
 The commonest are ``instance_count`` beside ``resources`` and ``process_count_per_instance`` outside
 ``distribution``.
 
-Why: the job is refused, or runs on one node because the count was never read.
+Why: The job is refused, or runs on one node because the count was never read.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     resources: {instance_count: 4}
 
-Fix: move it to the place that the message names.
+Fix: Move it to the place that the message names.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

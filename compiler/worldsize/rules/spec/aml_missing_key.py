@@ -2,7 +2,7 @@
 
 What is needed depends on ``type``; the message names the place and the key.
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
     command: python train.py
     environment: azureml:my-training:4
 
-Fix: add the key.
+Fix: Add the key.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

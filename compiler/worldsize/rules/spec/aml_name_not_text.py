@@ -2,7 +2,7 @@
 
 ``on``, ``yes``, ``no`` and ``1`` are not text in YAML 1.1.
 
-Why: the name that reaches Azure ML is ``True`` or ``1``, and expressions that use it find nothing.
+Why: The name that reaches Azure ML is ``True`` or ``1``, and expressions that use it find nothing.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     "yes":
 
-Fix: put it in quotes.
+Fix: Put it in quotes.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

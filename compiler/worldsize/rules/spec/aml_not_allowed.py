@@ -3,7 +3,7 @@
 Some words may be written in any case (``distribution.type``), others may not (the ``type`` of a
 file or port).
 
-Why: the job is refused at submission.
+Why: The job is refused at submission.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     distribution: {type: pytorch}
 
-Fix: write one of the words that the help lists.
+Fix: Write one of the words that the help lists.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

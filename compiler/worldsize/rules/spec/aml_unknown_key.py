@@ -14,7 +14,7 @@ Good::
 
     environment: azureml:my-training:4
 
-Fix: write the key that the help offers.
+Fix: Write the key that the help offers.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

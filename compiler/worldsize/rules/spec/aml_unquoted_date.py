@@ -2,7 +2,7 @@
 
 ``2026-01-01`` without quotes is a date object in YAML 1.1.
 
-Why: the SDK stops with a Python ``TypeError`` that names no file and no line.
+Why: The SDK stops with a Python ``TypeError`` that names no file and no line.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     display_name: "2026-01-01"
 
-Fix: put it in quotes.
+Fix: Put it in quotes.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

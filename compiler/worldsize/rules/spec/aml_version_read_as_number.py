@@ -2,7 +2,7 @@
 
 ``1.10`` becomes ``1.1``, ``01`` becomes ``1``.
 
-Why: the component is registered under a version that nobody asked for, perhaps over an older one.
+Why: The component is registered under a version that nobody asked for, perhaps over an older one.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     version: "1.10"
 
-Fix: put it in quotes.
+Fix: Put it in quotes.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

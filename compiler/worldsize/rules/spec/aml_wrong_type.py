@@ -3,7 +3,7 @@
 Types are those of YAML 1.1: ``yes`` is true and ``1e-3`` is text. The message says what the value
 was read as.
 
-Why: the job is refused at submission, or gets another value than was meant.
+Why: The job is refused at submission, or gets another value than was meant.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     resources: {instance_count: 2}
 
-Fix: write a value of the type that the message names.
+Fix: Write a value of the type that the message names.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

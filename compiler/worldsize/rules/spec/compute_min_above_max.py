@@ -12,7 +12,7 @@ Good::
 
     min_instances: 0, max_instances: 4
 
-Fix: lower the minimum (0 costs nothing when idle) or raise the maximum.
+Fix: Lower the minimum (0 costs nothing when idle) or raise the maximum.
 
 Source: Microsoft Learn, CLI (v2) compute cluster (AmlCompute) YAML schema.
 """

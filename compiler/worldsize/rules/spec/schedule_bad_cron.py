@@ -3,7 +3,7 @@
 The five are minute, hour, day of the month, month and day of the week. There is no field for
 seconds. Azure ML reads the expression by the rules of NCrontab.
 
-Why: the service refuses the schedule after the pipeline was submitted, without saying which field.
+Why: The service refuses the schedule after the pipeline was submitted, without saying which field.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     cron: "0 3 * * 1"
 
-Fix: correct the field that is underlined.
+Fix: Correct the field that is underlined.
 
 Source: Microsoft Learn, Schedule machine learning pipeline jobs; NCrontab, Crontab expression.
 """

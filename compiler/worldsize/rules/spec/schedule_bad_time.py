@@ -3,7 +3,7 @@
 It is written as ``2026-03-01T03:00:00``, in quotes, because YAML turns the bare form into a date
 object.
 
-Why: the service refuses the schedule.
+Why: The service refuses the schedule.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     start_time: "2026-03-01T03:00:00"
 
-Fix: correct the date.
+Fix: Correct the date.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema: ISO 8601.
 """

@@ -2,7 +2,7 @@
 
 A schedule of Azure ML has one trigger.
 
-Why: one of the two would have to be dropped.
+Why: One of the two would have to be dropped.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     cron: "0 3 * * 1"
 
-Fix: keep one of the two, or make a second schedule.
+Fix: Keep one of the two, or make a second schedule.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

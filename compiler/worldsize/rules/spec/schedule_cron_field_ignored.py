@@ -2,7 +2,7 @@
 
 Both fields are read as ``*``: an expression for the first of the month runs every day.
 
-Why: a monthly retraining becomes a daily one, at thirty times the cost.
+Why: A monthly retraining becomes a daily one, at thirty times the cost.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     recurrence: {frequency: month, interval: 1, schedule: {hours: 3, minutes: 0, month_days: 1}}
 
-Fix: use ``recurrence`` with ``frequency: month``.
+Fix: Use ``recurrence`` with ``frequency: month``.
 
 Source: Microsoft Learn, Schedule machine learning pipeline jobs: DAYS and MONTH are ignored and
 treated as ``*``.

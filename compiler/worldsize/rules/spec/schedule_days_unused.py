@@ -2,7 +2,7 @@
 
 ``week_days`` count with ``week`` (and, in the service, ``month``), ``month_days`` with ``month``.
 
-Why: the days look as if they restricted the runs, and do not.
+Why: The days look as if they restricted the runs, and do not.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     recurrence: {frequency: week, interval: 1, schedule: {hours: 3, minutes: 0, week_days: monday}}
 
-Fix: set the frequency that goes with the days, or remove the days.
+Fix: Set the frequency that goes with the days, or remove the days.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema, recurrence schedule.
 """

@@ -2,7 +2,7 @@
 
 Both times are in the schedule's time zone.
 
-Why: it never runs, and nothing says so.
+Why: It never runs, and nothing says so.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
     start_time: "2026-03-01T03:00:00"
     end_time: "2027-03-01T03:00:00"
 
-Fix: move the end behind the start.
+Fix: Move the end behind the start.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

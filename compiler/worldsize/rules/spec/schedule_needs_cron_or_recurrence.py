@@ -2,7 +2,7 @@
 
 ``cron`` has five fields; ``recurrence`` has a frequency, an interval and a pattern.
 
-Why: there is no time at which the pipeline would run.
+Why: There is no time at which the pipeline would run.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     schedule: {cron: "0 3 * * 1", time_zone: UTC}
 
-Fix: add one of the two.
+Fix: Add one of the two.
 
 Source: Microsoft Learn, CLI (v2) schedule YAML schema.
 """

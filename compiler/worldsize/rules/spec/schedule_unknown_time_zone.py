@@ -3,7 +3,7 @@
 Azure ML takes the names of Windows (``W. Europe Standard Time``), not those of the IANA database
 (``Europe/Berlin``).
 
-Why: the service refuses the schedule.
+Why: The service refuses the schedule.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     time_zone: W. Europe Standard Time
 
-Fix: write the Windows name; the help gives the one that was probably meant.
+Fix: Write the Windows name; the help gives the one that was probably meant.
 
 Source: azure-ai-ml, ``TimeZone``; Microsoft Learn, CLI (v2) schedule YAML schema.
 """

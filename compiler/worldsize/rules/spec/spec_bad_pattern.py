@@ -13,7 +13,7 @@ Good::
 
     train_ddp:
 
-Fix: write it in the form that the help shows.
+Fix: Write it in the form that the help shows.
 
 Source: azure-ai-ml, node names of a pipeline; Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

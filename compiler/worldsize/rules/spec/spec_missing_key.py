@@ -2,7 +2,7 @@
 
 The help shows the line to add, with an example from the schema.
 
-Why: without it the job is not defined: there is no value that could be assumed.
+Why: Without it the job is not defined: there is no value that could be assumed.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     schedule: {recurrence: {frequency: day, interval: 1}}
 
-Fix: add the line that the help shows.
+Fix: Add the line that the help shows.
 
 Source: ``schemas/spec.schema.json``.
 """

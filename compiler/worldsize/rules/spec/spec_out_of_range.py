@@ -2,7 +2,7 @@
 
 Counts start at 1; a learning rate is greater than 0; a decay is below 1.
 
-Why: the arithmetic of the plan has no meaning for such a value, and Azure ML refuses it.
+Why: The arithmetic of the plan has no meaning for such a value, and Azure ML refuses it.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     instance_count: 1
 
-Fix: write a value within the bounds of the message.
+Fix: Write a value within the bounds of the message.
 
 Source: ``schemas/spec.schema.json``; Azure ML's own bounds where it has them.
 """

@@ -3,7 +3,7 @@
 A spec has a closed set of keys, described in ``schemas/spec.schema.json``. Where a known key is
 near, the help names it.
 
-Why: a misspelt key would otherwise be ignored, and the job would run with a default nobody chose.
+Why: A misspelt key would otherwise be ignored, and the job would run with a default nobody chose.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     instance_count: 2
 
-Fix: write the key that the help offers, or remove the line.
+Fix: Write the key that the help offers, or remove the line.
 
 Source: ``schemas/spec.schema.json``.
 """

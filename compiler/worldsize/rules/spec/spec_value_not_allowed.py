@@ -2,7 +2,7 @@
 
 The help lists all of them, and the nearest first.
 
-Why: an unknown word has no meaning, and guessing one could choose another algorithm.
+Why: An unknown word has no meaning, and guessing one could choose another algorithm.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     tier: dedicated
 
-Fix: write one of the words that the help lists.
+Fix: Write one of the words that the help lists.
 
 Source: ``schemas/spec.schema.json``.
 """

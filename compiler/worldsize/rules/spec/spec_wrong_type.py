@@ -3,7 +3,7 @@
 Types are those of YAML 1.1, because Azure ML reads its files that way: ``yes`` is true, ``010`` is
 8, ``1:30`` is 90, and ``1e-3`` without a dot is text. The help says so where that is the surprise.
 
-Why: the value would reach the job as something else than what was meant.
+Why: The value would reach the job as something else than what was meant.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     instance_count: 2
 
-Fix: write the value in the form that the help shows.
+Fix: Write the value in the form that the help shows.
 
 Source: YAML 1.1, https://yaml.org/type/, as PyYAML reads it.
 """

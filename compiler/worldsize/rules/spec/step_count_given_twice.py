@@ -2,7 +2,7 @@
 
 Both places are accepted, one at a time.
 
-Why: the two can disagree, and a reader changes one of them.
+Why: The two can disagree, and a reader changes one of them.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     distribution: {type: pytorch, process_count_per_instance: 4}
 
-Fix: keep one.
+Fix: Keep one.
 
 Source: ``schemas/spec.schema.json``.
 """

@@ -3,7 +3,7 @@
 These belong to a step with its own ``command``. A component brings its own, and Azure ML drops most
 of them on a step without a word.
 
-Why: the value looks as if it had an effect and has none.
+Why: The value looks as if it had an effect and has none.
 
 Bad::
 
@@ -15,7 +15,7 @@ Good::
     command: python -c "print('hello')"
     environment: azureml:my-training:4
 
-Fix: remove the key, or replace ``uses`` by ``command``.
+Fix: Remove the key, or replace ``uses`` by ``command``.
 
 Source: azure-ai-ml: fields of a node that refers to a component.
 """

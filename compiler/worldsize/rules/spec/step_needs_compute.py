@@ -2,7 +2,7 @@
 
 With one profile every step runs on it; with several each step says which.
 
-Why: a training step on the CPU cluster, or sharding on sixteen GPUs, is not a default to guess.
+Why: A training step on the CPU cluster, or sharding on sixteen GPUs, is not a default to guess.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     compute: gpu
 
-Fix: add ``compute:`` with one of the profiles.
+Fix: Add ``compute:`` with one of the profiles.
 
 Source: ``schemas/spec.schema.json``.
 """

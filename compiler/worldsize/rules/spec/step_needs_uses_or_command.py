@@ -2,7 +2,7 @@
 
 Every step does one of the two.
 
-Why: there is nothing to run.
+Why: There is nothing to run.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     train: {command: echo hello, environment: "azureml:my-training:4", compute: gpu}
 
-Fix: add ``uses:`` with a component, or ``command:`` with your own.
+Fix: Add ``uses:`` with a component, or ``command:`` with your own.
 
 Source: ``schemas/spec.schema.json``.
 """

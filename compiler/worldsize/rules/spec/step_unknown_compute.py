@@ -2,7 +2,7 @@
 
 Profiles are named at the top of the spec; steps refer to them by name, not to the cluster.
 
-Why: the VM size, and so the number of processes, comes from the profile.
+Why: The VM size, and so the number of processes, comes from the profile.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     compute: gpu
 
-Fix: write the name of a profile, or add the profile.
+Fix: Write the name of a profile, or add the profile.
 
 Source: ``schemas/spec.schema.json``.
 """

@@ -2,7 +2,7 @@
 
 A component brings its command; a step with ``command:`` is a component of its own.
 
-Why: one of the two would have to be ignored, and it is not said which.
+Why: One of the two would have to be ignored, and it is not said which.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     command: python -c "print('hello')"
 
-Fix: keep one of the two.
+Fix: Keep one of the two.
 
 Source: ``schemas/spec.schema.json``.
 """

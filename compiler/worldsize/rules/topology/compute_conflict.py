@@ -2,7 +2,7 @@
 
 Compile writes one file a cluster.
 
-Why: which of the two the cluster would get would depend on their order.
+Why: Which of the two the cluster would get would depend on their order.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     big: {target: azureml:big-cluster, instance_type: Standard_ND96asr_v4}
 
-Fix: give both the same settings, or each its own target.
+Fix: Give both the same settings, or each its own target.
 
 Source: ``schemas/spec.schema.json``.
 """

@@ -2,7 +2,7 @@
 
 The nodes of a pipeline may take their counts from its inputs.
 
-Why: the job is refused when it is submitted, with a message that names neither the input nor the count.
+Why: The job is refused when it is submitted, with a message that names neither the input nor the count.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     processes: 4
 
-Fix: give the input a whole number, or bind the count to another input.
+Fix: Give the input a whole number, or bind the count to another input.
 
 Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
 """

@@ -2,7 +2,7 @@
 
 azure-ai-ml passes any number on.
 
-Why: the job is refused when it is submitted, or waits for an instance that never starts.
+Why: The job is refused when it is submitted, or waits for an instance that never starts.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     process_count_per_instance: 4
 
-Fix: write a number of at least 1, or leave it out.
+Fix: Write a number of at least 1, or leave it out.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema.
 """

@@ -3,7 +3,7 @@
 Tensor × pipeline ranks hold one replica of the model, so their product must divide the number of processes.
 In a native job the degrees are read from the flags of the command, such as ``--tensor_parallel_size``.
 
-Why: some ranks have no place in the mesh; every rank stops at its first collective.
+Why: Some ranks have no place in the mesh; every rank stops at its first collective.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     parallelism: {tensor: 2}
 
-Fix: write a degree of the help, or change the number of instances.
+Fix: Write a degree of the help, or change the number of instances.
 
 Source: Megatron-LM, ``megatron/core/parallel_state.py``; PyTorch, ``init_device_mesh``.
 """

@@ -3,7 +3,7 @@
 ``pytorch`` and ``mpi`` take ``process_count_per_instance``; ``tensorflow`` takes ``worker_count``
 and ``parameter_server_count``.
 
-Why: the job is refused, or the count is ignored and the job runs with another number of processes.
+Why: The job is refused, or the count is ignored and the job runs with another number of processes.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     distribution: {type: pytorch, process_count_per_instance: 4}
 
-Fix: use the field of the type, or the type of the field.
+Fix: Use the field of the type, or the type of the field.
 
 Source: azure-ai-ml's own schema classes, from which ``schemas/azureml`` is generated.
 """

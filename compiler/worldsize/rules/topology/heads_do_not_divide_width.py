@@ -2,7 +2,7 @@
 
 Each head takes the same part of the width, and an even one, as positions turn its numbers in pairs.
 
-Why: the training stops when it makes the model, after the cluster has started.
+Why: The training stops when it makes the model, after the cluster has started.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     with: {model: gpt, gpt_width: 128, gpt_heads: 4}
 
-Fix: write a width that is a multiple of twice the heads.
+Fix: Write a width that is a multiple of twice the heads.
 
 Source: Su et al. 2021 (arXiv:2104.09864), rotary positions; ``components/train_ddp/README.md``.
 """

@@ -2,7 +2,7 @@
 
 NCCL then talks over Ethernet.
 
-Why: the InfiniBand of the size is paid for, and gradients take many times longer.
+Why: The InfiniBand of the size is paid for, and gradients take many times longer.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     NCCL_IB_DISABLE: "0"
 
-Fix: remove the variable.
+Fix: Remove the variable.
 
 Source: NVIDIA, NCCL environment variables; Microsoft Learn, Distributed GPU training guide for Azure
 Machine Learning.

@@ -2,7 +2,7 @@
 
 ``max_instances`` of the profile bounds the cluster that compile writes.
 
-Why: the job waits in the queue without end.
+Why: The job waits in the queue without end.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     instance_count: 4
 
-Fix: ask for fewer, or raise ``max_instances``.
+Fix: Ask for fewer, or raise ``max_instances``.
 
 Source: Microsoft Learn, CLI (v2) compute cluster (AmlCompute) YAML schema.
 """

@@ -2,7 +2,7 @@
 
 Without `distribution:` Azure ML starts the command once, on the first instance.
 
-Why: the other instances are paid for and run nothing; the training reports success on one.
+Why: The other instances are paid for and run nothing; the training reports success on one.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     distribution: {type: pytorch, process_count_per_instance: 8}
 
-Fix: add `distribution:`, or remove `instance_count`.
+Fix: Add `distribution:`, or remove `instance_count`.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 The VM size has no InfiniBand, and its Ethernet gives each GPU less than 10 Gb/s.
 
-Why: the GPUs wait for the network: averaging the gradients of a billion parameters moves several
+Why: The GPUs wait for the network: averaging the gradients of a billion parameters moves several
 gigabytes a step.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     gpu-cluster: {instance_type: Standard_ND96asr_v4}
 
-Fix: use one instance, or a size with `r` in its name, which has InfiniBand.
+Fix: Use one instance, or a size with `r` in its name, which has InfiniBand.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

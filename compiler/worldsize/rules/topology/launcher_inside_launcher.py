@@ -3,7 +3,7 @@
 Launchers are `torchrun`, `accelerate launch`, `deepspeed` and their like. `process_count_per_instance`
 starts the command that many times, and each of them starts processes again.
 
-Why: the product of both shares the GPUs, and every launcher wants the same port.
+Why: The product of both shares the GPUs, and every launcher wants the same port.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     distribution: {type: pytorch, process_count_per_instance: 1}
 
-Fix: set `process_count_per_instance` to 1, or start the script with plain `python`.
+Fix: Set `process_count_per_instance` to 1, or start the script with plain `python`.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

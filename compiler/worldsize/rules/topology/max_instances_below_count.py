@@ -2,7 +2,7 @@
 
 The job may never have as many instances as it starts with.
 
-Why: the job is refused, or runs with another world size than planned.
+Why: The job is refused, or runs with another world size than planned.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     max_instance_count: 4
 
-Fix: raise `max_instance_count`, or remove it.
+Fix: Raise `max_instance_count`, or remove it.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema.
 """

@@ -3,7 +3,7 @@
 ``mlp`` and ``cnn`` are small and have no blocks to share out. A model of your own is taken at its word: it
 has to name its plan.
 
-Why: every rank stops while the model is built.
+Why: Every rank stops while the model is built.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     with: {model: gpt}
 
-Fix: use ``gpt`` or a model of your own, or remove the degrees: ``fsdp`` shards any model.
+Fix: Use ``gpt`` or a model of your own, or remove the degrees: ``fsdp`` shards any model.
 
 Source: ``components/train_ddp/README.md``.
 """

@@ -3,7 +3,7 @@
 TensorFlow's strategies keep a whole model on every GPU. A component that splits models declares the inputs
 ``tensor_parallel_size`` and ``pipeline_parallel_size``.
 
-Why: every process would train a whole model, on a smaller global batch than the plan says.
+Why: Every process would train a whole model, on a smaller global batch than the plan says.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     parallelism: {data: 8}
 
-Fix: remove the degree, or use a component that takes it, such as ``train_ddp``.
+Fix: Remove the degree, or use a component that takes it, such as ``train_ddp``.
 
 Source: TensorFlow's guide "Distributed training with TensorFlow".
 """

@@ -3,7 +3,7 @@
 Azure ML starts the command by the `mpirun` of the image. Only images that are known to have none are
 reported, and only where no conda file adds one.
 
-Why: the job fails on every instance before its first line of Python.
+Why: The job fails on every instance before its first line of Python.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     environment: {image: mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.8-cudnn8-ubuntu22.04:20250601.v1}
 
-Fix: use an image with `openmpi` in its name, or `type: pytorch` where the script does not need MPI.
+Fix: Use an image with `openmpi` in its name, or `type: pytorch` where the script does not need MPI.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

@@ -3,7 +3,7 @@
 With `distribution: {type: mpi}` Azure ML writes the `mpirun` line around the command and starts it once a
 process.
 
-Why: every process tries to start an MPI job of its own: the job fails, or trains as many models as there
+Why: Every process tries to start an MPI job of its own: the job fails, or trains as many models as there
 are processes.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     command: python -m training.train
 
-Fix: write the Python command alone; the processes are `instance_count` × `process_count_per_instance`.
+Fix: Write the Python command alone; the processes are `instance_count` × `process_count_per_instance`.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

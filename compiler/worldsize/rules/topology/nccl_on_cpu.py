@@ -2,7 +2,7 @@
 
 NCCL moves data between GPUs only.
 
-Why: every process stops in `init_process_group`, after the cluster has started.
+Why: Every process stops in `init_process_group`, after the cluster has started.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     command: python -m training.train --backend gloo
 
-Fix: use `gloo`, or a size with GPUs.
+Fix: Use `gloo`, or a size with GPUs.
 
 Source: PyTorch, torch.distributed, which backend to use.
 """

@@ -4,7 +4,7 @@ The ``fsdp_…`` options are those of ``strategy: fsdp``, ``pipeline_schedule`` 
 ``pipeline_parallel``. With ``ds_config`` the configuration says what is offloaded. ``offload_path`` is for
 ``nvme`` only.
 
-Why: memory is planned that is never saved, and the job meets its limit on paid GPUs.
+Why: Memory is planned that is never saved, and the job meets its limit on paid GPUs.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     with: {strategy: fsdp, fsdp_cpu_offload: true}
 
-Fix: name the strategy, or remove the option.
+Fix: Name the strategy, or remove the option.
 
 Source: ``components/train_ddp/README.md``; ``components/train_deepspeed/README.md``.
 """

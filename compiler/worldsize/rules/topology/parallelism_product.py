@@ -2,7 +2,7 @@
 
 Every process has one place in the mesh data × tensor × pipeline.
 
-Why: the process group cannot be cut into that mesh, and every rank stops at its first collective.
+Why: The process group cannot be cut into that mesh, and every rank stops at its first collective.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     parallelism: {data: 4, tensor: 2}
 
-Fix: write the data degree of the help, or leave ``data`` out: it is derived.
+Fix: Write the data degree of the help, or leave ``data`` out: it is derived.
 
 Source: PyTorch, ``torch.distributed.device_mesh.init_device_mesh``.
 """

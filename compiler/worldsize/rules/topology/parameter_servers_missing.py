@@ -3,7 +3,7 @@
 The weights live on parameter servers; `parameter_server_count` of the step says how many are started beside
 the workers.
 
-Why: every worker stops when it has read ``TF_CONFIG``, after the cluster has started.
+Why: Every worker stops when it has read ``TF_CONFIG``, after the cluster has started.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
     parameter_server_count: 1
     with: {strategy: parameter_server}
 
-Fix: write ``parameter_server_count: 1``.
+Fix: Write ``parameter_server_count: 1``.
 
 Source: TensorFlow, Parameter server training guide; ``components/train_tensorflow/README.md``.
 """

@@ -2,7 +2,7 @@
 
 Azure ML places the first parameter server on the first instance, beside a worker.
 
-Why: the server takes memory and network from that worker, and the slowest worker sets the pace.
+Why: The server takes memory and network from that worker, and the slowest worker sets the pace.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     distribution: {type: tensorflow, worker_count: 3, parameter_server_count: 1}
 
-Fix: ask for an instance a worker and a parameter server, or for fewer workers.
+Fix: Ask for an instance a worker and a parameter server, or for fewer workers.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema; Azure Batch AI, issue 15 (placement of
 parameter servers).

@@ -2,7 +2,7 @@
 
 That strategy averages gradients among the workers and knows no parameter servers.
 
-Why: the process that gets the role `ps` stops with `Unexpected task_type`, and the runtime stops all
+Why: The process that gets the role `ps` stops with `Unexpected task_type`, and the runtime stops all
 others.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     distribution: {type: tensorflow, worker_count: 4}
 
-Fix: remove `parameter_server_count`, or use `ParameterServerStrategy` in the script.
+Fix: Remove `parameter_server_count`, or use `ParameterServerStrategy` in the script.
 
 Source: TensorFlow, Multi-worker training guide; Microsoft Learn, CLI (v2) command job YAML schema.
 """

@@ -3,7 +3,7 @@
 The micro-batches of gradient accumulation flow through the stages one after the other. With `p` stages and
 `a` micro-batches each stage idles (p − 1) / (a + p − 1) of a step.
 
-Why: some stages idle at every moment of the step, on paid GPUs.
+Why: Some stages idle at every moment of the step, on paid GPUs.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     gradient_accumulation_steps: 16
 
-Fix: write the accumulation of the help; four micro-batches a stage keep the idle share below a fifth.
+Fix: Write the accumulation of the help; four micro-batches a stage keep the idle share below a fifth.
 
 Source: GPipe, Huang et al. 2019 (arXiv:1811.06965), section 2.3.
 """

@@ -2,7 +2,7 @@
 
 Each stage takes as many layers as any other.
 
-Why: a stage without a layer has nothing to do, and a longer stage holds up all others in every micro-batch.
+Why: A stage without a layer has nothing to do, and a longer stage holds up all others in every micro-batch.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     parallelism: {pipeline: 2}
 
-Fix: write the degree of the help, or make ``gpt_layers`` a multiple of it.
+Fix: Write the degree of the help, or make ``gpt_layers`` a multiple of it.
 
 Source: GPipe, Huang et al. 2019 (arXiv:1811.06965), section 2.2.
 """

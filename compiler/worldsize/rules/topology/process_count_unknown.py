@@ -2,7 +2,7 @@
 
 A distributed step needs the GPUs of its VM size, or ``process_count_per_instance``.
 
-Why: the world size, and everything that follows from it, is unknown.
+Why: The world size, and everything that follows from it, is unknown.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
 
-Fix: add ``instance_type:`` to the profile, or pin the count in the step.
+Fix: Add ``instance_type:`` to the profile, or pin the count in the step.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

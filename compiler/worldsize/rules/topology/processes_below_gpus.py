@@ -3,7 +3,7 @@
 One process drives one GPU, so the others idle. It is meant where the script drives several GPUs
 from one process; suppress it there.
 
-Why: the whole instance is paid for.
+Why: The whole instance is paid for.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     process_count_per_instance: 4
 
-Fix: write the number of GPUs, or leave it out: it is derived.
+Fix: Write the number of GPUs, or leave it out: it is derived.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

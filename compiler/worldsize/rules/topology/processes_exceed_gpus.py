@@ -3,7 +3,7 @@
 ``process_count_per_instance`` counts the processes of one instance, not of the job. Giving the
 world size is the classic mistake.
 
-Why: two processes share a GPU, or a process asks for one that is not there: NCCL stops with an
+Why: Two processes share a GPU, or a process asks for one that is not there: NCCL stops with an
 error that names neither number.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     process_count_per_instance: 4
 
-Fix: write the number of GPUs of the VM size, or leave it out: it is derived.
+Fix: Write the number of GPUs of the VM size, or leave it out: it is derived.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 Without ``distribution:`` Azure ML starts the command once on the first instance.
 
-Why: the job trains on one GPU and reports success.
+Why: The job trains on one GPU and reports success.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     distribution: {type: pytorch, process_count_per_instance: 4}
 
-Fix: add ``distribution:``, or remove the count.
+Fix: Add ``distribution:``, or remove the count.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 A redirection or `tee` opens the file anew in each process.
 
-Why: the processes overwrite each other, and what is left of the log is nobody's.
+Why: The processes overwrite each other, and what is left of the log is nobody's.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     python -m training.train > ${{outputs.logs}}/train_$RANK.log
 
-Fix: put `$RANK` into the name, or remove the redirection: Azure ML keeps one log a process in
+Fix: Put `$RANK` into the name, or remove the redirection: Azure ML keeps one log a process in
 `user_logs`.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.

@@ -2,7 +2,7 @@
 
 It goes to Docker as it stands: a number and one of `b`, `k`, `m`, `g`.
 
-Why: the container does not start.
+Why: The container does not start.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     shm_size: 16g
 
-Fix: write for example `16g`.
+Fix: Write for example `16g`.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema.
 """

@@ -3,7 +3,7 @@
 PyTorch's loader workers hand batches over in shared memory. Azure ML gives a container 2 GiB where
 `shm_size` says nothing.
 
-Why: a worker is killed with `bus error`, often hours into the training.
+Why: A worker is killed with `bus error`, often hours into the training.
 
 Bad::
 
@@ -13,7 +13,7 @@ Good::
 
     shm_size: 32g
 
-Fix: raise `shm_size`: 256 MiB a worker is a start.
+Fix: Raise `shm_size`: 256 MiB a worker is a start.
 
 Source: PyTorch, torch.utils.data, multiprocessing best practices; Docker, default size of /dev/shm (64
 MiB).

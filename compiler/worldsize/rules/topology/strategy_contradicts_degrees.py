@@ -4,7 +4,7 @@
 pipeline. ``tensor_parallel`` needs a tensor degree above 1, ``pipeline_parallel`` a pipeline degree above 1;
 the latter takes a tensor degree as well.
 
-Why: the training stops at its first line, or trains without the split that was asked for.
+Why: The training stops at its first line, or trains without the split that was asked for.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     with: {model: gpt, strategy: tensor_parallel}
 
-Fix: write the strategy of the help, or leave it out: the degrees choose it.
+Fix: Write the strategy of the help, or leave it out: the degrees choose it.
 
 Source: PyTorch, ``torch.distributed``: DDP, FSDP2, tensor and pipeline parallelism.
 """

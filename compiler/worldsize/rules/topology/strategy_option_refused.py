@@ -6,7 +6,7 @@ stages. A worker of ``parameter_server`` drives one GPU. Adasum combines ranks i
 of two of them. DeepSpeed offloads parameters, and anything to ``nvme``, at ZeRO stage 3 only, and scales the
 loss under ``fp16`` only.
 
-Why: the training stops in its first seconds, on paid GPUs.
+Why: The training stops in its first seconds, on paid GPUs.
 
 Bad::
 
@@ -16,7 +16,7 @@ Good::
 
     with: {strategy: tensor_parallel, precision: bf16}
 
-Fix: write the value of the help.
+Fix: Write the value of the help.
 
 Source: PyTorch, ``torch.distributed.pipelining.Schedule1F1B``; DeepSpeed, configuration JSON; Maleki et al.
 2020 (arXiv:2006.02924); the components' READMEs.

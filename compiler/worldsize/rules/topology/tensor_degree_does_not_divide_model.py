@@ -2,7 +2,7 @@
 
 Each rank takes whole attention heads, and an equal part of every layer's width.
 
-Why: the layers cannot be cut, and every rank stops while the model is built.
+Why: The layers cannot be cut, and every rank stops while the model is built.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     parallelism: {tensor: 4}
 
-Fix: write the degree of the help, or make ``gpt_heads`` and ``gpt_width`` multiples of it.
+Fix: Write the degree of the help, or make ``gpt_heads`` and ``gpt_width`` multiples of it.
 
 Source: Megatron-LM, Shoeybi et al. 2019 (arXiv:1909.08053), section 3.
 """

@@ -4,7 +4,7 @@ Tensor parallelism exchanges activations in every layer, forwards and backwards,
 instance, where NVLink or PCIe joins them. Rates are the vendors' peaks for one GPU, in one direction. In a
 native job the degree is read from the flags of the command.
 
-Why: every layer waits for the network, which is several times slower.
+Why: Every layer waits for the network, which is several times slower.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     parallelism: {tensor: 4, pipeline: 2}
 
-Fix: keep the tensor degree to the GPUs of an instance, and split further by pipeline or data.
+Fix: Keep the tensor degree to the GPUs of an instance, and split further by pipeline or data.
 
 Source: Narayanan et al. 2021 (arXiv:2104.04473), section 3.2; VM sizes of Microsoft Learn.
 """

@@ -2,7 +2,7 @@
 
 Azure ML starts one TensorFlow process on an instance; it drives all GPUs of that instance.
 
-Why: the count has no effect, and who reads it expects another world size.
+Why: The count has no effect, and who reads it expects another world size.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     distribution: {type: tensorflow, worker_count: 2}
 
-Fix: remove it.
+Fix: Remove it.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 The message gives the day.
 
-Why: the job waits in the queue for a node that never comes.
+Why: The job waits in the queue for a node that never comes.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     instance_type: Standard_NC96ads_A100_v4
 
-Fix: choose a current size with as many GPUs.
+Fix: Choose a current size with as many GPUs.
 
-Source: the catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its
+Source: The catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its
 source.
 """
 

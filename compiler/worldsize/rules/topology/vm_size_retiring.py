@@ -2,7 +2,7 @@
 
 After that day no instance of it can be had.
 
-Why: a schedule or a cluster that works today stops then.
+Why: A schedule or a cluster that works today stops then.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     instance_type: Standard_NC96ads_A100_v4
 
-Fix: move to a current size before that day.
+Fix: Move to a current size before that day.
 
-Source: the catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its
+Source: The catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its
 source.
 """
 

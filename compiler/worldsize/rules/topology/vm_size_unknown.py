@@ -2,7 +2,7 @@
 
 The number of GPUs comes from the VM size. The catalogue is looked up without regard to case.
 
-Why: nothing about GPUs, retirement or InfiniBand can be checked for it; a misspelt size fails when
+Why: Nothing about GPUs, retirement or InfiniBand can be checked for it; a misspelt size fails when
 the cluster is made.
 
 Bad::
@@ -13,9 +13,9 @@ Good::
 
     instance_type: Standard_NC96ads_A100_v4
 
-Fix: correct the name; the help offers the nearest one.
+Fix: Correct the name; the help offers the nearest one.
 
-Source: the catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its
+Source: The catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its
 source.
 """
 

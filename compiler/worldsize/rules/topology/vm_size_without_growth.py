@@ -2,7 +2,7 @@
 
 Who has quota keeps it; new quota or new capacity is not given.
 
-Why: a cluster that is to grow, or to be made in another subscription, cannot be.
+Why: A cluster that is to grow, or to be made in another subscription, cannot be.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     size: Standard_ND96isr_H100_v5
 
-Fix: choose a size that Azure still adds for a new cluster; keep this one where it already runs.
+Fix: Choose a size that Azure still adds for a new cluster; keep this one where it already runs.
 
-Source: the catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its source.
+Source: The catalogue of VM sizes, ``compiler/worldsize/facts/vm_sizes.csv``, each row with its source.
 """
 
 from __future__ import annotations

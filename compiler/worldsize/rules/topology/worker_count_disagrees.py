@@ -12,7 +12,7 @@ Good::
 
     distribution: {type: tensorflow, worker_count: 2}
 
-Fix: write the number of instances, or leave it out: it is derived.
+Fix: Write the number of instances, or leave it out: it is derived.
 
 Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
 """

@@ -2,7 +2,7 @@
 
 Azure ML starts one worker on an instance; the instances left over run nothing.
 
-Why: every instance is paid for until the job ends.
+Why: Every instance is paid for until the job ends.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
 
     distribution: {type: tensorflow, worker_count: 4}
 
-Fix: write the number of instances, or leave `worker_count` out: it is the default.
+Fix: Write the number of instances, or leave `worker_count` out: it is the default.
 
 Source: Microsoft Learn, CLI (v2) command job YAML schema.
 """

@@ -4,7 +4,7 @@ A spec has ``steps:`` with one entry a step. Azure ML's files are known by ``$sc
 In folders other YAML is passed over silently; a file that is named is expected to be checked, so it
 is said that it was not. The exit status stays 0.
 
-Why: a misspelt ``steps:`` would look like a clean spec.
+Why: A misspelt ``steps:`` would look like a clean spec.
 
 Bad::
 
@@ -17,7 +17,7 @@ Good::
       train:
         command: python -c "print('hello')"
 
-Fix: correct the key that says what the file is, or leave the file out.
+Fix: Correct the key that says what the file is, or leave the file out.
 
 Source: Azure ML's YAML reference for ``$schema`` and ``type``.
 """

@@ -1,6 +1,6 @@
 """One rule has more than 200 findings in one file, and those after the 200th are not listed.
 
-Why: a report of a hundred thousand lines tells no more than its beginning, and takes longer to write than
+Why: A report of a hundred thousand lines tells no more than its beginning, and takes longer to write than
 to mend what it says. Which findings are listed does not change the exit status.
 
 Bad::
@@ -11,9 +11,9 @@ Good::
 
     command: pip install timm==1.0.9 einops==0.8.1 && python -c "print('hello')"
 
-Fix: mend what is listed and check again.
+Fix: Mend what is listed and check again.
 
-Source: bounds of worldsize.
+Source: Bounds of worldsize.
 """
 
 from __future__ import annotations

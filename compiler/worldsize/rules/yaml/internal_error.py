@@ -3,7 +3,7 @@
 The message names the rule and the exception. All other rules were run and their findings are
 complete. The exit status is 3, so that a build can tell a broken checker from a broken file.
 
-Why: a crash that looked like a clean result would hide every fault that the rule exists to find.
+Why: A crash that looked like a clean result would hide every fault that the rule exists to find.
 
 Bad::
 
@@ -13,9 +13,9 @@ Good::
 
     nothing found in 3 files
 
-Fix: report it with the file. It cannot be suppressed.
+Fix: Report it with the file. It cannot be suppressed.
 
-Source: none; this is about worldsize.
+Source: None; this is about worldsize.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Compile replaces the folder as a whole. What it wrote before is listed in its ``plan.json``.
 
-Why: your own files would be lost.
+Why: Your own files would be lost.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     worldsize compile spec.yml -o build
 
-Fix: name a new or empty folder, or move the files away.
+Fix: Name a new or empty folder, or move the files away.
 
-Source: none; this is about worldsize.
+Source: None; this is about worldsize.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What was there before is untouched.
 
-Why: a half-written pipeline would be submitted.
+Why: A half-written pipeline would be submitted.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     worldsize compile spec.yml -o build
 
-Fix: free space or choose another folder, then compile again.
+Fix: Free space or choose another folder, then compile again.
 
-Source: the operating system's own answer, which the message quotes.
+Source: The operating system's own answer, which the message quotes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The tree is the git checkout around the checked files; without one the working folder. What a file
 of it says must not decide what else of your disk is read, so the check stops there.
 
-Why: the component behind the reference was not checked against what the step gives it.
+Why: The component behind the reference was not checked against what the step gives it.
 
 Bad::
 
@@ -13,9 +13,9 @@ Good::
 
     component: ./component.yml
 
-Fix: check the folder that holds both, or list the other folder under ``allow:`` in ``worldsize.yml``.
+Fix: Check the folder that holds both, or list the other folder under ``allow:`` in ``worldsize.yml``.
 
-Source: the design of worldsize; see ``schemas/worldsize.schema.json``.
+Source: The design of worldsize; see ``schemas/worldsize.schema.json``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A folder under ``allow:`` of ``worldsize.yml`` does not exist.
 
-Why: nothing in it can be checked, and references to it are passed over.
+Why: Nothing in it can be checked, and references to it are passed over.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     allow: [shared]
 
-Fix: write the path relative to the folder of ``worldsize.yml``, or remove it.
+Fix: Write the path relative to the folder of ``worldsize.yml``, or remove it.
 
 Source: ``schemas/worldsize.schema.json``.
 """

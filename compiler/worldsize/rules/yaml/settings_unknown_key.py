@@ -1,6 +1,6 @@
 """``worldsize.yml`` has a key that worldsize does not read.
 
-Why: what the key was meant to say does not count, and the check looks as if it did.
+Why: What the key was meant to say does not count, and the check looks as if it did.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     ignore: [WS4]
 
-Fix: write one of ``compute``, ``select``, ``ignore``, ``severity`` and ``allow``; a cluster has
+Fix: Write one of ``compute``, ``select``, ``ignore``, ``severity`` and ``allow``; a cluster has
 ``instance_type``, ``max_instances`` and ``tier``.
 
 Source: ``schemas/worldsize.schema.json``.

@@ -1,6 +1,6 @@
 """``worldsize.yml`` selects, ignores or grades a rule that does not exist.
 
-Why: the rule that was meant is reported, or left out, as if nothing had been said.
+Why: The rule that was meant is reported, or left out, as if nothing had been said.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     ignore: [yaml-empty]
 
-Fix: write a code (``WS203``), the beginning of one (``WS2``) or a slug; ``worldsize explain`` lists them.
+Fix: Write a code (``WS203``), the beginning of one (``WS2``) or a slug; ``worldsize explain`` lists them.
 
 Source: ``schemas/worldsize.schema.json``.
 """

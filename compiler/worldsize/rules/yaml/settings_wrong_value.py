@@ -1,6 +1,6 @@
 """A value in ``worldsize.yml`` is of the wrong kind, or is not one of the words that can stand there.
 
-Why: the value is passed over, and the check looks as if it counted.
+Why: The value is passed over, and the check looks as if it counted.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     severity: {WS204: info}
 
-Fix: write what the message names.
+Fix: Write what the message names.
 
 Source: ``schemas/worldsize.schema.json``.
 """

@@ -2,7 +2,7 @@
 
 Codes and slugs both work; several are separated by commas. ``WS000`` cannot be suppressed.
 
-Why: a misspelt code silences nothing today and looks as if it did.
+Why: A misspelt code silences nothing today and looks as if it did.
 
 Bad::
 
@@ -12,9 +12,9 @@ Good::
 
     # worldsize: ignore[yaml-duplicate-key] the second one overrides on purpose
 
-Fix: write a code that ``worldsize explain`` lists, in brackets behind ``ignore``.
+Fix: Write a code that ``worldsize explain`` lists, in brackets behind ``ignore``.
 
-Source: none; the syntax is of worldsize.
+Source: None; the syntax is of worldsize.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It covers the line it ends, or the next line with content where it stands on a l
 diagnostic belongs to the line where it begins. Codes that ``--select`` or ``--ignore`` leave out
 are not judged.
 
-Why: a comment that outlived its fault will hide the next one on that line.
+Why: A comment that outlived its fault will hide the next one on that line.
 
 Bad::
 
@@ -14,9 +14,9 @@ Good::
 
     name: digits
 
-Fix: remove it, or move it to the line of the diagnostic.
+Fix: Remove it, or move it to the line of the diagnostic.
 
-Source: none; the syntax is of worldsize.
+Source: None; the syntax is of worldsize.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A few lines of aliases to aliases stand for billions of values. The file is given up before they are
 expanded.
 
-Why: whatever walks the values (validation, submission) runs out of memory or time.
+Why: Whatever walks the values (validation, submission) runs out of memory or time.
 
 Bad::
 
@@ -16,7 +16,7 @@ Good::
     again:
       <<: *train
 
-Fix: write the values out, or nest fewer aliases.
+Fix: Write the values out, or nest fewer aliases.
 
 Source: YAML 1.1, section 7.1, alias nodes; the bound is of worldsize.
 """

@@ -4,7 +4,7 @@ Azure ML reads the last one and drops the first without a word, also when the ke
 step. Keys count as equal when their values are: ``yes`` and ``true`` are one key. Keys that a merge
 ``<<`` brings in may be overridden; that is what it is for.
 
-Why: a copied step or input that was not renamed silently replaces the one it was copied from.
+Why: A copied step or input that was not renamed silently replaces the one it was copied from.
 
 Bad::
 
@@ -15,7 +15,7 @@ Good::
 
     epochs: 30
 
-Fix: keep one of them.
+Fix: Keep one of them.
 
 Source: YAML 1.1, section 3.2.1.3: the keys of a mapping are unique.
 """

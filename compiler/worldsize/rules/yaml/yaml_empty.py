@@ -1,6 +1,6 @@
 """The file holds nothing, or only comments.
 
-Why: an empty file is mostly a failed save or a redirection that went wrong, and Azure ML refuses it.
+Why: An empty file is mostly a failed save or a redirection that went wrong, and Azure ML refuses it.
 
 Bad::
 
@@ -10,7 +10,7 @@ Good::
 
     name: digits
 
-Fix: write the file, or remove it.
+Fix: Write the file, or remove it.
 
 Source: azure-ai-ml refuses a job file without content.
 """

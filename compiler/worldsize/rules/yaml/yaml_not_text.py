@@ -13,7 +13,7 @@ Good::
 
     description: café, in UTF-8
 
-Fix: save the file as UTF-8.
+Fix: Save the file as UTF-8.
 
 Source: YAML 1.1, section 5.1, character set; azure-ai-ml reads with the codec ``utf-8-sig``.
 """

@@ -4,7 +4,7 @@ The place is where the parser gave up, which is at or just behind the mistake. B
 this covers what PyYAML refuses later: an unknown tag, a list or mapping as a key, two documents in
 one file, and words such as ``2024-13-45`` that are read as a date but are none.
 
-Why: nothing else in the file can be checked, and ``az ml job create`` refuses it as well.
+Why: Nothing else in the file can be checked, and ``az ml job create`` refuses it as well.
 
 Bad::
 
@@ -14,7 +14,7 @@ Good::
 
     command: "echo key: value"
 
-Fix: mostly a quote or the indentation; ``help`` names the usual cause.
+Fix: Mostly a quote or the indentation; ``help`` names the usual cause.
 
 Source: YAML 1.1, https://yaml.org/spec/1.1/, as PyYAML's SafeLoader reads it.
 """

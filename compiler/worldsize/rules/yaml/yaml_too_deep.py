@@ -1,6 +1,6 @@
 """Lists and mappings are nested more than 100 levels deep, aliases followed.
 
-Why: the loader behind Azure ML is recursive, and ends in an error without a line or in a crash.
+Why: The loader behind Azure ML is recursive, and ends in an error without a line or in a crash.
 
 Bad::
 
@@ -10,9 +10,9 @@ Good::
 
     items: [1, 2, 3]
 
-Fix: flatten the structure; a job needs fewer than ten levels.
+Fix: Flatten the structure; a job needs fewer than ten levels.
 
-Source: bounds of worldsize.
+Source: Bounds of worldsize.
 """
 
 from __future__ import annotations

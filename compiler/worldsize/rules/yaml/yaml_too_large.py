@@ -3,7 +3,7 @@
 Both bounds are far above any job that a person or a generator writes: ten thousand steps are about
 1 MiB and two hundred thousand values.
 
-Why: a file of this size is data in the wrong place, and every tool that reads it pays in memory.
+Why: A file of this size is data in the wrong place, and every tool that reads it pays in memory.
 
 Bad::
 
@@ -13,9 +13,9 @@ Good::
 
     inputs: {rows: {type: uri_file, path: ./rows.json}}
 
-Fix: keep data in files that the job names.
+Fix: Keep data in files that the job names.
 
-Source: bounds of worldsize.
+Source: Bounds of worldsize.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The file cannot be opened: it is absent, forbidden, a folder, a pipe, or a link that leads nowhere.
 
-Why: a check that passed over it would report a clean tree that was never looked at.
+Why: A check that passed over it would report a clean tree that was never looked at.
 
 Bad::
 
@@ -10,9 +10,9 @@ Good::
 
     worldsize check pipeline.yml
 
-Fix: correct the path, the link or the rights.
+Fix: Correct the path, the link or the rights.
 
-Source: the operating system's own answer, which the message quotes.
+Source: The operating system's own answer, which the message quotes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,47 @@
+"""What GitHub runs for this repository: pinned, constrained, and clean under zizmor."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([*ROOT.glob(".github/workflows/*.yml"), *ROOT.glob(".github/actions/*/action.yml")])
+
+
+def folded(path: Path) -> str:
+    """The text with continued shell lines and folded YAML lines joined."""
+    return re.sub(r"(\\|>-)?\n\s+(?=--)", " ", path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_actions_are_pinned_by_hash_and_name_their_release(path: Path) -> None:
+    uses = re.findall(r"^\s*(?:- )?uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert uses
+    loose = [line for line in uses if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
+    assert not [line for line in loose if not line.startswith("./")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_nothing_is_installed_without_constraints(path: Path) -> None:
+    installs = [line for line in folded(path).splitlines() if "pip install" in line]
+    assert not [line for line in installs if "--constraint" not in line]
+
+
+def test_zizmor_finds_nothing() -> None:
+    zizmor = shutil.which("zizmor", path=str(Path(sys.executable).parent))
+    if zizmor is None:
+        pytest.skip("zizmor is not installed: it is part of the extra `dev`")
+    done = subprocess.run(
+        [zizmor, "--offline", "--no-progress", str(ROOT / ".github")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

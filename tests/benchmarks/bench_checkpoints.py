@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 from torch import nn  # noqa: E402
 
-from wstrain import strategies  # noqa: E402
 from wstrain.background import Background  # noqa: E402
 from wstrain.checkpoint import Keep  # noqa: E402
 from wstrain.due import Due  # noqa: E402
 from wstrain.launch import read_pytorch  # noqa: E402
-from wstrain.optimizers import OptimizerOptions  # noqa: E402
-from wstrain.precision import Precision  # noqa: E402
-from wstrain.process_group import Group  # noqa: E402
-from wstrain.saver import CheckpointSaver  # noqa: E402
-from wstrain.strategies.protocol import MicroBatches, Updates  # noqa: E402
+from wstrain_torch import strategies  # noqa: E402
+from wstrain_torch.optimizers import OptimizerOptions  # noqa: E402
+from wstrain_torch.precision import Precision  # noqa: E402
+from wstrain_torch.process_group import Group  # noqa: E402
+from wstrain_torch.saver import CheckpointSaver  # noqa: E402
+from wstrain_torch.strategies.protocol import MicroBatches, Updates  # noqa: E402
 
 WIDTH, DEPTH = 2048, 6  # 25.2 million parameters
 SAVES = 7
@@ -44,7 +44,9 @@ def parts(tmp_path: Path) -> Iterator[tuple[Any, Callable[[int], Any], Checkpoin
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)))
     precision = Precision("fp32", group.device)
-    strategy = strategies.build("ddp", model, Updates(OptimizerOptions("adamw"), precision), group)
+    strategy = strategies.build(
+        "wstrain_ddp.ddp", model, Updates(OptimizerOptions("adamw"), precision), group
+    )
     inputs = torch.randn(32, WIDTH)
 
     def objective(network: Any, inputs: Any, _targets: Any) -> Any:

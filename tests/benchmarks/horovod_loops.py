@@ -16,7 +16,7 @@ import torch
 from train_loops import RATE, STRETCH, Setting, compare
 
 from wstrain.launch import read_mpi
-from wstrain.process_group import Group
+from wstrain_torch.process_group import Group
 
 
 def plain_loop(setting: Setting) -> Callable[[int], None]:
@@ -50,8 +50,8 @@ def plain_loop(setting: Setting) -> Callable[[int], None]:
 
 def main() -> None:
     """Compare with plain Horovod."""
-    setting = Setting(*sys.argv[1:], group=Group(read_mpi(os.environ), "horovod"))
-    compare(setting, plain_loop(setting), "horovod", reduction="average", compression="none")
+    setting = Setting(*sys.argv[1:], group=Group(read_mpi(os.environ), "wstrain_horovod.communication"))
+    compare(setting, plain_loop(setting), "wstrain_horovod.strategy", reduction="average", compression="none")
 
 
 if __name__ == "__main__":

@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from wstrain import tf_config
-from wstrain.data import ShardReader
-from wstrain.errors import entry
-from wstrain.meeting import Meeting
+from wsshards.data import ShardReader
+from wsshards.errors import entry
 from wstrain.progress import Progress
 from wstrain.sampler import GlobalBatchSampler
 from wstrain.schedule import Schedule
-from wstrain.tf import library
+from wstrain_tensorflow import library, tf_config
+from wstrain_tensorflow.meeting import Meeting
 
 CLUSTER = tf_config.read(os.environ)
 MEETING = Meeting(CLUSTER.members, CLUSTER.place, 120)
@@ -36,14 +35,14 @@ import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from wstrain.recorder import StepRecorder  # noqa: E402
-from wstrain.tf import mirrored  # noqa: E402
-from wstrain.tf.feeding import Feed, prepare  # noqa: E402
-from wstrain.tf.loss_scale import LossScale  # noqa: E402
-from wstrain.tf.models import Models  # noqa: E402
-from wstrain.tf.network import Functional  # noqa: E402
-from wstrain.tf.training import Averaged, samples_in  # noqa: E402
-from wstrain.tf.updates import Optimizer, OptimizerOptions  # noqa: E402
 from wstrain.tracking import Tracker  # noqa: E402
+from wstrain_tensorflow import mirrored  # noqa: E402
+from wstrain_tensorflow.feeding import Feed, prepare  # noqa: E402
+from wstrain_tensorflow.loss_scale import LossScale  # noqa: E402
+from wstrain_tensorflow.models import Models  # noqa: E402
+from wstrain_tensorflow.network import Functional  # noqa: E402
+from wstrain_tensorflow.training import Averaged, samples_in  # noqa: E402
+from wstrain_tensorflow.updates import Optimizer, OptimizerOptions  # noqa: E402
 
 STRETCH = 10  # steps of one loop before the other takes its turn
 TURNS = 15

@@ -19,20 +19,21 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from wstrain import busy, loop, models, optimizers, strategies, watchdog
-from wstrain.batches import Batches
-from wstrain.data import ShardReader
-from wstrain.errors import end_process
+from wsshards.data import ShardReader
+from wsshards.errors import end_process
+from wstrain import watchdog
 from wstrain.launch import read_pytorch
-from wstrain.precision import Precision
-from wstrain.process_group import Group
 from wstrain.progress import Progress
 from wstrain.recorder import StepRecorder
 from wstrain.sampler import GlobalBatchSampler
 from wstrain.schedule import Schedule
-from wstrain.strategies import Updates
-from wstrain.tasks import task_of
 from wstrain.tracking import Tracker
+from wstrain_torch import busy, loop, models, optimizers, strategies
+from wstrain_torch.batches import Batches
+from wstrain_torch.precision import Precision
+from wstrain_torch.process_group import TORCH_DISTRIBUTED, Group
+from wstrain_torch.strategies import Updates
+from wstrain_torch.tasks import task_of
 
 STRETCH = 10  # steps of one loop before the other takes its turn
 TURNS = 15
@@ -113,7 +114,7 @@ def our_loop(
         workers=0,
     )
     per_epoch = len(setting.reader) // setting.size
-    pulse, _ = watchdog.start(group.launch, 0.0, communication="torch_distributed")
+    pulse, _ = watchdog.start(group.launch, 0.0, communication=TORCH_DISTRIBUTED)
     common: dict[str, Any] = {
         "strategy": strategy,
         "objective": strategies.Objective(setting.task, precision),
@@ -169,7 +170,7 @@ def clocked(train: Callable[[int], None], turn: int, group: Group) -> float:
 def main() -> None:
     """Compare with plain DDP."""
     setting = Setting(*sys.argv[1:], group=Group(read_pytorch(os.environ)))
-    compare(setting, plain_loop(setting), "ddp")
+    compare(setting, plain_loop(setting), "wstrain_ddp.ddp")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
+from worldsize.azureml import component as component_yaml
+from worldsize.azureml.snapshot import of as snapshot_of
+
 COMPONENTS = Path(__file__).parents[2] / "components"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -36,15 +39,20 @@ def _render(command: str, values: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="session")
 def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The merged code folder of a component: its code with the shared library beside it."""
+    """The merged code folder of a component: its code with what it includes, as Azure ML merges them."""
     made: dict[str, Path] = {}
 
     def snapshot(name: str) -> Path:
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "code"
-            ignore = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(COMPONENTS / name / "src", made[name], ignore=ignore)
-            shutil.copytree(COMPONENTS / "_shared" / "wstrain", made[name] / "wstrain", ignore=ignore)
+            described, problems = component_yaml.read(COMPONENTS / name / "component.yml")
+            assert described is not None
+            merged, more = snapshot_of(described, COMPONENTS / name)
+            assert not [*problems, *more]
+            for place in merged.listing():
+                target = made[name] / place
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(merged.content(place))
         return made[name]
 
     return snapshot

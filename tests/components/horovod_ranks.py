@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from wstrain.launch import read_mpi
-from wstrain.models import batch_norm
-from wstrain.optimizers import OptimizerOptions
-from wstrain.precision import Precision
-from wstrain.process_group import Group
-from wstrain.strategies import MicroBatches, Objective, Updates, build
-from wstrain.tasks import Task, task_of
+from wstrain_torch.models import batch_norm
+from wstrain_torch.optimizers import OptimizerOptions
+from wstrain_torch.precision import Precision
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies import MicroBatches, Objective, Updates, build
+from wstrain_torch.tasks import Task, task_of
 
 SGD = OptimizerOptions("sgd", momentum=0.9)
 RATE, ROWS = 0.5, 8

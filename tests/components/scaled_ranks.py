@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, multiprocessing
 
-from wstrain import models, optimizers
-from wstrain.errors import end_process
+from wsshards.errors import end_process
 from wstrain.launch import Launch
-from wstrain.precision import Precision
-from wstrain.process_group import Group
-from wstrain.strategies import MicroBatches, Objective, Updates, ddp, fsdp
-from wstrain.tasks import task_of
+from wstrain_ddp import ddp, fsdp
+from wstrain_torch import models, optimizers
+from wstrain_torch.precision import Precision
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies import MicroBatches, Objective, Updates
+from wstrain_torch.tasks import task_of
 
 TASK = task_of("classification", (1, 8, 8), "float32", 10)
 RANKS, STEPS, OVERFLOWS = 2, 6, 3

@@ -1,4 +1,4 @@
-"""Load a saved model as anybody would and measure it; our own package is made impossible to import."""
+"""Load a saved model as anybody would and measure it; our own packages are made impossible to import."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.modules["wstrain"] = None  # type: ignore[assignment]
+for package in ("wsshards", "wstrain", "wstrain_torch", "wstrain_tensorflow"):
+    sys.modules[package] = None  # type: ignore[assignment]
 
 import mlflow  # noqa: E402
 import numpy as np  # noqa: E402

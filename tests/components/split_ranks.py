@@ -20,17 +20,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wstrain import named, optimizers, parts
-from wstrain.errors import UserError, end_process
+from wsshards.errors import UserError, end_process
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
-from wstrain.models import gpt
-from wstrain.models.options import ModelOptions
-from wstrain.optimizers import OptimizerOptions
-from wstrain.precision import Precision
-from wstrain.process_group import Group
-from wstrain.strategies import MicroBatches, Objective, Strategy, Updates, build
-from wstrain.tasks import task_of
+from wstrain_torch import named, optimizers, parts
+from wstrain_torch.models import gpt
+from wstrain_torch.models.options import ModelOptions
+from wstrain_torch.optimizers import OptimizerOptions
+from wstrain_torch.precision import Precision
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies import MicroBatches, Objective, Strategy, Updates, build
+from wstrain_torch.tasks import task_of
 
 RANKS, ROWS, TOKENS = 4, 2, 16  # rows of a micro-batch; a global batch is 16 rows
 PLACES = 8  # micro-batches of a global batch

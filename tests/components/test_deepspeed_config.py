@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from wstrain import deepspeed_config as ds
+from wstrain_deepspeed import config as ds
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 REPORTS = Path(__file__).parents[1] / "rules" / "deepspeed_reports"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from wstrain.deepspeed_config import tables
+from wstrain_deepspeed.config import tables
 
 pytestmark = pytest.mark.run
 READ = "2026-11-21"  # the day it was last made

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("ignore")]
 
@@ -57,7 +57,7 @@ def _fitted(folder: Path) -> tuple[Any, Any, Any]:
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     parts = []
     for split in ("train", "validation"):

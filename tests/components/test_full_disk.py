@@ -15,10 +15,12 @@ pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 
 import worldsize  # noqa: E402
 from worldsize.errors import OutputError  # noqa: E402
-from wstrain import checkpoint, export, found, manifest, tasks  # noqa: E402
+from wsshards import manifest  # noqa: E402
+from wsshards.errors import UserError  # noqa: E402
+from wstrain import checkpoint, found  # noqa: E402
 from wstrain.background import Background  # noqa: E402
 from wstrain.checkpoint import Keep  # noqa: E402
-from wstrain.errors import UserError  # noqa: E402
+from wstrain_torch import export, tasks  # noqa: E402
 
 FULL = "no space left on device"
 PLAN = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 SOURCE = Path(__file__).parents[2] / "components" / "register" / "src"
 

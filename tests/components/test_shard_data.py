@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from wstrain import manifest as contents
-from wstrain.arithmetic import validation_rows
-from wstrain.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class
+from wsshards import manifest as contents
+from wsshards.arithmetic import validation_rows
+from wsshards.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class
 
 pytestmark = pytest.mark.run
 
@@ -32,7 +32,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
 def _rows(out: Path, split: str) -> tuple[Any, Any]:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     reader = ShardReader(out, split)
     return reader.gather(np.arange(len(reader)))

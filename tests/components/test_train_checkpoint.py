@@ -18,10 +18,11 @@ pytestmark = pytest.mark.run
 
 from torch import nn  # noqa: E402
 
-from wstrain import checkpoint, found, named, optimizers, parts  # noqa: E402
+from wsshards.errors import UserError  # noqa: E402
+from wsshards.sealed import sealed  # noqa: E402
+from wstrain import checkpoint, found  # noqa: E402
 from wstrain.checkpoint import Keep  # noqa: E402
-from wstrain.errors import UserError  # noqa: E402
-from wstrain.sealed import sealed  # noqa: E402
+from wstrain_torch import named, optimizers, parts  # noqa: E402
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

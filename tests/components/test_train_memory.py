@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from wsshards.errors import UserError
 from wstrain import finite, out_of_memory
-from wstrain.errors import UserError
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(100)]

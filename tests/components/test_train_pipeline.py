@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 
 from torch import nn  # noqa: E402
 
-from wstrain.errors import UserError  # noqa: E402
-from wstrain.strategies.pipeline_stage import stages_of  # noqa: E402
+from wsshards.errors import UserError  # noqa: E402
+from wstrain_ddp.pipeline_stage import stages_of  # noqa: E402
 
 Training = Callable[..., Any]
 # 6 steps of 16 rows, in micro-batches of 4 rows.

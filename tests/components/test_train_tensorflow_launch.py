@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from wstrain import agreement, tf_config
-from wstrain.errors import UserError
-from wstrain.meeting import Meeting
+from wsshards.errors import UserError
+from wstrain import agreement
+from wstrain_tensorflow import tf_config
+from wstrain_tensorflow.meeting import Meeting
 
 LIBRARY = Path(__file__).parents[2] / "components" / "_shared"
 TWO = ["a:1", "b:2"]
@@ -167,7 +168,7 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
 def test_a_member_that_dies_ends_the_others() -> None:
     there = members(2)
     code = "import sys, time; sys.path.insert(0, sys.argv[3])\n"
-    code += "from wstrain.meeting import Meeting\n"
+    code += "from wstrain_tensorflow.meeting import Meeting\n"
     code += "m = Meeting(eval(sys.argv[1]), int(sys.argv[2]), 20)\n"
     code += "time.sleep(0 if sys.argv[2] == '1' else 30)\n"
     ranks = [
@@ -213,7 +214,7 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     assert agreement.differing([first, plan]) == "rank 1 was started with `epochs` 3, but rank 0 with 2"
 
 
-@pytest.mark.parametrize("module", ["wstrain.tf.start", "wstrain.recorder", "wstrain.mlflow_model"])
+@pytest.mark.parametrize("module", ["wstrain_tensorflow.start", "wstrain.recorder", "wstrain.mlflow_model"])
 def test_what_tensorflow_s_component_imports_needs_no_torch(module: str) -> None:
     if module == "wstrain.mlflow_model":
         pytest.importorskip("mlflow")

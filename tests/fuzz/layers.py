@@ -35,8 +35,9 @@ from worldsize.yaml.source import Source
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "components" / "_shared"))
 
-from wstrain import checkpoint, data, manifest  # noqa: E402
-from wstrain.errors import UserError  # noqa: E402
+from wsshards import data, manifest  # noqa: E402
+from wsshards.errors import UserError  # noqa: E402
+from wstrain import checkpoint  # noqa: E402
 
 JSON_PIECES = [
     "null", "true", "-1", "0", "1e999", "NaN", "-Infinity", '"x"', '""', "[]", "{}", "[[[[[[", '{"a": {"a": ',

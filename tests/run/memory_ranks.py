@@ -18,16 +18,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wstrain import memory, models, strategies, tasks
-from wstrain.errors import end_process
+from wsshards.errors import end_process
+from wstrain import memory
 from wstrain.launch import read_pytorch
 from wstrain.mesh import Mesh
-from wstrain.models.options import ModelOptions
-from wstrain.optimizers import OptimizerOptions
-from wstrain.precision import Precision
-from wstrain.process_group import Group
-from wstrain.strategies import MicroBatches, Objective, Updates
+from wstrain_torch import models, strategies, tasks
+from wstrain_torch.models.options import ModelOptions
+from wstrain_torch.optimizers import OptimizerOptions
+from wstrain_torch.precision import Precision
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies import MicroBatches, Objective, Updates
 
+MODULES = {"deepspeed": "wstrain_deepspeed.strategy"}  # the others lie in train_ddp's package
 OPTIONS = {
     "pipeline_schedule": "gpipe",
     "zero_stage": 0,
@@ -66,7 +68,9 @@ def _measure(case: dict[str, Any], group: Group) -> dict[str, int]:
         accumulation=case["accumulation"],
         options={**OPTIONS, "zero_stage": case["stage"]},
     )
-    strategy: Any = strategies.build(case["strategy"], model, updates, group)
+    strategy: Any = strategies.build(
+        MODULES.get(case["strategy"], f"wstrain_ddp.{case['strategy']}"), model, updates, group
+    )
     objective = Objective(task, precision)
     for step in range(2):
         strategy.gradients(_batches(case), objective)

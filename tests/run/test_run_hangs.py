@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, {library!r})
 from wstrain import watchdog
 from wstrain.beats import Phase
-from wstrain.errors import end_process
+from wsshards.errors import end_process
 from wstrain.launch import read_pytorch
 
 folder, fault = Path(sys.argv[1]), sys.argv[2]

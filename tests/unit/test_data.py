@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 pytestmark = pytest.mark.run  # needs numpy and pyarrow
 
@@ -24,7 +24,7 @@ def shards(tmp_path: Path) -> Made:
         import numpy as np
         import pyarrow as pa
 
-        from wstrain import manifest as m
+        from wsshards import manifest as m
 
         rows = sum(sum(shard) for shard in batches)
         kind = stored or "float32"
@@ -65,7 +65,7 @@ def shards(tmp_path: Path) -> Made:
 def test_gather_takes_rows_in_any_order_and_repeats_them(shards: Made, batches: Any) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     folder, features, labels = shards(batches)
     reader = ShardReader(folder, "train")
@@ -83,7 +83,7 @@ def test_gather_takes_rows_in_any_order_and_repeats_them(shards: Made, batches: 
 def test_stored_bytes_are_read_scaled(shards: Made) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     folder, features, _ = shards(stored="uint8")
     x, _ = ShardReader(folder, "train").gather(np.arange(20))
@@ -94,7 +94,7 @@ def test_stored_bytes_are_read_scaled(shards: Made) -> None:
 def test_reader_survives_pickling(shards: Made) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     reader = ShardReader(shards()[0], "train")
     x, _ = reader.gather(np.arange(20))
@@ -105,7 +105,7 @@ def test_reader_survives_pickling(shards: Made) -> None:
 def test_rows_outside_the_split_are_refused(shards: Made) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     reader = ShardReader(shards()[0], "train")
     for index in (-1, 20):
@@ -116,7 +116,7 @@ def test_rows_outside_the_split_are_refused(shards: Made) -> None:
 def test_corrupted_shard_is_named_before_its_rows_are_used(shards: Made) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     folder, features, _ = shards()
     path = folder / "train" / "shard-00001.arrow"
@@ -133,7 +133,7 @@ def test_corrupted_shard_is_named_before_its_rows_are_used(shards: Made) -> None
 def test_truncated_shard_is_named(shards: Made) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     folder = shards()[0]
     path = folder / "train" / "shard-00002.arrow"
@@ -145,7 +145,7 @@ def test_truncated_shard_is_named(shards: Made) -> None:
 def test_empty_split_says_so(shards: Made) -> None:
     import numpy as np
 
-    from wstrain.data import ShardReader
+    from wsshards.data import ShardReader
 
     reader = ShardReader(shards()[0], "validation")
     assert len(reader) == 0

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain import deepspeed_config as ds
-from wstrain.deepspeed_config.tables import tables
+from wstrain_deepspeed import config as ds
+from wstrain_deepspeed.config.tables import tables
 
 PLAN = ds.Plan(micro_batch=4, accumulation=2, world_size=8, zero_stage=2, optimizer="adamw")
 
@@ -24,7 +24,7 @@ def kinds(config: dict[str, Any], known: ds.Known | None = None) -> dict[str, st
 
 
 def test_importing_it_needs_neither_torch_nor_deepspeed() -> None:
-    code = "import sys, wstrain.deepspeed_config; print({'torch', 'deepspeed'} & set(sys.modules))"
+    code = "import sys, wstrain_deepspeed.config; print({'torch', 'deepspeed'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

@@ -59,7 +59,7 @@ def test_a_users_file_joins_the_snapshot_at_its_place(tree: Path) -> None:
     folder = tree / "out/components/train_ddp__train"
     assert (folder / "src/nets/mine.py").read_text().startswith("def build")
     assert (folder / "src/train.py").is_file()
-    assert (folder / "src/wstrain/__init__.py").is_file()
+    assert (folder / "src/wsshards/__init__.py").is_file()
     document = pyyaml.safe_load((folder / "component.yml").read_text())
     assert "additional_includes" not in document
     assert document["code"] == "./src"

@@ -15,8 +15,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from wstrain import checkpoint, manifest
-from wstrain.errors import UserError
+from wsshards import manifest
+from wsshards.errors import UserError
+from wstrain import checkpoint
 
 PROGRAM = Path(__file__).parents[1] / "fuzz" / "layers.py"
 CASES = {"arrow": 60, "card": 150, "compile": 12, "deepspeed": 200, "manifest": 100, "prepare": 20}

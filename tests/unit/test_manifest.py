@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain import manifest as m
-from wstrain.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
-from wstrain.errors import UserError
-from wstrain.sealed import sealed
+from wsshards import manifest as m
+from wsshards.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
+from wsshards.errors import UserError
+from wsshards.sealed import sealed
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=12).filter(
     lambda name: name not in {".", ".."}

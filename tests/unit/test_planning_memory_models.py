@@ -30,7 +30,7 @@ CASES: list[tuple[str, Any]] = [
 
 def made(kind: str, case: Any) -> tuple[Network, Any, Any]:
     """The closed form, the real module, and its task."""
-    from wstrain import models, tasks
+    from wstrain_torch import models, tasks
 
     if kind == "gpt":
         tokens, layers, heads, width = case
@@ -141,7 +141,8 @@ def test_a_model_of_the_users_own_is_weighed_without_its_weights(folder: Path) -
 def test_a_model_that_looks_at_values_has_shapes_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wstrain import model_shapes, tasks
+    from worldsize.emit import model_shapes
+    from wstrain_torch import tasks
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])

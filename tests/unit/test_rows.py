@@ -13,7 +13,7 @@ import pytest
 from worldsize import spec as spec_layer
 from worldsize import yaml
 from worldsize.emit import build, row_counts
-from wstrain import arithmetic, builtin
+from wsshards import arithmetic, builtin
 
 SPEC = """\
 name: test

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.arithmetic import steps_per_epoch, total_steps, validation_rows, warmup_steps
+from wsshards.arithmetic import steps_per_epoch, total_steps, validation_rows, warmup_steps
 
 ROWS = st.integers(0, 10**9)
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from wstrain import dead_builds
+from wstrain_deepspeed import dead_builds
 
 
 def test_only_locks_that_nobody_can_be_building_behind_are_removed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 from wstrain.launch import Launch, expect_global_batch, expect_world_size, read_pytorch
 from wstrain.mesh import Mesh, mesh_of
 
@@ -94,8 +94,8 @@ def test_each_rank_has_its_own_place_in_the_mesh() -> None:
 
 def test_what_runs_before_the_plan_is_checked_needs_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, wstrain.arithmetic, wstrain.errors, wstrain.launch, wstrain.mesh, wstrain.schedule\n"
-        "import wstrain.settings, wstrain.start\n"
+        "import sys, wsshards.arithmetic, wsshards.errors, wstrain.launch, wstrain.mesh, wstrain.schedule\n"
+        "import wstrain.settings, wstrain_torch.start\n"
         "sys.exit(bool({'torch', 'numpy', 'mlflow'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
@@ -109,7 +109,7 @@ def ended(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_user_error_is_one_line_and_status_2() -> None:
     code = (
-        "from wstrain.errors import UserError, entry\n"
+        "from wsshards.errors import UserError, entry\n"
         "def main(): raise UserError('no `rows`', 'shard again')\n"
         "entry(main)"
     )
@@ -120,7 +120,7 @@ def test_a_user_error_is_one_line_and_status_2() -> None:
 def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
     code = (
         "import errno, os\n"
-        "from wstrain.errors import entry\n"
+        "from wsshards.errors import entry\n"
         "def main(): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'out/picture.png')\n"
         "entry(main)"
     )
@@ -132,7 +132,7 @@ def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
 def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> None:
     code = (
         "import resource\n"
-        "from wstrain.errors import entry\n"
+        "from wsshards.errors import entry\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
         "def main(): raise RuntimeError('[enforce fail at socket.cc:24] socket: Too many open files')\n"
         "entry(main)"
@@ -144,7 +144,7 @@ def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> 
 
 def test_a_rank_that_lost_another_says_so() -> None:
     code = (
-        "from wstrain.errors import entry\n"
+        "from wsshards.errors import entry\n"
         "def main(): raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:9')\n"
         "entry(main)"
     )
@@ -156,7 +156,7 @@ def test_a_rank_that_lost_another_says_so() -> None:
 def test_success_is_not_undone_by_what_runs_when_the_interpreter_ends() -> None:
     script = (
         "import atexit, os\n"
-        "from wstrain.errors import entry\n"
+        "from wsshards.errors import entry\n"
         "atexit.register(os.abort)\n"  # as a thread of a process group may, rarely
         "entry(lambda: print('trained'))"
     )

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.errors import UserError
-from wstrain.parallelism import expect_parallelism
+from wsshards.errors import UserError
 from wstrain.settings import Settings, add_model_parallel, add_pipeline_schedule, parse
-from wstrain.stages import cut
+from wstrain_ddp.stages import cut
+from wstrain_torch.parallelism import expect_parallelism
 
 STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
 PLAN = {"world_size": 4, "batch_size_per_device": 2, "global_batch_size": 8, "learning_rate": 0.1}
@@ -126,7 +126,8 @@ def test_blocks_of_one_size_are_shared_out_evenly() -> None:
 
 
 def test_the_module_needs_no_torch() -> None:
-    import wstrain
+    import wstrain_ddp
+    import wstrain_torch
 
-    for name in ("parallelism.py", "stages.py"):
-        assert "import torch" not in (Path(wstrain.__file__).parent / name).read_text(encoding="utf-8")
+    for package, name in ((wstrain_torch, "parallelism.py"), (wstrain_ddp, "stages.py")):
+        assert "import torch" not in (Path(package.__file__).parent / name).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 from wstrain.settings import Settings, parse
 
 COMPONENTS = Path(__file__).parents[2] / "components"

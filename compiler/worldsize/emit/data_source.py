@@ -5,7 +5,7 @@ from __future__ import annotations
 from worldsize.azureml.model import Component
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.emit.work import Work
-from wstrain import builtin
+from wsshards import builtin
 
 SHARDING = "shard_data"  # the built-in component
 PREFIX = "builtin:"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from worldsize.azureml.model import Step
 from worldsize.emit import samples
 from worldsize.planning.model import StepPlan
-from wstrain import deepspeed_config
+from wstrain_deepspeed import config as deepspeed_config
 
 STAGE, OWN = "zero_stage", "ds_config"  # inputs by which a DeepSpeed component is known, and given a file
 _INPUTS = (

@@ -34,7 +34,7 @@ def read(folder: Path, reference: str, samples: Samples) -> Network:
         ModelImportError: torch is not installed, or the function fails or takes too long.
     """
     task = [samples.task, json.dumps(list(samples.shape)), str(samples.outputs)]
-    command = [sys.executable, "-m", "wstrain.model_shapes", reference, *task]
+    command = [sys.executable, "-m", "worldsize.emit.model_shapes", reference, *task]
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=LONGEST, check=False

@@ -10,14 +10,14 @@ from worldsize.azureml.model import Binding
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.emit.data_source import is_sharding
 from worldsize.emit.work import Work
-from wstrain import arithmetic, builtin
+from wsshards import arithmetic, builtin
 
 
 def count(work: Work) -> dict[str, int]:
     """Rows of the training split, by training step; steps whose data is unknown here are left out.
 
     Known are the built-in data sets, and small local files given to ``shard_data``. Its split holds out
-    ``wstrain.arithmetic.validation_rows`` rows; where copies of one row sit on the boundary it may differ
+    ``wsshards.arithmetic.validation_rows`` rows; where copies of one row sit on the boundary it may differ
     by those.
 
     Args:

@@ -9,7 +9,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Job, Literal, Step
 from worldsize.emit import data_source
 from worldsize.records import dataclass
-from wstrain import builtin
+from wsshards import builtin
 
 BYTES = 256  # a language model reads and predicts bytes
 _DIGITS = (1, 8, 8), 10  # scikit-learn's handwritten digits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from worldsize.records import dataclass
-from wstrain import arithmetic
+from wsshards import arithmetic
 
 
 @dataclass(frozen=True, slots=True)

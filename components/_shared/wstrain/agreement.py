@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wstrain.manifest import NAME as MANIFEST
+from wsshards.manifest import NAME as MANIFEST
 
 Fingerprint = dict[str, dict[str, str]]
 _SHORT = 16  # hex digits of a SHA-256: enough against accidents

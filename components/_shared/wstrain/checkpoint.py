@@ -2,7 +2,7 @@
 
 A checkpoint is a folder ``step-00000060`` with a card, ``checkpoint.json``, that has the size and SHA-256 of
 every other file in it, and of itself: ``state.pt`` where ranks are all alike, or the part of each rank (see
-:mod:`wstrain.parts`). It is written under a temporary name, the card last, flushed to the disk and then
+:mod:`wstrain_torch.parts`). It is written under a temporary name, the card last, flushed to the disk and then
 renamed. Reading starts with :mod:`wstrain.found`.
 """
 
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+from wsshards.errors import UserError
+from wsshards.sealed import is_whole, sealed
 from wstrain.digesting import Digesting, flush
-from wstrain.errors import UserError
-from wstrain.sealed import is_whole, sealed
 
 STATE, CARD = "state.pt", "checkpoint.json"
 Files = Mapping[str, Mapping[str, Any]]  # size and hash by name

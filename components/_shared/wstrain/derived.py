@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wstrain import arithmetic
+from wsshards import arithmetic
+from wsshards.errors import UserError
+from wsshards.manifest import Manifest
 from wstrain.due import Due
-from wstrain.errors import UserError
-from wstrain.manifest import Manifest
 from wstrain.schedule import Schedule
 from wstrain.settings import Settings
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 LAST_OVERFLOWS = 20  # steps in a row that fp16's loss scale may skip before it is no use any more
 _NAME = re.compile(r"step-\d{8,}")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wsshards.errors import UserError
+from wsshards.manifest import sha256_of
 from wstrain import checkpoint
 from wstrain.checkpoint import CARD, Found
-from wstrain.errors import UserError
-from wstrain.manifest import sha256_of
 
 _MISSING = "does not exist"
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 from wstrain.mesh import Mesh
 
 _MPI = "OMPI_COMM_WORLD_"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

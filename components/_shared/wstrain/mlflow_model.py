@@ -18,7 +18,7 @@ import numpy as np
 from mlflow.models import ModelSignature
 from mlflow.types import Schema, TensorSpec
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 from wstrain.samples import Samples
 
 

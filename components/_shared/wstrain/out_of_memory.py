@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from wsshards.errors import UserError
 from wstrain import memory
-from wstrain.errors import UserError
 from wstrain.settings import Settings
 
 # What torch's two allocators, NumPy and TensorFlow write when they are refused.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 VOCABULARY = 256  # a byte-level model reads and predicts bytes
 

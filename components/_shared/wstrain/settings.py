@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 from wstrain.schedule import Decay
 
 AddOptions = Callable[[argparse.ArgumentParser], None]

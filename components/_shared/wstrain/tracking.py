@@ -18,7 +18,7 @@ import mlflow
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
-from wstrain.errors import Interrupted, UserError
+from wsshards.errors import Interrupted, UserError
 
 MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
 BATCH_SECONDS = 2.0  # between two requests

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 MODULE = "worldsize_user_model"
 

@@ -118,14 +118,14 @@ def start(launch: Launch, timeout: float, *, communication: str = "") -> tuple[P
     Args:
         launch: who it is.
         timeout: see :class:`Watchdog`.
-        communication: the module of :mod:`wstrain.communication` that the ranks meet through.
+        communication: the module that the ranks meet through, by its full name.
     """
     folder = os.environ.get(beats.VARIABLE)
     pulse = Pulse(launch.rank, launch.world_size, folder)
     peers: Peers = Nobody(pulse)
     if folder:
         peers = Folder(folder)
-    elif communication == "torch_distributed" and launch.world_size > 1:
+    elif communication.endswith(".torch_distributed") and launch.world_size > 1:
         peers = Store(launch)
     return pulse, Watchdog(pulse, peers, launch.world_size, timeout)
 

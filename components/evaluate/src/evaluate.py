@@ -14,9 +14,9 @@ from picture import draw_confusion
 from predict import Predictor
 from scores import ClassifierScores, LanguageScores
 
-from wstrain.data import ShardReader
-from wstrain.errors import UserError, entry
-from wstrain.manifest import LANGUAGE_MODEL
+from wsshards.data import ShardReader
+from wsshards.errors import UserError, entry
+from wsshards.manifest import LANGUAGE_MODEL
 
 PER_CLASS_LOGGED = 50  # classes whose own metrics go to MLflow; metrics.json has them all
 

@@ -9,10 +9,10 @@ import mlflow
 import numpy as np
 import numpy.typing as npt
 
-from wstrain.data import ShardReader
-from wstrain.errors import UserError
-from wstrain.feeding import FIT, model_input
-from wstrain.manifest import LANGUAGE_MODEL, Manifest
+from wsshards.data import ShardReader
+from wsshards.errors import UserError
+from wsshards.feeding import FIT, model_input
+from wsshards.manifest import LANGUAGE_MODEL, Manifest
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 Array = npt.NDArray[Any]
 Metrics = dict[str, float]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 _LARGEST = 10**308  # larger whole numbers are no floating-point numbers
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {

@@ -7,10 +7,10 @@ from typing import Any
 import mlflow
 import numpy as np
 
-from wstrain.data import ShardReader
-from wstrain.errors import UserError
-from wstrain.feeding import model_input
-from wstrain.manifest import LANGUAGE_MODEL
+from wsshards.data import ShardReader
+from wsshards.errors import UserError
+from wsshards.feeding import model_input
+from wsshards.manifest import LANGUAGE_MODEL
 
 ROWS = 32  # of the validation split
 

@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from proof import predict_once
 from tags import version_tags
 
-from wstrain.errors import UserError, entry
+from wsshards.errors import UserError, entry
 
 ARTIFACT = "model"  # where the run keeps the model
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 _COMMIT_TAGS = ("mlflow.source.git.commit", "azureml.git.commit")
 _LONGEST = 256  # characters of a value that Azure ML keeps

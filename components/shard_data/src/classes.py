@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sources.common import MAX_CLASSES
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 I32 = npt.NDArray[np.int32]
 

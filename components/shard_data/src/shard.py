@@ -19,9 +19,9 @@ from sources import FORMATS, open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
 
-from wstrain import manifest as contents
-from wstrain.errors import UserError, entry
-from wstrain.split import U64, row_hashes, shuffle_keys, thresholds
+from wsshards import manifest as contents
+from wsshards.errors import UserError, entry
+from wsshards.split import U64, row_hashes, shuffle_keys, thresholds
 
 Codes = npt.NDArray[np.int32]
 Piece = tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wstrain.manifest import Features, Shard, Split, sha256_of
+from wsshards.manifest import Features, Shard, Split, sha256_of
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 16 << 20  # of features in one record batch; part of the format, so it must not depend on memory

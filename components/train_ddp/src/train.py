@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from wstrain.errors import entry
+from wsshards.errors import entry
 from wstrain.launch import read_pytorch
 from wstrain.settings import (
     add_activation_checkpointing,
@@ -14,16 +14,23 @@ from wstrain.settings import (
     add_sharding,
     parse,
 )
-from wstrain.start import start
+from wstrain_torch.start import start
 
-STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
+STRATEGIES = {
+    "ddp": "wstrain_ddp.ddp",
+    "fsdp": "wstrain_ddp.fsdp",
+    "tensor_parallel": "wstrain_ddp.tensor_parallel",
+    "pipeline_parallel": "wstrain_ddp.pipeline_parallel",
+}
+COMMUNICATION = "wstrain_torch.communication.torch_distributed"
 OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointing, add_sharding)
 
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
-    start(settings, read_pytorch(os.environ), communication="torch_distributed")
+    settings = parse(sys.argv[1:], strategies=tuple(STRATEGIES), options=OPTIONS)
+    strategy = STRATEGIES[settings.strategy]
+    start(settings, read_pytorch(os.environ), communication=COMMUNICATION, strategy=strategy)
 
 
 if __name__ == "__main__":

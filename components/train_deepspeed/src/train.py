@@ -7,13 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from wstrain.deepspeed_config import DEVICES
-from wstrain.errors import entry
+from wsshards.errors import entry
 from wstrain.launch import read_pytorch
 from wstrain.settings import add_activation_checkpointing, integer, number, parse
-from wstrain.start import start
+from wstrain_deepspeed.config import DEVICES
+from wstrain_torch.start import start
 
-STRATEGIES = ("deepspeed",)
+STRATEGIES = {"deepspeed": "wstrain_deepspeed.strategy"}
+COMMUNICATION = "wstrain_torch.communication.torch_distributed"
 
 
 def add_zero(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +32,9 @@ OPTIONS = (add_zero, add_activation_checkpointing)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
-    start(settings, read_pytorch(os.environ), communication="torch_distributed")
+    settings = parse(sys.argv[1:], strategies=tuple(STRATEGIES), options=OPTIONS)
+    strategy = STRATEGIES[settings.strategy]
+    start(settings, read_pytorch(os.environ), communication=COMMUNICATION, strategy=strategy)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 
-from wstrain.errors import entry
-from wstrain.horovod_build import expect_horovod
+from wsshards.errors import entry
 from wstrain.launch import read_mpi
 from wstrain.settings import parse
-from wstrain.start import start
+from wstrain_horovod.build import expect_horovod
+from wstrain_torch.start import start
 
-STRATEGIES = ("horovod",)
+STRATEGIES = {"horovod": "wstrain_horovod.strategy"}
+COMMUNICATION = "wstrain_horovod.communication"
 
 
 def add_exchange(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +27,11 @@ OPTIONS = (add_exchange,)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    settings = parse(sys.argv[1:], strategies=tuple(STRATEGIES), options=OPTIONS)
     launch = read_mpi(os.environ)
     if launch.world_size > 1:
         expect_horovod()  # a single process has nobody to exchange with
-    start(settings, launch, communication="horovod")
+    start(settings, launch, communication=COMMUNICATION, strategy=STRATEGIES[settings.strategy])
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 
-from wstrain.errors import entry
+from wsshards.errors import entry
 from wstrain.settings import number, parse
-from wstrain.tf.start import MIRRORED, PARAMETER_SERVER, start
-from wstrain.tf_config import read
+from wstrain_tensorflow.start import MIRRORED, PARAMETER_SERVER, start
+from wstrain_tensorflow.tf_config import read
 
 STRATEGIES = (MIRRORED, PARAMETER_SERVER)
 

@@ -13,7 +13,7 @@ import math
 
 from worldsize.planning.memory.network import Kept, Network, Part, Weight
 
-# As wstrain/models/mlp.py and cnn.py have them; a test compares every shape.
+# As wstrain_torch/models/mlp.py and cnn.py have them; a test compares every shape.
 MLP_WIDTH = 256
 CNN_WIDTH, CNN_GROUPS, CNN_SMALLEST, CNN_MOST_STAGES = 32, 8, 4, 4
 VOCABULARY = 256

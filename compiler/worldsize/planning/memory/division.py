@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from worldsize.planning.memory.network import Network, Part, Weight
 from worldsize.records import replace
-from wstrain import stages
+from wstrain_ddp import stages
 
 
 def stage_parts(network: Network, count: int) -> list[tuple[Part, ...]]:

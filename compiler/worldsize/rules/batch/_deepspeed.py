@@ -20,7 +20,7 @@ from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
-from wstrain.deepspeed_config import Finding, Known, verify
+from wstrain_deepspeed.config import Finding, Known, verify
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
@@ -42,7 +42,7 @@ def uses(context: Context, job: Job) -> list[Use]:
 
 
 def problems(rule: Rule, context: Context, job: Job, *kinds: str) -> Iterator[Problem]:
-    """What :func:`wstrain.deepspeed_config.verify` finds of some kinds, each at its place in the JSON."""
+    """What :func:`wstrain_deepspeed.config.verify` finds of some kinds, each at its place in the JSON."""
     for use, finding in context.once(_findings, job):
         if finding.kind in kinds:
             yield _problem(rule, use, finding)

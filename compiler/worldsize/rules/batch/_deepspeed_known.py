@@ -17,7 +17,7 @@ from worldsize.rules.script import _program
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
 from worldsize.rules.topology import _launchers
-from wstrain.deepspeed_config import Known
+from wstrain_deepspeed.config import Known
 
 _OURS = "train_deepspeed"
 # Their integrations put a value for every "auto", or say themselves what they cannot fill in.

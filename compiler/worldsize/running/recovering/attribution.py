@@ -16,7 +16,7 @@ from pathlib import Path
 from worldsize.running.results import ending
 from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.supervise import Ended
-from wstrain.errors import RESUME
+from wsshards.errors import RESUME
 from wstrain.watchdog import HUNG
 
 TAIL_LINES = 40

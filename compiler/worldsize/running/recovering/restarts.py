@@ -20,7 +20,7 @@ from worldsize.running.recovering.hangs import current
 from worldsize.running.results import Failure
 from worldsize.running.starting.workplace import SURVIVES
 from worldsize.running.tasks import Task
-from wstrain.errors import RESUME
+from wsshards.errors import RESUME
 
 INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0

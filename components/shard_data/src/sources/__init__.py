@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from sources.common import Batch, Request, Source, rows_per_batch, suggest
-from wstrain.builtin import DIGITS, PYTHON_SOURCE, SOURCES
-from wstrain.errors import UserError
-from wstrain.manifest import CLASSIFICATION, Features
+from wsshards.builtin import DIGITS, PYTHON_SOURCE, SOURCES
+from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION, Features
 
 FORMATS = ("auto", "csv", "parquet", "jsonl", "npz", "images", "text")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from sources.common import Array, Batch, Request, Source, check_finite, rows_per_batch, suggest, unreadable
-from wstrain.errors import UserError
-from wstrain.manifest import CLASSIFICATION, Features
+from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION, Features
 
 LABEL_NAMES = ("y", "label", "labels", "target", "targets")
 CHANNELS = (1, 3, 4)

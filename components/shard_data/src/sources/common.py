@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wstrain.errors import UserError
-from wstrain.manifest import Features
+from wsshards.errors import UserError
+from wsshards.manifest import Features
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small beside a shard

@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from sources.common import Request, first_line, unreadable
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 FILL = "fill or drop missing values before sharding"
 

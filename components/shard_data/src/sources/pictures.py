@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from sources.common import Array, Batch, Request, Source, rows_per_batch, unreadable
-from wstrain.errors import UserError
-from wstrain.manifest import CLASSIFICATION, Features
+from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION, Features
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Modes without a plain meaning as channels become the one that loses nothing.

@@ -26,8 +26,8 @@ from sources.common import (
     same_columns,
     unreadable,
 )
-from wstrain.errors import UserError
-from wstrain.manifest import CLASSIFICATION
+from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION
 
 BLOCK_BYTES = 8 << 20  # of text, parsed at a time
 ROW_GROUP_BYTES = 32 << 20  # up to which a whole row group is decoded at once

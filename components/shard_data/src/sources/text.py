@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from sources.common import BATCH_BYTES, Batch, Request, Source, unreadable
-from wstrain.builtin import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
-from wstrain.errors import UserError
-from wstrain.manifest import LANGUAGE_MODEL, Features
+from wsshards.builtin import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
+from wsshards.errors import UserError
+from wsshards.manifest import LANGUAGE_MODEL, Features
 
 SUFFIXES = (
     ".c",

@@ -1,0 +1,121 @@
+"""``python -m worldsize.emit.model_shapes``: what a user's model weighs, without its weights.
+
+The function is called with torch's meta device in place, so that nothing is allocated; but it is called: its
+code runs. A forward pass on that device then tells what the backward pass would keep.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wsshards.errors import UserError, entry
+from wstrain import user_code
+from wstrain_torch import tasks
+from wstrain_torch.models.blocks import blocks
+
+_FEW, _MORE = 1, 3  # samples of the two passes whose difference is what one sample keeps
+
+
+def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
+    """Return names, shapes and kept numbers of the model that ``reference`` makes.
+
+    Returns:
+        ``parts``: first what surrounds the blocks, then each block, with ``weights`` as ``[name, shape,
+        trained]``, and ``kept`` as bytes a sample of fp32; ``counted`` is false where the forward pass does
+        not run on the meta device, so that ``kept`` says nothing.
+
+    Raises:
+        UserError: no such file or function, or it fails.
+    """
+    with torch.device("meta"):
+        offered = {"input_shape": task.input_shape, "classes": task.outputs, "task": task.name}
+        model = user_code.call(user_code.load(reference), offered, reference)
+    if not isinstance(model, nn.Module):
+        raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a torch.nn.Module")
+    model = model.to("meta")
+    found = _blocks(model)
+    kept = _kept(model, found, task)
+    inside = [dict(block.named_parameters()) for block in found]
+    owner = {id(p): number for number, named in enumerate(inside, start=1) for p in named.values()}
+    parts: list[dict[str, Any]] = [{"weights": [], "kept": 0} for _ in range(len(found) + 1)]
+    for name, parameter in model.named_parameters():
+        row = [name, list(parameter.shape), parameter.requires_grad]
+        parts[owner.get(id(parameter), 0)]["weights"].append(row)
+    for part, bytes_ in zip(parts, kept or [0] * len(parts), strict=True):
+        part["kept"] = bytes_
+    return {"parts": parts, "counted": kept is not None}
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    try:
+        return blocks(model, "sharding")
+    except UserError:
+        return []
+
+
+def _kept(model: nn.Module, found: list[nn.Module], task: tasks.Task) -> list[int] | None:
+    """Bytes that a sample leaves for the backward pass, around the blocks and in each."""
+    try:
+        few, more = (_saved(model.train(), found, task, samples) for samples in (_FEW, _MORE))
+    except Exception:
+        return None  # code that looks at values cannot run without them; the shapes are known all the same
+    return [max(0, (after - before) // (_MORE - _FEW)) for before, after in zip(few, more, strict=True)]
+
+
+def _saved(model: nn.Module, found: list[nn.Module], task: tasks.Task, samples: int) -> list[int]:
+    sizes = [0] * (len(found) + 1)
+    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}  # noqa: SLF001
+    keep: list[Tensor] = []
+    with _within(found) as current:
+
+        def note(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - meta storages have no address
+            if storage not in own:
+                own.add(storage)
+                keep.append(tensor)  # so that no later tensor takes its place
+                sizes[current()] += tensor.untyped_storage().nbytes()
+            return tensor
+
+        targets = [samples, *task.input_shape] if task.name == "language_model" else [samples]
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            output = model(task.example(samples).to("meta"))
+            task.loss(output, torch.zeros(targets, dtype=torch.int64, device="meta"))
+    return sizes
+
+
+@contextmanager
+def _within(found: list[nn.Module]) -> Iterator[Callable[[], int]]:
+    """Know which block is running: its number from 1, or 0 between blocks."""
+    running = [0]
+
+    def enter(number: int) -> Callable[..., None]:
+        return lambda *_: running.__setitem__(0, number)
+
+    hooks = [block.register_forward_pre_hook(enter(n)) for n, block in enumerate(found, start=1)]
+    hooks += [block.register_forward_hook(enter(0)) for block in found]
+    try:
+        yield lambda: running[0]
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def main() -> None:
+    """Print the description of the model and task in the arguments, as JSON."""
+    reference, name, shape, outputs = sys.argv[1:5]
+    input_shape = tuple(json.loads(shape))
+    stored = (input_shape[0] + 1,) if name == "language_model" else input_shape
+    task = tasks.task_of(name, stored, "float32", int(outputs))
+    # The user's code may print; what is wanted stands in the last line.
+    sys.stdout.write(f"{json.dumps(describe(reference, task))}\n")
+
+
+if __name__ == "__main__":
+    entry(main)

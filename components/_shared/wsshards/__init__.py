@@ -1,0 +1,1 @@
+"""What every component that touches shards shares: manifest, reader, split, errors."""

@@ -1,0 +1,64 @@
+"""Rows of shards in the form that an MLflow model asks for, whoever made the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wsshards.errors import UserError
+
+FIT = "use the shards that the model was trained on"
+# Libraries whose models take a table, `[n, columns]`, when no signature says otherwise.
+_TABLE_FLAVORS = frozenset(["catboost", "lightgbm", "sklearn", "xgboost"])
+
+
+def model_input(model: Any, rows: npt.NDArray[Any]) -> Any:
+    """The rows as the model's signature has them.
+
+    Args:
+        model: what `mlflow.pyfunc.load_model` returned.
+        rows: features `[n, ...]`.
+
+    Returns:
+        An array of the signature's shape and type, a mapping with one such array, or a DataFrame with the
+        signature's columns. Without a signature, the rows themselves or a flat table `[n, columns]`.
+
+    Raises:
+        UserError: the rows have another number of values than the signature.
+    """
+    schema = model.metadata.get_input_schema()
+    if schema is None:
+        flat = _TABLE_FLAVORS & set(model.metadata.flavors)
+        return rows.reshape(len(rows), -1) if flat else rows
+    return _tensor(schema, rows) if schema.is_tensor_spec() else _table(schema, rows)
+
+
+def _tensor(schema: Any, rows: npt.NDArray[Any]) -> Any:
+    if len(schema.inputs) > 1:
+        raise UserError(f"the model takes {len(schema.inputs)} arrays, and shards hold one", FIT)
+    spec = schema.inputs[0]
+    wanted, found = [int(size) for size in spec.shape[1:]], list(rows.shape[1:])
+    if wanted.count(-1) > 1:
+        shaped = rows  # lengths that vary, as a language model's: nothing to check before it is tried
+    else:
+        known = int(np.prod([size for size in wanted if size >= 0], dtype=np.int64))
+        values = int(np.prod(found, dtype=np.int64))
+        if values % max(known, 1) or (-1 not in wanted and values != known):
+            raise UserError(f"the model takes rows of shape {wanted}, and the shards have {found}", FIT)
+        shaped = rows.reshape(len(rows), *wanted)
+    typed = shaped.astype(spec.type, copy=False)
+    return {spec.name: typed} if spec.name else typed
+
+
+def _table(schema: Any, rows: npt.NDArray[Any]) -> Any:
+    import pandas as pd  # noqa: PLC0415  only models with named columns need it
+
+    flat = rows.reshape(len(rows), -1)
+    if len(schema.inputs) != flat.shape[1]:
+        raise UserError(
+            f"the model takes {len(schema.inputs)} columns, and a row of the shards has {flat.shape[1]}", FIT
+        )
+    types = {column.name or index: column.type.to_pandas() for index, column in enumerate(schema.inputs)}
+    return pd.DataFrame(flat, columns=list(types)).astype(types)

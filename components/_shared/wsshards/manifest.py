@@ -1,0 +1,308 @@
+"""The table of contents of a shards folder: what the rows are, which files hold them, how to trust them.
+
+A shards folder is `manifest.json` beside `train/shard-00000.arrow …` and `validation/shard-….arrow`.
+The manifest is written last, so a folder that has one is complete; it carries its own hash. Nothing here
+needs more than the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from wsshards.errors import UserError
+from wsshards.sealed import is_whole, sealed
+
+NAME = "manifest.json"
+VERSION = 1
+LARGEST = 256 * 1024 * 1024  # bytes of a manifest: a million shards
+SPLITS = ("train", "validation")
+CLASSIFICATION = "classification"
+LANGUAGE_MODEL = "language_model"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of rows: its path inside the folder, rows, size in bytes and SHA-256 in hex."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shards of one side of the data, in order, and the rows they hold together."""
+
+    rows: int
+    shards: tuple[Shard, ...]
+
+
+@dataclass(frozen=True)
+class Features:
+    """The values of one row as readers get them.
+
+    Attributes:
+        name: Arrow column.
+        dtype: NumPy name of the values as read.
+        shape: dimensions of one row; a language model's row is `[sequence_length + 1]` tokens.
+        stored: NumPy name of the values on disk, where it differs from `dtype` (images are kept as bytes).
+        scale: what a stored value is multiplied by to give the value as read.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    stored: str = ""
+    scale: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """Values in one row."""
+        return math.prod(self.shape)
+
+    @property
+    def disk_dtype(self) -> str:
+        """NumPy name of the values in the Arrow column."""
+        return self.stored or self.dtype
+
+
+@dataclass(frozen=True)
+class Label:
+    """The class of each row: an index into `classes`."""
+
+    name: str
+    dtype: str
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything `manifest.json` says."""
+
+    task: str
+    source: str
+    seed: int
+    features: Features
+    label: Label | None
+    train: Split
+    validation: Split
+    version: int = VERSION
+
+    def split(self, name: str) -> Split:
+        """The split called `train` or `validation`."""
+        if name not in SPLITS:
+            raise ValueError(f"split must be one of {SPLITS}, got {name!r}")
+        return self.train if name == "train" else self.validation
+
+
+def to_json(manifest: Manifest) -> str:
+    """The text of `manifest.json`; the same manifest always gives the same bytes."""
+    features: dict[str, Any] = {
+        "name": manifest.features.name,
+        "dtype": manifest.features.dtype,
+        "shape": list(manifest.features.shape),
+    }
+    if manifest.features.stored:
+        features |= {"stored": manifest.features.stored, "scale": manifest.features.scale}
+    label = manifest.label
+    document = {
+        "version": manifest.version,
+        "task": manifest.task,
+        "source": manifest.source,
+        "seed": manifest.seed,
+        "features": features,
+        "label": None
+        if label is None
+        else {"name": label.name, "dtype": label.dtype, "classes": list(label.classes)},
+        "splits": {name: _split_to_json(manifest.split(name)) for name in SPLITS},
+    }
+    return json.dumps(sealed(document), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, where: str = NAME) -> Manifest:
+    """The manifest that `text` describes.
+
+    Args:
+        text: content of `manifest.json`.
+        where: how messages call the file.
+
+    Raises:
+        UserError: the text is not JSON, is of another version, was changed after it was written, lacks a
+            field, or has one of the wrong kind.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"`{where}` is not JSON: {error}", help=_AGAIN) from None
+    except RecursionError:
+        raise UserError(f"`{where}` is nested too deeply to be read", help=_AGAIN) from None
+    if not isinstance(data, dict):
+        raise UserError(f"`{where}` holds {type(data).__name__}, not a JSON object", help=_AGAIN)
+    if data.get("version") != VERSION:
+        raise UserError(
+            f"`{where}` is of version {data.get('version')!r}, and this code reads version {VERSION}",
+            help=_AGAIN,
+        )
+    if not is_whole(data):
+        raise UserError(f"`{where}` is not what was written: its own sha256 does not fit it", help=_AGAIN)
+    try:
+        return _from_mapping(data)
+    except KeyError as error:
+        raise UserError(
+            f"`{where}` lacks the field {error.args[0]!r}".replace("'", "`"), help=_AGAIN
+        ) from None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UserError(f"`{where}` is not a manifest of shards: {error}", help=_AGAIN) from None
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """The manifest of a shards folder.
+
+    Raises:
+        UserError: the folder has none (so it is not complete), or it cannot be read or understood.
+    """
+    path = Path(folder) / NAME
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise UserError(f"`{path}` has {size:,} bytes, more than any manifest", help=_AGAIN)
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(
+            f"`{folder}` has no `{NAME}`, so it is not a complete shards folder",
+            help="bind the `shards` output of a `shard_data` step that has finished",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read `{path}`: {_reason(error)}", help=_AGAIN) from None
+    return from_json(text, str(path))
+
+
+def verify(
+    folder: str | Path,
+    manifest: Manifest,
+    *,
+    splits: Iterable[str] = SPLITS,
+    checksums: bool = True,
+    part: tuple[int, int] = (0, 1),
+) -> None:
+    """Check that the shards are the files the manifest promises.
+
+    Sizes are checked for every shard. Checksums are read in parallel; `part` lets each rank read only its
+    share, so that a group reads every byte once.
+
+    Args:
+        folder: the shards folder.
+        manifest: what it should hold.
+        splits: the splits to check.
+        checksums: also compare SHA-256, which reads every byte.
+        part: `(rank, world size)`: checksums of the shards `rank`, `rank + world size`, ….
+
+    Raises:
+        UserError: naming the first shard that is missing, of another size, or of another content.
+    """
+    shards = [shard for name in splits for shard in manifest.split(name).shards]
+    for shard in shards:
+        check_size(folder, shard)
+    if checksums:
+        rank, world = part
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            for _ in pool.map(lambda shard: check_content(folder, shard), shards[rank::world]):
+                pass
+
+
+def check_size(folder: str | Path, shard: Shard) -> None:
+    """Compare the size of one shard with the manifest, without reading it; raises UserError."""
+    path = Path(folder) / shard.path
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
+    if size != shard.bytes:
+        raise UserError(
+            f"shard `{shard.path}` has {size:,} bytes, and the manifest says {shard.bytes:,}", help=_AGAIN
+        )
+
+
+def check_content(folder: str | Path, shard: Shard) -> None:
+    """Compare the SHA-256 of one shard with the manifest, reading all of it; raises UserError."""
+    try:
+        found = sha256_of(Path(folder) / shard.path)
+    except OSError as error:
+        raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
+    if found != shard.sha256:
+        raise UserError(
+            f"shard `{shard.path}` is corrupted: its sha256 is {found[:12]}…, "
+            f"and the manifest says {shard.sha256[:12]}…",
+            help=_AGAIN,
+        )
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file in hex, read a piece at a time."""
+    digest = hashlib.sha256()
+    piece = memoryview(bytearray(1 << 20))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(piece):
+            digest.update(piece[:count])
+    return digest.hexdigest()
+
+
+_AGAIN = "write the folder again with a `shard_data` step"
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+
+
+def _split_to_json(split: Split) -> dict[str, Any]:
+    shards = [{"path": s.path, "rows": s.rows, "bytes": s.bytes, "sha256": s.sha256} for s in split.shards]
+    return {"rows": split.rows, "shards": shards}
+
+
+def _from_mapping(data: Mapping[str, Any]) -> Manifest:
+    features, label, splits = data["features"], data["label"], data["splits"]
+    if data["task"] not in (CLASSIFICATION, LANGUAGE_MODEL):
+        raise ValueError(f"task is {data['task']!r}")
+    return Manifest(
+        task=str(data["task"]),
+        source=str(data["source"]),
+        seed=int(data["seed"]),
+        features=Features(
+            name=str(features["name"]),
+            dtype=str(features["dtype"]),
+            shape=tuple(int(size) for size in features["shape"]),
+            stored=str(features.get("stored", "")),
+            scale=float(features.get("scale", 1.0)),
+        ),
+        label=None
+        if label is None
+        else Label(str(label["name"]), str(label["dtype"]), tuple(str(name) for name in label["classes"])),
+        train=_split_from(splits["train"]),
+        validation=_split_from(splits["validation"]),
+    )
+
+
+def _split_from(data: Mapping[str, Any]) -> Split:
+    shards = tuple(
+        Shard(_inside(s["path"]), int(s["rows"]), int(s["bytes"]), str(s["sha256"])) for s in data["shards"]
+    )
+    rows = int(data["rows"])
+    if rows != sum(shard.rows for shard in shards):
+        raise ValueError(f"a split has {rows} rows, and its shards {sum(shard.rows for shard in shards)}")
+    return Split(rows, shards)
+
+
+def _inside(path: object) -> str:
+    # A manifest may come from elsewhere: it must not lead a reader out of its folder.
+    parts = PurePosixPath(str(path))
+    if parts.is_absolute() or ".." in parts.parts:
+        raise ValueError(f"shard path {str(path)!r} leaves the folder")
+    return str(path)

@@ -1,0 +1,209 @@
+"""Fully sharded data parallel (FSDP2): a rank keeps a slice of every parameter, gradient and optimizer state.
+
+A block's parameters are gathered before it computes and freed afterwards (Rajbhandari et al. 2020, "ZeRO",
+stage 3; Zhao et al. 2023, "PyTorch FSDP"). Gradients are averaged over the data dimension of the mesh, as by
+DDP, so the steps are DDP's up to rounding.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+
+from wsshards.errors import UserError
+from wstrain_ddp.clipping import clip_gradients
+from wstrain_ddp.device_mesh import DATA, TENSOR, device_mesh
+from wstrain_ddp.tensor_split import split_tensors
+from wstrain_torch import named, optimizers
+from wstrain_torch.models.blocks import blocks
+from wstrain_torch.models.standardise import Standardised
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
+from wstrain_torch.strategies.skeleton import skeleton
+
+_DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+_RESHARD = {"always": True, "never": False, "auto": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """What may be chosen.
+
+    Attributes:
+        precision: ``fp32``, or the half precision that parameters are gathered and computed in; gradients are
+            averaged, and weights kept, in fp32.
+        reshard: free parameters after the forward pass and gather them again for the backward pass; None does
+            so for all but the outermost, which the backward pass needs at once.
+        offload: keep parameters, gradients and optimizer state in the host's memory.
+    """
+
+    precision: str = "fp32"
+    reshard: bool | None = None
+    offload: bool = False
+
+
+def shard(model: nn.Module, parts: Sequence[nn.Module], mesh: DeviceMesh, sharding: Sharding) -> FSDPModule:
+    """Shard each of ``parts``, then what is left of ``model``, in place.
+
+    Args:
+        model: on the CPU or the mesh's device, where it moves to part by part. It may be split over the
+            tensor dimension of the same mesh already.
+        parts: its blocks.
+        mesh: the data dimension.
+        sharding: the choices.
+
+    Raises:
+        UserError: a parameter cannot be sharded.
+    """
+    policy = MixedPrecisionPolicy(
+        param_dtype=_DTYPES[sharding.precision],
+        reduce_dtype=torch.float32,
+        # Autocast does the casting, as it does without sharding: inputs keep their digits until a layer wants
+        # fewer.
+        cast_forward_inputs=False,
+    )
+    offload = CPUOffloadPolicy() if sharding.offload else OffloadPolicy()
+    exact = _constants(model)
+    for constant in exact:
+        constant.data = constant.data.to(mesh.device_type)
+    try:
+        for part in (*parts, model):
+            fully_shard(
+                part,
+                mesh=mesh,
+                reshard_after_forward=sharding.reshard,
+                mp_policy=policy,
+                offload_policy=offload,
+                ignored_params=exact,
+            )
+    except ValueError as error:  # a parameter without dimensions
+        raise UserError(f"`fsdp` cannot shard the model: {str(error).splitlines()[0][:120]}") from error
+    assert isinstance(model, FSDPModule)
+    return model
+
+
+class ShardedData:
+    """The strategy ``fsdp``."""
+
+    sharded = True
+
+    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
+        parts = blocks(model, "`strategy: fsdp`")
+        self._plain = skeleton(model)
+        self._sharding = _sharding(updates, group)
+        self.model = model
+        mesh = device_mesh(group)
+        if group.mesh.tensor > 1:
+            split_tensors(model, mesh[TENSOR])
+        self._module = shard(model, parts, mesh[DATA], self._sharding)
+        _quieten(model, group)
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._optimizer = optimizers.build(model, updates.optimizer, learning_rate=0.0)
+        self._scaler = updates.precision.scaler
+        self._max_norm = updates.max_gradient_norm
+        self._reduce_always = updates.options.get("fsdp_reduce") == "micro_batch"
+
+    def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
+        """Add gradients up; a block's are averaged while the blocks before it are still being computed."""
+        try:
+            return accumulate(
+                micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
+            )
+        except RuntimeError as error:
+            if "mixed torch.Tensor and DTensor" not in str(error):
+                raise
+            raise UserError(
+                "the model uses the weights of a block outside its forward pass, where they are not gathered",
+                "call each block as a module, or leave it out of `blocks`",
+            ) from error
+
+    def update(self, learning_rate: float) -> None:
+        """Step this rank's slices at ``learning_rate``."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        if self._max_norm > 0:
+            self._scaler.unscale_(self._optimizer)
+            clip_gradients(self._trained, self._max_norm)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Tensor]:
+        """This rank's slices, by name."""
+        return named.take(self.model, self._optimizer, self._scaler)
+
+    def load(self, state: named.Stored) -> None:
+        """Fill this rank's slices."""
+        named.restore(state, self.model, self._optimizer, self._scaler)
+
+    def whole_model(self) -> nn.Module:
+        """Gather the weights one by one into a plain copy of the model in rank 0's memory."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights = get_model_state_dict(self.model, options=options)
+        if weights:  # on rank 0
+            self._plain.load_state_dict(weights, assign=True)
+        return self._plain
+
+    def _backward(self, loss: Tensor) -> None:
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def _exchange(self, last: bool) -> AbstractContextManager[object]:
+        self._module.set_is_last_backward(last)
+        self._module.set_requires_gradient_sync(last or self._reduce_always)
+        if self._sharding.reshard is False:  # what was gathered once serves all micro-batches of a step
+            self._module.set_reshard_after_backward(last)
+        return nullcontext()
+
+
+def _constants(model: nn.Module) -> set[nn.Parameter]:
+    # The scale of inputs is a few numbers, which half precision would round away.
+    return {model.mean, model.deviation} if isinstance(model, Standardised) else set()
+
+
+def _quieten(model: nn.Module, group: Group) -> None:
+    # Scores go into a loss, which changes nothing in place.
+    view = rf"FSDP2-wrapped module \({type(model).__name__}\) returned a view"
+    warnings.filterwarnings("ignore", message=view)
+    if group.mesh.tensor > 1:  # gathering what is cut twice takes two steps: once a training
+        logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+
+
+def _sharding(updates: Updates, group: Group) -> Sharding:
+    options: dict[str, Any] = dict(updates.options)
+    offload = bool(options.get("fsdp_cpu_offload")) and group.device.type != "cpu"
+    return Sharding(
+        precision=updates.precision.name,
+        reshard=_RESHARD[options.get("fsdp_reshard", "auto")],
+        offload=offload,
+    )
+
+
+def build(model: nn.Module, updates: Updates, group: Group) -> ShardedData:
+    """Return the strategy around ``model``.
+
+    Raises:
+        UserError: the model names no blocks, or the mesh has pipeline stages.
+    """
+    if group.mesh.pipeline > 1:
+        raise UserError(
+            f"`pipeline_parallel_size` is {group.mesh.pipeline}, but `strategy: fsdp` has no stages",
+            "use `strategy: pipeline_parallel`, or `pipeline_parallel_size: 1`",
+        )
+    return ShardedData(model, updates, group)

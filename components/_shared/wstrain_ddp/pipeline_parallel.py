@@ -1,0 +1,111 @@
+"""Pipeline parallelism: each rank holds some of the blocks, and micro-batches flow through all of them.
+
+The micro-batches are those of gradient accumulation. With ``p`` stages and ``a`` micro-batches a rank idles
+``(p − 1) / (a + p − 1)`` of a step (Huang et al. 2019, "GPipe"). ``gpipe`` runs all forward passes, then all
+backward passes, and holds activations of all micro-batches; ``1f1b`` alternates and holds those of at most
+``p`` (Narayanan et al. 2019, "PipeDream"). Gradients are the same. The layers of a stage may be divided over
+the tensor dimension; stages are replicated over the data dimension, and gradients are averaged over it once
+a step.
+
+Random numbers are set anew for each micro-batch and stage, so those of all but the first stage are not the
+numbers that one process draws: a dropout there follows the same distribution but another curve.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle
+
+from wstrain_ddp import ddp
+from wstrain_ddp.device_mesh import PIPELINE, TENSOR, device_mesh
+from wstrain_ddp.part import Part
+from wstrain_ddp.pipeline_stage import SeededStage, Stage, prune, stages_of
+from wstrain_ddp.tensor_split import Plan, counting_heads, plan_of, split_tensors
+from wstrain_torch import named
+from wstrain_torch.batches import Batch
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
+from wstrain_torch.strategies.skeleton import skeleton
+
+SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+class PipelineParallel:
+    """The strategy ``pipeline_parallel``.
+
+    Raises:
+        UserError: the model names no blocks, or fewer than stages, or no plan that a tensor degree needs.
+    """
+
+    sharded = True
+
+    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
+        mesh = device_mesh(group)
+        whole = skeleton(model)
+        degrees = group.mesh
+        plan: Plan = plan_of(model, degrees.tensor) if degrees.tensor > 1 else {}
+        self._stages, self._index = degrees.pipeline, degrees.stage(group.launch.rank)
+        cut = stages_of(model, degrees.pipeline)
+        split_tensors(prune(model, cut, self._index), mesh[TENSOR], plan)
+        stage = Stage(model, cut[self._index], updates.precision.autocast)
+        self.model: nn.Module = stage.to(group.device)
+        self._line = mesh[PIPELINE].get_group()
+        self._stage = SeededStage(self.model, self._index, self._stages, group.device, group=self._line)
+        self._part = Part(model, whole, updates, mesh)
+        self._kind = SCHEDULES[updates.options["pipeline_schedule"]]
+        self._schedule: PipelineScheduleSingle | None = None
+
+    def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
+        """Run all micro-batches through the stages; every stage returns the loss of the last one."""
+        batches = [next(micro_batches.batches) for _ in range(micro_batches.count)]
+        self._stage.seed = micro_batches.seed
+        self._schedule = self._schedule or self._scheduled(micro_batches.count, objective)
+        with counting_heads():
+            loss = self._flow(self._schedule, batches)
+        self._part.average()
+        dist.broadcast(loss, group=self._line, group_src=self._stages - 1)
+        return loss
+
+    def update(self, learning_rate: float) -> None:
+        """Step this stage's parameters at ``learning_rate``; clipping looks at all stages."""
+        self._part.update(learning_rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """This stage's part of weights and optimizer, by name."""
+        return self._part.state()
+
+    def load(self, state: named.Stored) -> None:
+        """Fill this stage's part."""
+        self._part.load(state)
+
+    def whole_model(self) -> nn.Module:
+        """Return the model with the weights of all stages, on rank 0."""
+        return self._part.whole_model()
+
+    def _flow(self, schedule: PipelineScheduleSingle, batches: list[Batch]) -> Tensor:
+        """Run a step; the first stage needs inputs, the last one targets, and only that one has the loss."""
+        first = [torch.cat([inputs for inputs, _ in batches])] if self._index == 0 else []
+        if self._index < self._stages - 1:
+            schedule.step(*first, return_outputs=False)
+            return torch.zeros((), device=batches[0][0].device)
+        losses: list[Tensor] = []
+        targets = torch.cat([targets for _, targets in batches])
+        schedule.step(*first, target=targets, losses=losses, return_outputs=False)
+        return torch.stack(losses).detach().sum()
+
+    def _scheduled(self, count: int, objective: Objective) -> PipelineScheduleSingle:
+        def loss(output: Tensor, targets: Tensor) -> Tensor:
+            return objective(nn.Identity(), output, targets) / count
+
+        # Each loss is divided already, and exact sums need no scaling afterwards.
+        return self._kind(self._stage, count, loss_fn=loss, scale_grads=False)
+
+
+def build(model: nn.Module, updates: Updates, group: Group) -> Strategy:
+    """Return the strategy around ``model``; a single process has nothing to cut."""
+    if group.launch.world_size == 1:
+        return ddp.build(model, updates, group)
+    return PipelineParallel(model, updates, group)

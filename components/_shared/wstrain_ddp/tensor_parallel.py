@@ -1,0 +1,77 @@
+"""Tensor parallelism: several ranks share every layer; data parallelism over groups of them.
+
+The ranks of one group see the same samples. Each computes its part of the layers that the model's plan names
+(:mod:`wstrain_ddp.tensor_split`), and they exchange activations in every layer. Groups are replicas:
+each takes its part of the global batch, and gradients are averaged over them once a step.
+
+Random numbers drawn between two divided layers are the same on all ranks of a group, for different features:
+a dropout there differs from one process's. Elsewhere all draw what one process would.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from torch import Tensor, nn
+
+from wstrain_ddp import ddp
+from wstrain_ddp.device_mesh import TENSOR, device_mesh
+from wstrain_ddp.part import Part
+from wstrain_ddp.tensor_split import counting_heads, split_tensors
+from wstrain_torch import named
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
+from wstrain_torch.strategies.skeleton import skeleton
+
+
+class TensorParallel:
+    """The strategy ``tensor_parallel``.
+
+    Raises:
+        UserError: the model names no plan, or one that does not fit it.
+    """
+
+    sharded = True
+
+    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
+        mesh = device_mesh(group)
+        whole = skeleton(model)
+        self.model = split_tensors(model, mesh[TENSOR]).to(group.device)
+        self._part = Part(self.model, whole, updates, mesh)
+
+    def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
+        """Add gradients up over micro-batches, then average them over replicas."""
+        with counting_heads():
+            loss = accumulate(
+                micro_batches, objective, self.model, backward=_backward, exchange=lambda _last: nullcontext()
+            )
+        self._part.average()
+        return loss
+
+    def update(self, learning_rate: float) -> None:
+        """Step all parameters at ``learning_rate``."""
+        self._part.update(learning_rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """This rank's part of weights and optimizer, by name."""
+        return self._part.state()
+
+    def load(self, state: named.Stored) -> None:
+        """Fill this rank's part."""
+        self._part.load(state)
+
+    def whole_model(self) -> nn.Module:
+        """Return the model undivided, on rank 0."""
+        return self._part.whole_model()
+
+
+def build(model: nn.Module, updates: Updates, group: Group) -> Strategy:
+    """Return the strategy around ``model``; a single process has nothing to divide."""
+    if group.launch.world_size == 1:
+        return ddp.build(model, updates, group)
+    return TensorParallel(model, updates, group)
+
+
+def _backward(loss: Tensor) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""What only ``train_deepspeed`` trains with, and the configuration it shares with the compiler."""

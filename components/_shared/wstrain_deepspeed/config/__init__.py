@@ -1,0 +1,30 @@
+"""DeepSpeed's configuration: made from a plan, or a user's own verified against it.
+
+Nothing here needs torch or DeepSpeed, so the compiler judges a file by the same function as the trainer that
+is about to start with it. ``keys.json`` holds what DeepSpeed 0.19.8 knows.
+"""
+
+from __future__ import annotations
+
+from wstrain_deepspeed.config.checks import verify
+from wstrain_deepspeed.config.finding import ADVICE, KINDS, Finding, Known, Path, stage
+from wstrain_deepspeed.config.given import ConfigError, own, read
+from wstrain_deepspeed.config.plan import DEVICES, PRECISIONS, Plan, build, to_json
+
+__all__ = [
+    "ADVICE",
+    "DEVICES",
+    "KINDS",
+    "PRECISIONS",
+    "ConfigError",
+    "Finding",
+    "Known",
+    "Path",
+    "Plan",
+    "build",
+    "own",
+    "read",
+    "stage",
+    "to_json",
+    "verify",
+]

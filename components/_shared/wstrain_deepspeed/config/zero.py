@@ -1,0 +1,101 @@
+"""What a ZeRO stage allows: offload, its folder, and the settings that belong to other stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wstrain_deepspeed.config.finding import Finding, Known, Path, at, block, on, shown, stage
+
+ZERO = "zero_optimization"
+
+
+def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
+    """The settings of ``zero_optimization`` against its stage, and the stage against the plan's."""
+    found = stage(config)
+    if isinstance(config.get(ZERO), bool):
+        message = f"`{ZERO}` as true or false is deprecated"
+        yield Finding("deprecated", (ZERO,), message, f'write `{{"stage": {found}}}`')
+    for name in ("offload_optimizer", "offload_param"):
+        yield from _folder((ZERO, name), block(config, ZERO, name), known)
+    if found not in (0, 1, 2, 3):
+        return
+    if known.stage is not None and found != known.stage:
+        place = (
+            (ZERO, "stage") if at(config, ZERO, "stage") is not None else (ZERO,) if ZERO in config else ()
+        )
+        message = f"the configuration asks for ZeRO stage {found}, the plan for {known.stage}"
+        yield Finding("plan", place, message, f"write {known.stage}, or plan with {found}")
+        return
+    yield from _ignored(config, found)
+    yield from _refused(config, found)
+
+
+def _ignored(config: Mapping[str, Any], found: int) -> Iterator[Finding]:
+    """Offload below its stage: DeepSpeed starts, and offloads nothing."""
+    related = _stage_place(config)
+    for name, least in (("offload_param", 3), ("offload_optimizer", 1)):
+        device = at(config, ZERO, name, "device")
+        if device in ("cpu", "nvme") and found < least:
+            message = (
+                f"`{name}` needs ZeRO stage {'3' if least == 3 else '1, 2 or 3'}, and the stage is {found}"
+            )
+            place = (ZERO, name, "device")
+            help_ = f'write `"stage": {max(least, 3 if least == 3 else 2)}`, or remove `{name}`'
+            yield Finding("stage-ignored", place, message, help_, related=related)
+
+
+def _refused(config: Mapping[str, Any], found: int) -> Iterator[Finding]:
+    """Settings for which DeepSpeed stops at any other stage."""
+    zero = block(config, ZERO)
+    ratio = at(config, ZERO, "offload_optimizer", "ratio")
+    sums = str(config.get("gradient_allreduce_op", "mean")).lower() == "sum"
+    cases: tuple[tuple[bool, Path, tuple[int, ...]], ...] = (
+        (_below_one(ratio), (ZERO, "offload_optimizer", "ratio"), (3,)),
+        (zero.get("compute_grad_norm") is False, (ZERO, "compute_grad_norm"), (1, 2)),
+        (sums, ("gradient_allreduce_op",), (0, 1, 2)),
+        (on(at(config, "fp16", "fp16_master_weights_and_grads")), _weights("fp16"), (1, 2, 3)),
+        (on(at(config, "bf16", "bf16_master_weights_and_grads")), _weights("bf16"), (1, 2, 3)),
+        (on(at(config, "bf16", "bf16_optimizer_states")), ("bf16", "bf16_optimizer_states"), (1, 2, 3)),
+    )
+    for given, place, allowed in cases:
+        if given and found not in allowed:
+            stages = " or ".join(", ".join(map(str, allowed)).rsplit(", ", 1))
+            message = f"`{place[-1]}` as {shown(at(config, *map(str, place)))} needs ZeRO stage {stages}"
+            message += f", and the stage is {found}"
+            help_ = f"remove it, or write a stage of {stages}"
+            yield Finding("stage-refused", place, message, help_, related=_stage_place(config))
+
+
+def _weights(name: str) -> Path:
+    return (name, f"{name}_master_weights_and_grads")
+
+
+def _below_one(ratio: object) -> bool:
+    return isinstance(ratio, int | float) and not isinstance(ratio, bool) and 0 <= ratio < 1
+
+
+def _stage_place(config: Mapping[str, Any]) -> tuple[tuple[Path, str], ...]:
+    return (((ZERO, "stage"), "the stage"),) if at(config, ZERO, "stage") is not None else ()
+
+
+def _folder(place: Path, offload: Mapping[str, Any], known: Known) -> Iterator[Finding]:
+    """Where offload to a disk writes: DeepSpeed joins the path with names of its own, and makes it."""
+    if offload.get("device") != "nvme":
+        return
+    path = offload.get("nvme_path")
+    if path in (None, ""):
+        message = f"`{place[-1]}` goes to nvme, and no `nvme_path` says where"
+        help_ = 'add `"nvme_path"`, a folder of a local disk, or write `"device": "cpu"`'
+        yield Finding("path", (*place, "device"), message, help_)
+    elif not isinstance(path, str) or path == "auto":
+        return
+    elif not path.startswith("/"):
+        message = (
+            f"`nvme_path` {shown(path)} is relative: it lies in the job's working folder, on no fast disk"
+        )
+        yield Finding("path", (*place, "nvme_path"), message, "write the absolute path of a local disk")
+    elif known.exists is not None and not known.exists(path):
+        message = f"`nvme_path` {shown(path)} does not exist on this machine"
+        help_ = "write a folder of a local disk; DeepSpeed would make this one on the system disk"
+        yield Finding("path", (*place, "nvme_path"), message, help_)

@@ -1,0 +1,1 @@
+"""What only ``train_horovod`` trains with: the build, the communication, the strategy."""

@@ -1,0 +1,81 @@
+"""The trained model as an MLflow model that loads with TensorFlow alone.
+
+The network becomes a SavedModel: weights and operations, no reference to Python classes, to Keras or to a
+strategy. The leader makes it from a copy of the model outside the strategy, so it is written once and by
+nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from wsshards.errors import UserError
+from wstrain.samples import Samples
+
+SERVED = Path(__file__).with_name("served.py")
+
+
+class Program(tf.Module):  # type: ignore[misc]
+    """The network with the stored type coming in, and what a caller wants coming out.
+
+    Raises:
+        UserError: the model cannot be traced for batches of any size.
+    """
+
+    def __init__(self, model: Any, samples: Samples) -> None:
+        super().__init__()
+        classifies = samples.name == "classification"
+        shape = [None, *samples.input_shape] if classifies else [None, None]
+
+        def answer(x: Any) -> dict[str, Any]:
+            scores = model(tf.cast(x, tf.float32 if classifies else tf.int32), training=False)
+            scores = tf.cast(scores, tf.float32)
+            return {"answers": tf.nn.softmax(scores) if classifies else scores}
+
+        spec = tf.TensorSpec(shape, samples.input_dtype, name="rows")
+        self.answer = tf.function(answer, input_signature=[spec])
+        try:
+            # Held as what they are, so that the SavedModel has them and nothing of Keras.
+            self.weights = list(self.answer.get_concrete_function().graph.variables)
+        except Exception as error:
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            raise UserError(
+                f"the model cannot be traced by TensorFlow: {first[0][:110]}",
+                "its call must be plain tensor operations for any batch size",
+            ) from error
+
+
+def save(program: Program, samples: Samples, folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the MLflow model into ``folder``.
+
+    Args:
+        program: the trained network.
+        samples: what it was trained on.
+        folder: the ``model`` output; may exist, and what a former attempt left in it is replaced.
+        facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+
+    def write(path: Path) -> None:
+        try:
+            tf.saved_model.save(program, str(path), signatures={"serving_default": program.answer})
+        except tf.errors.OpError as error:  # a full disk, among others
+            raise OSError(str(error.message).splitlines()[0]) from error
+
+    from wstrain import mlflow_model  # noqa: PLC0415 - MLflow takes seconds to import, and one worker saves
+
+    mlflow_model.save(
+        write,
+        SERVED,
+        samples,
+        folder,
+        artefact="program",
+        requirements=[f"tensorflow=={tf.__version__}"],
+        facts=facts,
+    )

@@ -1,0 +1,127 @@
+"""Models by name: the built-in ones in Keras 3, and the user's own, of Keras 3 or ``tf-keras``."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from wsshards.errors import UserError
+from wstrain import user_code
+from wstrain.samples import Samples
+from wstrain.settings import Settings
+from wstrain_tensorflow.models import cnn, gpt, mlp
+from wstrain_tensorflow.models.layers import Standardise
+from wstrain_tensorflow.network import is_legacy
+
+BUILT_IN: dict[str, Callable[[Samples, Any, Any], Any]] = {
+    "mlp": mlp.build,
+    "cnn": cnn.build,
+    "gpt": gpt.build,
+}
+
+
+class Models:
+    """Makes the model that ``settings`` name, as often as it is wanted and always with the same weights.
+
+    Args:
+        settings: the component's inputs.
+        samples: what goes in and out.
+        sample: training rows from which classifiers take their input scale; None for a language model.
+
+    Raises:
+        UserError: there is no such model, or the user's file has no such function.
+    """
+
+    def __init__(self, settings: Settings, samples: Samples, sample: np.ndarray[Any, Any] | None) -> None:
+        self._settings, self._samples, self._sample = settings, samples, sample
+        self._function: Callable[..., Any] | None = None
+        if user_code.is_reference(settings.model):
+            self._function = user_code.load(settings.model)
+        elif settings.model not in BUILT_IN:
+            close = difflib.get_close_matches(settings.model, BUILT_IN, n=1)
+            hint = f"did you mean `{close[0]}`? " if close else ""
+            raise UserError(
+                f"unknown model `{settings.model}`",
+                f"{hint}known: {', '.join(BUILT_IN)}, or path/to/file.py:function",
+            )
+
+    def make(self, policy: str = "float32") -> Any:
+        """Return a model whose layers compute by a dtype policy of Keras.
+
+        Raises:
+            UserError: the model does not fit the shards, or the user's function fails.
+        """
+        # The same initial weights in every process, at any number of them.
+        keras.utils.set_random_seed(self._settings.seed % 2**32)
+        keras.config.set_dtype_policy(policy)
+        legacy = sys.modules.get("tf_keras")
+        if legacy is not None:
+            legacy.mixed_precision.set_global_policy(policy)
+        model = self._own() if self._function else self._built_in()
+        if self._settings.sync_batch_norm:
+            for layer in _batch_norms(model):
+                layer.synchronized = True
+        return model
+
+    def warn(self, model: Any) -> None:
+        """Say why the law does not hold for this model, if so."""
+        if not self._settings.sync_batch_norm and any(True for _ in _batch_norms(model)):
+            warnings.warn(
+                "the model has batch normalisation: its statistics are of one replica, so the"
+                " loss depends on the world size; use group or layer norms, or `sync_batch_norm: true`",
+                stacklevel=2,
+            )
+
+    def _built_in(self) -> Any:
+        text = self._samples.name == "language_model"
+        shape = (None,) if text else self._samples.input_shape
+        inputs = keras.Input(shape, dtype="int32" if text else "float32")
+        x = Standardise(self._sample)(inputs) if self._sample is not None else inputs
+        scores = BUILT_IN[self._settings.model](self._samples, x, self._settings)
+        return keras.Model(inputs, scores)
+
+    def _own(self) -> Any:
+        samples, reference = self._samples, self._settings.model
+        assert self._function is not None
+        offered = {
+            "input_shape": samples.input_shape,
+            "classes": samples.outputs,
+            "task": samples.name,
+        }
+        model = user_code.call(self._function, offered, reference)
+        if not isinstance(model, keras.Model) and not is_legacy(model):
+            raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a Keras model")
+        _probe(model, reference, samples)
+        return model
+
+
+def _probe(model: Any, reference: str, samples: Samples) -> None:
+    # Better now than in the first step of every worker; it also makes the variables of a model without them.
+    text = samples.name == "language_model"
+    try:
+        output = model(tf.zeros([2, *samples.input_shape], tf.int32 if text else tf.float32), training=False)
+    except Exception as error:
+        shape = [2, *samples.input_shape]
+        raise UserError(
+            f"`{reference}`: the model fails on samples {shape}: {user_code.brief(error)}",
+            user_code.where(error),
+        ) from error
+    expected = [2, *(samples.input_shape if text else ()), samples.outputs]
+    returned = list(output.shape) if hasattr(output, "shape") else type(output).__name__
+    if returned != expected:
+        raise UserError(
+            f"`{reference}`: the model returns {returned} for 2 samples, the task needs {expected}"
+        )
+
+
+def _batch_norms(model: Any) -> Any:
+    layers = getattr(model, "_flatten_layers", None)
+    every = layers() if layers else model.layers
+    return (layer for layer in every if type(layer).__name__.startswith("BatchNormalization"))

@@ -1,0 +1,228 @@
+"""The training from end to end on one process: data, model, strategy, loop, export."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from wsshards.data import Manifest, ShardReader, verify
+from wsshards.errors import UserError
+from wstrain import derived, finite
+from wstrain.background import Background
+from wstrain.checkpoint import Keep
+from wstrain.launch import Launch
+from wstrain.progress import Progress
+from wstrain.recorder import StepRecorder
+from wstrain.sampler import GlobalBatchSampler
+from wstrain.samples import Samples, samples_of
+from wstrain.settings import Settings
+from wstrain_tensorflow import export, library
+from wstrain_tensorflow.checkpoints import CheckpointSaver, Named
+from wstrain_tensorflow.feeding import Feed
+from wstrain_tensorflow.loss_scale import LossScale
+from wstrain_tensorflow.meeting import Meeting
+from wstrain_tensorflow.models import Models
+from wstrain_tensorflow.network import Functional, Legacy, Network, is_legacy
+from wstrain_tensorflow.tf_config import Cluster
+from wstrain_tensorflow.updates import Optimizer, OptimizerOptions
+
+if TYPE_CHECKING:
+    from wstrain.tracking import Tracker
+
+SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """What the recorder asks of ranks; a step's loss is the global batch's already."""
+
+    launch: Launch
+    meeting: Meeting
+
+    def average(
+        self, losses: Sequence[Any], seconds: float, busy: float = 0.0
+    ) -> tuple[list[float], float, list[float]]:
+        """Wait for the losses, and hear what the others have to say."""
+        found = [float(loss) for loss in losses]
+        notices = self.meeting.notices
+        # Again and again, as a thread of TensorFlow's puts a handler of its own in its place, at some moment.
+        self.meeting.listen()
+        said = self.meeting.gather([seconds, busy, *notices.values()])
+        seconds, _, *news = (sum(each) / len(said) for each in zip(*said, strict=True))
+        notices.hear(news, found, seconds)
+        return found, seconds, [each[1] for each in said]
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Nothing to ask the others: each hears the same."""
+        return [value]
+
+    def title(self, rank: int) -> str:
+        """What messages call a worker."""
+        return f"worker {rank}"
+
+
+class Job:
+    """What every way to distribute has in common.
+
+    Args:
+        settings: the component's inputs.
+        cluster: who this process is.
+        meeting: the processes that call this together.
+        manifest: of the shards.
+
+    Raises:
+        UserError: shards, model and inputs do not fit each other.
+    """
+
+    def __init__(self, settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest) -> None:
+        self.settings, self.cluster, self.meeting = settings, cluster, meeting
+        self.samples = samples_in(manifest)
+        self.steps = derived.steps(settings, manifest)
+        self.facts = derived.facts(settings, manifest, self.steps)
+        self.stop = min(self.steps["total_steps"], settings.stop_after_steps or self.steps["total_steps"])
+        with meeting.together():
+            part = (cluster.index, cluster.worker_count)
+            verify(settings.shards, manifest, splits=("train",), part=part)
+            self.reader = ShardReader(settings.shards, "train", checksums=False)
+            self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
+            self.models = Models(settings, self.samples, self._sample())
+            model = self.models.make(library.policy(settings.precision))
+            self.models.warn(model)
+            export.Program(model, self.samples)  # better refused now than after the last epoch
+        self._model = model
+
+    def network(self, strategy: Any) -> Network:
+        """The model with variables of the strategy."""
+        if is_legacy(self._model):
+            return Legacy(lambda: self.models.make(library.policy(self.settings.precision)), strategy)
+        return Functional(self._model, strategy)
+
+    def optimizer(self, network: Network, strategy: Any) -> Optimizer:
+        """The optimizer of its variables."""
+        settings = self.settings
+        options = OptimizerOptions(
+            name=settings.optimizer,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            beta1=settings.beta1,
+            beta2=settings.beta2,
+            epsilon=settings.epsilon,
+        )
+        return Optimizer(options, network.trained, strategy)
+
+    def scale(self, strategy: Any) -> LossScale:
+        """The loss scale."""
+        return LossScale(self.settings.precision == "fp16", strategy)
+
+    def saver(self, variables: Named) -> CheckpointSaver:
+        """Checkpoints of the variables."""
+        return CheckpointSaver(
+            folder=self.settings.checkpoints,
+            meeting=self.meeting,
+            is_main=self.cluster.is_main,
+            variables=variables,
+            identity={**derived.identity(self.settings, self.facts), "framework": "tensorflow"},
+            due=derived.due(self.settings, self.steps),
+            keep=Keep(self.settings.keep_checkpoints, best=self.settings.keep_best),
+            background=Background(threaded=self.settings.checkpoint_async),
+        )
+
+    def feed(self, replicas: Sequence[int], replica_count: int) -> Feed:
+        """The micro-batches of some replicas."""
+        return Feed(
+            reader=self.reader,
+            sampler=self.sampler,
+            samples=self.samples,
+            replicas=replicas,
+            replica_count=replica_count,
+            accumulation=self.settings.gradient_accumulation_steps,
+            seed=self.settings.seed,
+            # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
+            workers=self.settings.loader_workers if tf.config.list_physical_devices("GPU") else 0,
+        )
+
+    @contextmanager
+    def recorder(self) -> Iterator[StepRecorder]:
+        """Who hears of every step: MLflow and the live view, on the leader."""
+        main = self.cluster.is_main
+        with self.meeting.together():
+            tracking: AbstractContextManager[Tracker | None] = nullcontext()
+            if main:
+                from wstrain.tracking import Tracker  # noqa: PLC0415 - it imports MLflow
+
+                tracking = Tracker(self.facts, self.steps["total_steps"])
+        with tracking as tracker:
+            yield StepRecorder(
+                group=Averaged(self.cluster.launch(), self.meeting),
+                total_steps=self.steps["total_steps"],
+                steps_per_epoch=self.steps["steps_per_epoch"],
+                global_batch=self.settings.global_batch_size,
+                tracker=tracker,
+                progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if main else None),
+                last_checkpoint=self._last_checkpoint,
+                overflows=finite.LAST_OVERFLOWS if self.settings.precision == "fp16" else 0,
+            )
+
+    def inspector(self, network: Network) -> Callable[[int], None]:
+        """What looks at the weights before they are saved; called on every worker."""
+
+        def inspect(done: int) -> None:
+            with self.meeting.together():
+                finite.expect_finite(network.trained, done, self._last_checkpoint, sound=_is_sound)
+
+        return inspect
+
+    def export(self, network: Network, final: Mapping[str, float], done: int) -> None:
+        """Write the model, on the leader; the others wait for it."""
+        variables = [*network.trained, *network.kept]
+        values = [each.numpy() for each in variables]
+        with self.meeting.together():
+            if self.cluster.is_main:
+                model = self.models.make()
+                own = [*model.trainable_variables, *model.non_trainable_weights]
+                for held, value in zip(own, values, strict=True):
+                    held.assign(value)
+                card = {**derived.plan(self.facts), "steps_done": done, "final": dict(final)}
+                program = export.Program(model, self.samples)
+                export.save(program, self.samples, self.settings.trained_model, card)
+
+    def _last_checkpoint(self) -> str | None:
+        return finite.last_checkpoint(self.settings.checkpoints)
+
+    def _sample(self) -> np.ndarray[Any, Any] | None:
+        if self.samples.name != "classification":
+            return None
+        features, _ = self.reader.gather(self.sampler.some_rows(SAMPLE_ROWS))
+        return np.asarray(features, np.float32)
+
+
+def _is_sound(variable: Any) -> bool:
+    return bool(np.isfinite(variable.numpy()).all())
+
+
+def samples_in(manifest: Manifest) -> Samples:
+    """What the shards of a manifest are for."""
+    label, features = manifest.label, manifest.features
+    return samples_of(
+        manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0
+    )
+
+
+def expect_replicas(strategy: Any, settings: Settings) -> None:
+    """Compare the planned world size with the replicas that the machines' devices make.
+
+    Raises:
+        UserError: they differ.
+    """
+    found = strategy.num_replicas_in_sync
+    if found != settings.world_size:
+        raise UserError(
+            f"the plan is for {settings.world_size} replicas but the workers' GPUs make {found}",
+            "plan for the `instance_type` that the cluster has",
+        )

@@ -1,0 +1,120 @@
+"""Optimizers by name, written out so that hyper-parameters mean what they do in ``wstrain_torch.optimizers``.
+
+Keras' own differ: its momentum holds the rate within the velocity, its epsilon stands before the bias
+correction, and its weight decay acts on all variables. TensorFlow's kernels, one for each variable, do the
+arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+_SLOTS = {"sgd": ("momentum",), "adam": ("first", "second"), "adamw": ("first", "second")}
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerOptions:
+    """Settings of an optimizer; those that it does not know are ignored."""
+
+    name: str
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+class Optimizer:
+    """Updates of the variables of a strategy.
+
+    Args:
+        options: which one.
+        variables: what is trained.
+        strategy: who owns the variables; the state is its own, too.
+    """
+
+    def __init__(self, options: OptimizerOptions, variables: Sequence[Any], strategy: Any) -> None:
+        self._options, self._variables, self._strategy = options, list(variables), strategy
+        self.slots: dict[str, list[Any]] = {name: [] for name in _SLOTS[options.name]}
+        with strategy.scope():
+            for name, made in self.slots.items():
+                for variable in variables:
+                    zeros = tf.zeros(variable.shape, variable.dtype)
+                    made.append(tf.Variable(zeros, trainable=False, name=name))
+
+    def apply(self, gradients: Sequence[Any], learning_rate: Any, count: Any) -> None:
+        """Update the variables; called in the strategy's cross-replica context.
+
+        Args:
+            gradients: one a variable, dense, the same in every replica.
+            learning_rate: 0-d float32.
+            count: number of this update, from 1; 0-d float32.
+        """
+        slots = zip(*self.slots.values(), strict=True)
+        for variable, gradient, state in zip(self._variables, gradients, slots, strict=True):
+            self._strategy.extended.update(
+                variable,
+                partial(_sgd if self._options.name == "sgd" else _adam, self._options),
+                args=(gradient, learning_rate, count, *state),
+                group=False,
+            )
+
+
+def clip(gradients: Sequence[Any], longest: float) -> list[Any]:
+    """Scale gradients down so that together they are at most ``longest`` long (Pascanu et al. 2013)."""
+    if not longest:
+        return list(gradients)
+    factor = tf.minimum(longest / (tf.linalg.global_norm(gradients) + 1e-6), 1.0)
+    return [each * factor for each in gradients]
+
+
+def _decay(variable: Any, options: OptimizerOptions) -> float:
+    # On weights of two or more dimensions only, as in wstrain_torch.optimizers.
+    return options.weight_decay if variable.shape.rank >= 2 else 0.0
+
+
+def _sgd(options: OptimizerOptions, variable: Any, gradient: Any, rate: Any, count: Any, *slots: Any) -> Any:
+    del count
+    # v = μ·v + g and w = w − η·v, as PyTorch has it (Sutskever et al. 2013 with the rate outside).
+    if decay := _decay(variable, options):
+        gradient = gradient + decay * variable.read_value()
+    return tf.raw_ops.ResourceApplyMomentum(
+        var=variable.handle,
+        accum=slots[0].handle,
+        lr=rate,
+        grad=gradient,
+        momentum=tf.constant(options.momentum, gradient.dtype),
+        use_locking=True,
+    )
+
+
+def _adam(
+    options: OptimizerOptions, variable: Any, gradient: Any, rate: Any, count: Any, *moments: Any
+) -> Any:
+    first, second = moments
+    # Kingma and Ba 2015, algorithm 1. The kernel computes w − η·√(1−β₂ᵗ)/(1−β₁ᵗ)·m/(√v + ε̂), which is
+    # algorithm 1 with ε̂ = ε·√(1−β₂ᵗ).
+    if decay := _decay(variable, options):
+        if options.name == "adamw":  # decoupled (Loshchilov and Hutter 2019)
+            variable.assign_sub(rate * decay * variable.read_value(), use_locking=True)
+        else:
+            gradient = gradient + decay * variable.read_value()
+    power1, power2 = tf.pow(options.beta1, count), tf.pow(options.beta2, count)
+    return tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=first.handle,
+        v=second.handle,
+        beta1_power=power1,
+        beta2_power=power2,
+        lr=rate,
+        beta1=tf.constant(options.beta1, gradient.dtype),
+        beta2=tf.constant(options.beta2, gradient.dtype),
+        epsilon=options.epsilon * tf.sqrt(1.0 - power2),
+        grad=gradient,
+        use_locking=True,
+    )

@@ -1,0 +1,1 @@
+"""What the PyTorch trainers share: models, the loop, strategies, checkpoints, export."""

@@ -1,0 +1,90 @@
+"""``torch.distributed``: NCCL between GPUs, gloo between CPUs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from wsshards.errors import UserError
+
+T = TypeVar("T")
+
+
+class TorchDistributed:
+    """Membership of the default process group, which strategies build on too."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        # Gloo too where there are GPUs: what is offloaded to the host is exchanged there.
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store = _loopback_store(rank, ranks)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+
+    def sum(self, values: torch.Tensor) -> None:
+        """Add a tensor up over ranks, in place."""
+        dist.all_reduce(values)
+
+    def broadcast(self, value: T) -> T:
+        """Return rank 0's value."""
+        box = [value]
+        dist.broadcast_object_list(box, device=self._device)
+        return box[0]
+
+    def gather(self, value: T) -> list[T]:
+        """Return everybody's value, by rank."""
+        values: list[T] = [value] * dist.get_world_size()
+        dist.all_gather_object(values, value)
+        return values
+
+    def close(self) -> None:
+        """Leave the group as it is: it ends with the process, see :func:`wsshards.errors.entry`.
+
+        In torch 2.13 the destructor of a gloo group waits for its own thread with Python's lock held, and
+        that thread may wait for the lock to let go of a tensor. So the group must neither be destroyed nor
+        lose its last reference, which the registry of torch.distributed keeps.
+        """
+
+
+def _loopback_store(rank: int, ranks: int) -> TCPStore | None:
+    """The store of ranks that meet on the loopback address: PyTorch's own would listen on every address.
+
+    Returns:
+        None where the ranks meet elsewhere, or through the store of ``torchrun``.
+
+    Raises:
+        UserError: somebody else listens at the port.
+    """
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if address not in ("127.0.0.1", "localhost") or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return None
+    return TCPStore(
+        "127.0.0.1",
+        port,
+        ranks,
+        is_master=rank == 0,
+        timeout=dist.default_pg_timeout,
+        master_listen_fd=_bound(port) if rank == 0 else None,
+    )
+
+
+def _bound(port: int) -> int:
+    """The descriptor of a socket at a port of the loopback address, which the store will own."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(("127.0.0.1", port))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise UserError(f"cannot listen at port {port} (MASTER_PORT): {reason}") from error
+        return server.detach()
+
+
+def connect(device: torch.device) -> TorchDistributed:
+    """Join the process group that MASTER_ADDR and RANK describe."""
+    return TorchDistributed(device)

@@ -1,0 +1,85 @@
+"""The trained model as an MLflow model that loads where this package is not installed.
+
+The network becomes a ``torch.export`` program: weights and operations, no reference to Python classes,
+nothing pickled. A short file of loading code travels with it (MLflow's "models from code").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wsshards.errors import UserError
+from wstrain_torch.tasks import Task
+
+SERVED = Path(__file__).with_name("served.py")
+
+
+class _Answers(nn.Module):
+    """The network with the stored type coming in, and what a caller wants coming out."""
+
+    def __init__(self, network: nn.Module, task: Task) -> None:
+        super().__init__()
+        self.network = network
+        self.classifies = task.name == "classification"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class probabilities ``[n, classes]``, or scores of the next byte ``[n, tokens, 256]``."""
+        if self.classifies:
+            probabilities: Tensor = self.network(x.float()).float().softmax(-1)
+            return probabilities
+        scores: Tensor = self.network(x.long()).float()
+        return scores
+
+
+def program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
+    """Export ``network`` for batches of any size (and texts of any length up to the one trained on).
+
+    Raises:
+        UserError: PyTorch cannot trace it.
+    """
+    dynamic: dict[int, Any] = {0: torch.export.Dim("rows", min=1)}
+    if task.name == "language_model":
+        dynamic[1] = torch.export.Dim("tokens", min=1, max=task.input_shape[0])
+    example = torch.from_numpy(task.example_rows())
+    try:
+        # On failure PyTorch prints the graph it got so far, which says nothing to the owner of the model.
+        with contextlib.redirect_stderr(io.StringIO()):
+            return torch.export.export(_Answers(network, task).eval(), (example,), dynamic_shapes=(dynamic,))
+    except Exception as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"the model cannot be exported by torch.export: {first[0][:110]}",
+            "its forward must be plain tensor operations for any batch size, without branches on values",
+        ) from error
+
+
+def save(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the MLflow model into ``folder``.
+
+    Args:
+        network: the trained network on the CPU.
+        task: what it was trained for.
+        folder: the ``model`` output; may exist, and what a former attempt left in it is replaced.
+        facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
+
+    Raises:
+        UserError: the network cannot be exported or the folder not be written.
+    """
+    from wstrain import mlflow_model  # noqa: PLC0415 - MLflow takes seconds to import, and one rank saves
+
+    mlflow_model.save(
+        lambda path: torch.export.save(program(network, task), path),
+        SERVED,
+        task,
+        folder,
+        artefact="program.pt2",
+        requirements=[f"torch=={torch.__version__.split('+')[0]}"],  # 2.8.0+cpu is on no index
+        facts=facts,
+    )

@@ -1,0 +1,57 @@
+"""Models by name: the built-in ones, whose law holds at any world size, and the user's own."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from wsshards.errors import UserError
+from wstrain_torch.models import batch_norm, cnn, gpt, mlp, user
+from wstrain_torch.models.options import ModelOptions
+from wstrain_torch.models.standardise import Standardised
+from wstrain_torch.tasks import Task
+
+__all__ = ["BUILT_IN", "ModelOptions", "build"]
+
+BUILT_IN: dict[str, Callable[[Task, ModelOptions], nn.Module]] = {
+    "mlp": mlp.build,
+    "cnn": cnn.build,
+    "gpt": gpt.build,
+}
+
+
+def build(
+    name: str, task: Task, options: ModelOptions, *, sample: Tensor | None, sync_batch_norm: bool = False
+) -> nn.Module:
+    """Return the model called ``name``.
+
+    Args:
+        name: a built-in model, or ``path/to/file.py:function``.
+        task: what goes in and out.
+        options: sizes of the built-in models.
+        sample: training rows from which classifiers take their input scale; None for a language model.
+        sync_batch_norm: take batch-normalisation statistics over all ranks.
+
+    Raises:
+        UserError: there is no such model, it does not fit the shards, or the user's function fails.
+    """
+    if user.is_reference(name):
+        model = user.build(name, task)
+    elif name in BUILT_IN:
+        model = BUILT_IN[name](task, options)
+        if sample is not None:
+            model = Standardised(model, sample)
+    else:
+        close = difflib.get_close_matches(name, BUILT_IN, n=1)
+        hint = f"did you mean `{close[0]}`? " if close else ""
+        raise UserError(
+            f"unknown model `{name}`", f"{hint}known: {', '.join(BUILT_IN)}, or path/to/file.py:function"
+        )
+    if batch_norm.has_batch_norm(model):
+        if sync_batch_norm:
+            model = batch_norm.synchronise(model)
+        else:
+            batch_norm.warn()
+    return model

@@ -1,0 +1,29 @@
+"""A multilayer perceptron for rows of numbers (or for small images, flattened)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from wstrain_torch.models.blocks import Stack
+from wstrain_torch.models.options import ModelOptions
+from wstrain_torch.tasks import Task
+
+WIDTH = 256
+
+
+def build(task: Task, options: ModelOptions) -> nn.Module:
+    """Return two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
+    del options
+    return Stack(
+        nn.Flatten(),
+        nn.Linear(math.prod(task.input_shape), WIDTH),
+        nn.LayerNorm(WIDTH),
+        nn.GELU(),
+        nn.Linear(WIDTH, WIDTH),
+        nn.LayerNorm(WIDTH),
+        nn.GELU(),
+        nn.Linear(WIDTH, task.outputs),
+        kind=nn.Linear,
+    )

@@ -1,0 +1,56 @@
+"""Mixed precision where the device has it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from wsshards.errors import UserError
+
+NAMES = ("fp32", "bf16", "fp16")
+
+
+class Precision:
+    """What the forward pass computes in; parameters and their updates stay fp32.
+
+    Args:
+        name: ``fp32``, ``bf16`` or ``fp16``.
+        device: where the model lives.
+
+    Raises:
+        UserError: the device has no such arithmetic.
+    """
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        if name == "fp16" and device.type == "cpu":
+            raise UserError(
+                "precision `fp16` needs a GPU: CPUs have no fast half precision", "use `fp32` or `bf16`"
+            )
+        if (
+            name == "bf16"
+            and device.type == "cuda"
+            and not torch.cuda.is_bf16_supported(including_emulation=False)
+        ):
+            raise UserError(
+                f"precision `bf16` needs compute capability 8.0, more than `{_gpu(device)}` has",
+                "use `fp16` or `fp32`",
+            )
+        self.name = name
+        self._device = device.type
+        # bf16 has fp32's exponent and needs no scaling; fp16 gradients would vanish (Micikevicius et al.
+        # 2018).
+        self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
+        if name == "fp32" and device.type == "cuda":
+            torch.backends.cudnn.allow_tf32 = False  # fp32 means fp32: the law is promised to 1e-4
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Context of a forward pass and its loss."""
+        if self.name == "fp32":
+            return nullcontext()
+        dtype = torch.bfloat16 if self.name == "bf16" else torch.float16
+        return torch.autocast(self._device, dtype=dtype)
+
+
+def _gpu(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device)

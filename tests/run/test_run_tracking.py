@@ -127,7 +127,7 @@ def test_without_mlflow_steps_run_untracked_with_one_notice(
     assert result.state == "succeeded"
     assert result.tracking_uri is None
     assert [line for line in lines if "MLflow" in line] == [
-        "not tracked by MLflow: mlflow is not installed (mlflow)"
+        "not tracked by MLflow: `mlflow` is not installed: `pip install 'worldsize[run]'`"
     ]
     assert "MLFLOW_RUN_ID" not in result.steps["command"].logs[0].read_text()
 

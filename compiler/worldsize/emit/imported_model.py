@@ -52,7 +52,7 @@ def _reason(reference: str, stderr: str) -> str:
     if said is not None:
         return said
     if any("No module named 'torch'" in line for line in lines):
-        return "torch is not installed here, and the model cannot be made without it"
+        return "making the model needs torch, which is not installed: `pip install 'worldsize[run]'`"
     return f"`{reference}` failed: {lines[-1] if lines else 'it said nothing'}"
 
 

@@ -17,6 +17,7 @@ RULES = (
     Entry("WS113", "step-needs-compute", on=("Job",)),
     Entry("WS114", "step-unknown-compute"),
     Entry("WS115", "step-count-given-twice"),
+    Entry("WS116", "spec-expected"),
     Entry("WS120", "compute-min-above-max"),
     Entry("WS130", "schedule-needs-cron-or-recurrence"),
     Entry("WS131", "schedule-cron-and-recurrence"),

@@ -20,7 +20,16 @@ from worldsize.running.graph import Graph, flatten
 from worldsize.running.nodes import emulation
 from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
-from worldsize.running.preparing import assets, fit, machine, overrides, programs, references, targets
+from worldsize.running.preparing import (
+    assets,
+    fit,
+    machine,
+    overrides,
+    packages,
+    programs,
+    references,
+    targets,
+)
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
@@ -84,6 +93,8 @@ def prepare(
     missing += programs.missing(job, fitted.tasks)
     emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(graph.tasks, path))
     mode = planning.mode_of(options, target, path)
+    if mode == "current":
+        missing += packages.missing(fitted.tasks, code)
     surroundings = planning.plan(fitted.tasks, code, known, mode, texts)
     wrong = [*fitted.problems, *missing, *impossible, *_blind(graph, track=track), *surroundings.problems]
     if wrong:
@@ -100,7 +111,7 @@ def _blind(graph: Graph, *, track: bool) -> Iterator[Problem]:
     """Sweeps that could not read what their trials have logged."""
     why, help_ = "`--no-track` records nothing", "leave out `--no-track`"
     if track:
-        why, help_ = "MLflow is not installed here", "run `pip install mlflow`"
+        why, help_ = "MLflow is not installed here", "run `pip install 'worldsize[run]'`"
     if track and importlib.util.find_spec("mlflow") is not None:
         return
     for name, plan in graph.sweeps.items():

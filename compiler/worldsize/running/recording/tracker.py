@@ -228,7 +228,7 @@ def main() -> None:
     try:
         import mlflow  # noqa: F401, PLC0415 - imported while the runner still plans
     except ImportError as error:
-        answer(unavailable=f"mlflow is not installed ({error.name})" if error.name else str(error))
+        answer(unavailable=f"`{error.name or error}` is not installed: `pip install 'worldsize[run]'`")
         return
     try:
         serve(Path(sys.argv[1]), lines)

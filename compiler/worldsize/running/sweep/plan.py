@@ -222,7 +222,7 @@ class _Reader(Reading):
         if library is not None and importlib.util.find_spec(library) is None:
             self.refuse(
                 f"`{algorithm}` sampling needs the library `{library}`, which is not installed here",
-                f"run `pip install {library}`, or use plain `sampling_algorithm: random`",
+                "run `pip install 'worldsize[sweep]'`, or use plain `sampling_algorithm: random`",
                 self._get("sampling_algorithm"),
             )
 

@@ -249,7 +249,7 @@ jobs:
             (
                 "--map azureml://datastores/blob/paths/pictures=rows.csv: error: `azureml://",
                 "mapped to `rows.csv`, a file, but input `pictures` of step `a` is a `uri_folder`",
-                "map it to the folder that holds the file",
+                "map it to a folder, or declare the input as `type: uri_file`",
             ),
         ),
     ],
@@ -270,3 +270,55 @@ def test_what_is_mapped_is_named_and_of_the_kind_that_is_wanted(
         preparation.prepare(Path("job.yml"), tmp_path / "build", options)
     assert len(caught.value.problems) == 1
     assert all(part in str(caught.value) for part in said)
+
+
+ADDRESS = "https://example.org/demo/rows.csv"
+DATA = """\
+type: pipeline
+settings: {default_compute: azureml:cluster}
+jobs:
+  read:
+    type: command
+    component:
+      type: command
+      command: cat ${{inputs.rows}}
+      environment: azureml:env:1
+      inputs: {rows: {type: %s}}
+    inputs:
+      rows: {%spath: "https://example.org/demo/rows.csv"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said_by_job", "port", "mapped", "refused"),
+    [
+        ("type: uri_file, ", "uri_folder", "rows.csv", False),
+        ("type: uri_file, ", "uri_folder", "data", True),
+        ("type: uri_folder, ", "uri_file", "data", False),
+        ("type: uri_folder, ", "uri_folder", "rows.csv", True),
+        ("", "uri_folder", "rows.csv", False),
+        ("", "uri_folder", "data", False),
+        ("", "uri_file", "data", True),
+        ("type: mltable, ", "uri_folder", "rows.csv", False),
+    ],
+)
+def test_the_type_that_the_job_gives_its_data_counts(
+    said_by_job: str,
+    port: str,
+    mapped: str,
+    refused: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "rows.csv").touch()
+    Path("job.yml").write_text(DATA % (port, said_by_job))
+    options = RunOptions(assets={ADDRESS: mapped}, environment="current")
+    if not refused:
+        preparation.prepare(Path("job.yml"), tmp_path / "build", options)
+        return
+    with pytest.raises(RunError) as caught:
+        preparation.prepare(Path("job.yml"), tmp_path / "build", options)
+    assert len(caught.value.problems) == 1
+    assert "input `rows` of step `read` is a `uri_" in str(caught.value)

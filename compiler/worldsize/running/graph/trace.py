@@ -108,6 +108,8 @@ class Tracer:
         found = self.data(scope, value) if is_data else self._literal(value)
         if isinstance(found, Reason) and isinstance(argument, Data):
             return replace(found, at=argument.path)
+        if isinstance(found, File) and isinstance(argument, Data):
+            return replace(found, type=argument.type)
         return found
 
     def _literal(self, value: str) -> Text | File:

@@ -98,7 +98,7 @@ class AssetMap:
             return
         found, help_ = {
             "uri_file": ("a folder", "map it to the file itself"),
-            "uri_folder": ("a file", "map it to the folder that holds the file"),
+            "uri_folder": ("a file", "map it to a folder, or declare the input as `type: uri_file`"),
         }.get(type_, ("", ""))
         if found:
             message = f"`{shown(text)}` is mapped to `{_readable(path)}`, {found}, but {what} is a `{type_}`"

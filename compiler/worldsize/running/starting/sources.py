@@ -27,9 +27,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file or folder on this machine."""
+    """A file or folder on this machine; ``type`` is what the job says that it is, if it does."""
 
     path: Path
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,15 +182,17 @@ def test_a_step_is_stopped_at_its_timeout(project: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("go_on", "other", "last"), [("true", "succeeded", True), ("false", "stopped", False)]
+    ("go_on", "other", "last"),
+    [("true", "succeeded", True), ("", "succeeded", True), ("false", "stopped", False)],
 )
 def test_what_a_failed_step_stops(project: Any, go_on: str, other: str, last: bool) -> None:
     reads = "inputs: {i: '${{parent.jobs.%s.outputs.o}}'}"
+    setting = f", continue_on_step_failure: {go_on}" if go_on else ""
     project.write(
         "pipeline.yml",
         HEAD
         + f"""
-    settings: {{continue_on_step_failure: {go_on}}}
+    settings: {{force_rerun: true{setting}}}
     jobs:
       bad: {{command: exit 2, outputs: {{o: {{type: uri_folder}}}}, {TAIL}}}
       needs_it: {{command: "true", {reads % "bad"}, {TAIL}}}

@@ -306,6 +306,7 @@ def test_the_type_that_the_job_gives_its_data_counts(
     said_by_job: str,
     port: str,
     mapped: str,
+    *,
     refused: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -23,7 +23,7 @@ def job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
     It has no ``name``: in Azure ML that is the name of one submission, and a second one with the
     same name would be refused.
     """
-    # Azure ML's pages disagree on the default of continue_on_step_failure, so it is always written.
+    # Without it Azure ML goes on after a failed step, which costs GPU-hours; so it is always written.
     given = {"continue_on_step_failure": False, **{key: part.value for key, part in spec.settings.items()}}
     order = ("default_datastore", "continue_on_step_failure", "force_rerun")
     chosen = {key: given[key] for key in (*order, *given) if key in given}

@@ -85,8 +85,11 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         outputs={} if faults.problems else dict(_outputs(outer)),
         notices=(*faults.notices, *_not_written(outer)),
         sweeps=sweeps,
-        keep_going=_switch(job, "continue_on_step_failure"),
-        force_rerun=_switch(job, "force_rerun"),
+        # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since its revision of 2023, when Microsoft
+        # began to write `false` into its own examples (azureml-examples, pull request 2368). Older copies of
+        # the page, and the schedule's, still say false.
+        keep_going=_switch(job, "continue_on_step_failure", default=True),
+        force_rerun=_switch(job, "force_rerun", default=False),
     )
     return graph, faults.problems or _cycle(tasks, whole)
 
@@ -161,9 +164,9 @@ def _count(job: Job, known: dict[int, int]) -> int:
     return total
 
 
-def _switch(job: Job, name: str) -> bool:
+def _switch(job: Job, name: str, *, default: bool) -> bool:
     found = distribution.member(job.settings, name)
-    return found is not None and str(found.value).lower() == "true"
+    return default if found is None or found.value is None else str(found.value).lower() == "true"
 
 
 def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:

@@ -106,11 +106,7 @@ class Tracer:
         if binding.find(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
         found = self.data(scope, value) if is_data else self._literal(value)
-        if isinstance(found, Reason) and isinstance(argument, Data):
-            return replace(found, at=argument.path)
-        if isinstance(found, File) and isinstance(argument, Data):
-            return replace(found, type=argument.type)
-        return found
+        return _declare(found, argument) if isinstance(argument, Data) else found
 
     def _literal(self, value: str) -> Text | File:
         """A literal; an address that the map knows is what lies there, as a script would open it."""
@@ -174,6 +170,13 @@ class Tracer:
                 )
             return File(path)
         return Joined(tuple(merged))
+
+
+def _declare(found: Traced, data: Data) -> Traced:
+    """What was found for data, with what the job says of it: its type, or the place to blame."""
+    if isinstance(found, Reason):
+        return replace(found, at=data.path)
+    return replace(found, type=data.type) if isinstance(found, File) else found
 
 
 def follow(scope: Scope, expression: Expression) -> Traced | _Next:

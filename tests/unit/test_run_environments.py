@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml as pyyaml
 
+from worldsize import yaml
+from worldsize.azureml import fields
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.facts import curated
@@ -201,6 +203,32 @@ def test_a_broken_definition_is_reported_where_it_is_named(
     plan = planned(tmp_path, {**FILES, **files})
     assert message in plan.problems[0].message
     assert plan.problems[0].span.line in (9, 10)
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ("{image: python, conda_file: env/conda.yml}", "env/conda.yml"),
+        ("{conda_file: {dependencies: [six]}, image: python}", "conda_file"),
+        ("{image: python}", "python"),
+        ("{build: {path: env, dockerfile_path: Dockerfile}}", "env"),
+        ("./env/conda.yml", "./env/conda.yml"),
+    ],
+)
+def test_the_place_of_an_environment_is_the_part_that_installs(
+    environment: str, named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "conda.yml").write_text("dependencies: [six]\n")
+    (tmp_path / "job.yml").write_text(f"command: echo\nenvironment: {environment}\n")
+    document = yaml.load(tmp_path / "job.yml")
+    assert isinstance(document.root, yaml.Mapping)
+    field = fields.get(document.root, "environment")
+    found, problems = definition.read(field, tmp_path, AssetMap())
+    assert not problems
+    assert found.span is not None
+    line = document.text.splitlines()[found.span.line - 1]
+    assert line[found.span.column - 1 : found.span.end_column - 1] == named
 
 
 def test_what_is_compiled_from_a_spec_runs_in_the_current_environment(tmp_path: Path) -> None:

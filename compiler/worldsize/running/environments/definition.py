@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize import yaml
-from worldsize.azureml import fields
+from worldsize.azureml import distribution, fields
 from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path, shown
@@ -91,7 +91,7 @@ def read(environment: Field[Any] | None, folder: Path, assets: AssetMap) -> Foun
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _described(value, folder, Definition(_title(value), span))
+        return _described(value, folder, Definition(_title(value), _title_span(environment) or span))
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shown(value)}`", span)
@@ -172,6 +172,16 @@ def _title(value: Mapping[str, Any]) -> str:
             return f"`{shown(value[key])}`"
     build = value.get("build")
     return f"`{shown(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
+
+
+def _title_span(environment: Field[Any]) -> Span | None:
+    """Where the part stands that :func:`_title` names: what is installed, and only else the image."""
+    listed = distribution.member(environment, "conda_file")
+    if listed is not None:
+        return listed.key_span if isinstance(listed.value, dict) else listed.span
+    image = distribution.member(environment, "image")
+    part = image or distribution.member(distribution.member(environment, "build"), "path")
+    return part.span if part is not None else None
 
 
 def _dump(value: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         outputs={} if faults.problems else dict(_outputs(outer)),
         notices=(*faults.notices, *_not_written(outer)),
         sweeps=sweeps,
-        # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since its revision of 2023, when Microsoft
+        # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since 2023, when Microsoft
         # began to write `false` into its own examples (azureml-examples, pull request 2368). Older copies of
         # the page, and the schedule's, still say false.
         keep_going=_switch(job, "continue_on_step_failure", default=True),

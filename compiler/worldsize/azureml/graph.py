@@ -154,7 +154,7 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     if target is None:
         component = _inline(kind, node, outputs)
     elif component is not None and kind == "sweep" and reference is None:
-        component = replace(component, outputs=_inline_outputs(outputs))
+        component = replace(component, outputs={**_inline_outputs(outputs), **component.outputs})
     return Step(
         name=name,
         type=kind,
@@ -224,7 +224,8 @@ def _with_inline_inputs(
             name: Port(name, _type_of(argument.value, inputs, steps, known), argument.key_span)
             for name, argument in step.inputs.items()
         }
-        return replace(step, component=replace(component, inputs=ports))
+        # The trial of a sweep may declare inputs of its own: those that its search space fills.
+        return replace(step, component=replace(component, inputs={**ports, **component.inputs}))
 
     return {name: typed(step) for name, step in steps.items()}
 

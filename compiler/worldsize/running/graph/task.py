@@ -162,7 +162,7 @@ class Reader:
         """Hold a literal against the declared type, range and words, and a mapped path against the type."""
         if isinstance(found, sources.File):
             what = f"input `{port.name}` of step `{self.name}`"
-            # The job knows its data; official examples give it to ports of another type, which Azure ML allows.
+            # The job knows its data: official examples give it to ports of another type, and those run.
             declared = found.type or ("uri_file" if port.type.lower() == "uri_file" else "")
             self.tracer.assets.judge(found.path, declared.lower(), what)
         if not isinstance(found, sources.Text) or port.type not in literals.PRIMITIVES:

@@ -33,6 +33,9 @@ PLAN = SweepPlan(
 )
 
 
+LONG = replace(PLAN, parameters=(Parameter("x", "choice", values=tuple(range(20))),), max_total_trials=20)
+
+
 class Journal(Tracking):
     """Answers from what a test says was logged; no process behind it."""
 
@@ -131,6 +134,34 @@ def test_where_all_trials_fail_the_first_reason_is_given(driver: Driver) -> None
     assert failure is not None
     assert failure.message == "all 3 trials failed; in trial-000 rank 0 ended with exit status 3"
     assert failure.last_lines == ("why",)
+
+
+@pytest.mark.parametrize("state", ["failed", "succeeded"])
+def test_trials_that_all_end_badly_alike_are_not_gone_on_with(
+    state: StepState, tmp_path: Path, log: EventLog
+) -> None:
+    driver = Driver(tmp_path, LONG, log)
+    driver.begin()
+    for name in ("s.trial-000", "s.trial-001", "s.trial-002"):
+        driver.end(name, state=state)
+    assert driver.sweep.done
+    driver.end("s.trial-003", state=state)  # it was running when the third ended
+    assert not driver.running
+    failure = driver.sweep.finish()
+    assert failure is not None
+    assert failure.message.endswith("; after 4 that ended alike no further trial was started")
+
+
+def test_a_sweep_goes_on_where_one_trial_ends_otherwise(tmp_path: Path, log: EventLog) -> None:
+    driver = Driver(tmp_path, LONG, log)
+    driver.begin()
+    for name in ("s.trial-000", "s.trial-001"):
+        driver.end(name, state="failed")
+    driver.end("s.trial-002", 1.0)
+    for number in range(3, 20):
+        driver.end(f"s.trial-{number:03}", state="failed")
+    assert driver.sweep.finish() is None
+    assert driver.sweep.summary == "the best of 20 trials (19 failed) is trial-002: loss 1 with x 2"
 
 
 def test_a_metric_that_nobody_logs_is_named_beside_those_logged(driver: Driver) -> None:

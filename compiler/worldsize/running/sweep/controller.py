@@ -14,6 +14,7 @@ from worldsize.running.expansion import Expansion
 from worldsize.running.recording.events import EventLog
 from worldsize.running.recording.folder import RunFolder
 from worldsize.running.recording.tracking import Logged, Tracking
+from worldsize.running.recovering import attribution
 from worldsize.running.results import DONE, Failure, StepResult
 from worldsize.running.sweep import early, sampler, trials
 from worldsize.running.sweep.plan import SweepPlan
@@ -21,6 +22,7 @@ from worldsize.running.sweep.sampler import Sampler, Values
 from worldsize.running.tasks import Task
 
 ASK_SECONDS = 1.0  # between looks at what the running trials have logged
+ALIKE_ENOUGH = 3  # trials that end badly in the same way before no further one is started
 MOST_NAMES = 6  # metrics listed where the wanted one is missing
 
 
@@ -54,7 +56,8 @@ class Trial:
 class Sweep:
     """The expansion of a step of kind ``sweep``.
 
-    Trials that fail are counted; the sweep goes on. Of those that succeed the one with the best value of
+    Trials that fail are counted; the sweep goes on, unless the first three all end badly in the same way:
+    the next would as well. Of those that succeed the one with the best value of
     the primary metric gives the step its outputs; of equal ones the first.
 
     Args:
@@ -130,7 +133,7 @@ class Sweep:
     @property
     def done(self) -> bool:
         """Whether no further trial is made."""
-        return self._over
+        return self._over or self._is_futile()
 
     def finish(self) -> Failure | None:
         """Link the best trial's outputs as the step's own, and write down what was tried."""
@@ -164,7 +167,7 @@ class Sweep:
         """As many new trials as may run beside those that do."""
         found: list[Task] = []
         running = sum(trial.state == "running" for trial in self.trials.values())
-        while not self._over and running < self.plan.max_concurrent_trials:
+        while not self.done and running < self.plan.max_concurrent_trials:
             number = len(self.trials)
             values = self._sampler.ask(number) if self._sampler is not None else None
             if values is not None:
@@ -178,6 +181,12 @@ class Sweep:
         self.trials[task.name] = Trial(task.name, number, values)
         self.log.write("trial_made", step=task.name, parameters=values)
         return task
+
+    def _is_futile(self) -> bool:
+        """Whether every trial that has ended did so without a score, and enough of them in the same way."""
+        ended = [trial for trial in self.trials.values() if trial.state != "running"]
+        ways = {_way_to_fail(trial) for trial in ended}
+        return len(ended) >= ALIKE_ENOUGH and len(ways) == 1 and None not in ways
 
     def _take(self, trial: Trial, logged: Logged) -> None:
         trial.history = logged.values
@@ -222,15 +231,21 @@ class Sweep:
         if len(failed) == len(self.trials):
             return self._all_failed(failed)
         if self._best() is None:
-            return _failure(self._not_logged())
+            return _failure(self._not_logged() + self._given_up())
         return None
+
+    def _given_up(self) -> str:
+        """Why there are fewer trials than were asked for, where the first have all ended badly alike."""
+        if self._over or not self._is_futile():
+            return ""
+        return f"; after {len(self.trials)} that ended alike no further trial was started"
 
     def _all_failed(self, failed: Sequence[Trial]) -> Failure:
         first = failed[0].failure if failed else None
         many = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
         if first is None:
-            return _failure(many)
-        message = f"{many}; in {failed[0].name.rpartition('.')[2]} {first.message}"
+            return _failure(many + self._given_up())
+        message = f"{many}; in {failed[0].name.rpartition('.')[2]} {first.message}{self._given_up()}"
         return Failure(first.process, first.rank, first.status, first.log, first.last_lines, message)
 
     def _not_logged(self) -> str:
@@ -295,6 +310,15 @@ class Sweep:
             self._reason = f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked"
             self._reason += f": {why}" if why else "; leave out `--no-track`"
         return why is not None
+
+
+def _way_to_fail(trial: Trial) -> str | None:
+    """What makes two trials that ended without a score the same; None for one with a score, or stopped."""
+    if trial.history or trial.state == "stopped":
+        return None
+    if trial.failure is None:
+        return trial.state
+    return attribution.signature(trial.failure.message, trial.failure.last_lines)
 
 
 def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:

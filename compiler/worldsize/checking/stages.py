@@ -12,11 +12,12 @@ from worldsize.rules.context import Cluster
 from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
+    from worldsize.azureml.compute import Compute
     from worldsize.azureml.model import Component, Job
     from worldsize.azureml.schedule import JobSchedule
     from worldsize.checking.run import Run
     from worldsize.diagnostics.problem import Problem
-    from worldsize.spec.model import Spec
+    from worldsize.spec.model import ComputeProfile, Spec
 
 Stage = Callable[["Run", yaml.Document], None]
 
@@ -41,6 +42,8 @@ def _spec(run: Run, document: yaml.Document) -> None:
         run.incomplete.add(document.path)
         return
     run.feed(spec, spec.span)
+    for profile in spec.compute.values():
+        run.feed(_cluster(spec, profile), profile.span)
     if spec.schedule is not None:
         run.feed(spec.schedule, spec.schedule.span)
     _graph(run, spec)
@@ -62,6 +65,18 @@ def _graph(run: Run, spec: Spec) -> None:
         path = step.component.path if step.component else None
         if path is None or (run.context.inside(path) and not run.context.built_in(path)):
             _feed_component(run, step.component)
+
+
+def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
+    """The cluster that a profile is compiled to, as its compute file would be read."""
+    from worldsize.azureml.compute import Compute  # noqa: PLC0415 - Azure ML's own files read it as well
+    from worldsize.azureml.model import Field  # noqa: PLC0415
+
+    size, most, tier = (
+        None if given is None else Field(given.value, given.span)
+        for given in (profile.instance_type, profile.max_instances, profile.tier)
+    )
+    return Compute(profile.name, spec.path, size, most, tier)
 
 
 def _profiles(spec: Spec) -> dict[str, Cluster]:

@@ -16,7 +16,7 @@ from worldsize.running.preparing.machine import Machine
 from worldsize.running.recording import disclosure
 from worldsize.running.recording.events import EventLog
 from worldsize.running.recording.folder import RunFolder
-from worldsize.running.recovering import attribution, full_disk, oom_kills
+from worldsize.running.recovering import attribution, full_disk, missing_packages, oom_kills
 from worldsize.running.results import Failure, StepState, still_running
 from worldsize.running.showing.logs import last_lines
 from worldsize.running.showing.progress import ProgressFile
@@ -201,8 +201,13 @@ class Attempt:
         if status == -signal.SIGKILL and not self.blame and oom_kills.count() > self._oom_kills:
             message += ": the kernel had no memory left"
             notes += oom_kills.notes(self.task.inputs)
+        last = tail(process)
+        wanted = missing_packages.explain(last)
+        if wanted is not None and not self.blame:
+            message += f": {wanted[0]}"
+            notes.append(wanted[1])
         notes += full_disk.notes(logs)
-        log, lines = logs / f"{process.name}.log", tuple(tail(process)[-LAST_LINES:])
+        log, lines = logs / f"{process.name}.log", tuple(last[-LAST_LINES:])
         return Failure(process.name, process.rank, status, log, lines, message, tuple(notes))
 
 

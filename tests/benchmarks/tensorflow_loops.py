@@ -21,6 +21,7 @@ import numpy as np
 
 from wsshards.data import ShardReader
 from wsshards.errors import entry
+from wstrain.gpus import Planned
 from wstrain.progress import Progress
 from wstrain.sampler import GlobalBatchSampler
 from wstrain.schedule import Schedule
@@ -29,7 +30,7 @@ from wstrain_tensorflow.meeting import Meeting
 
 CLUSTER = tf_config.read(os.environ)
 MEETING = Meeting(CLUSTER.members, CLUSTER.place, 120)
-library.load(CLUSTER, neighbours=2, precision="fp32")
+library.load(CLUSTER, Planned(), neighbours=2, precision="fp32")
 
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402

@@ -60,6 +60,8 @@ class Settings:
     reference_learning_rate: float | None
     warmup_epochs: float
     predicted_memory_bytes: int | None
+    planned_gpus_per_instance: float | None
+    planned_instance_type: str | None
     hang_timeout: float
     checkpoints: Path
     trained_model: Path
@@ -205,6 +207,8 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     add("--reference_learning_rate", type=number(0, above=True))
     add("--warmup_epochs", type=number(0), default=0.0)
     add("--predicted_memory_bytes", type=integer(1))
+    add("--planned_gpus_per_instance", type=number(0))
+    add("--planned_instance_type")
     add("--hang_timeout", type=number(0), default=0.0)
 
 

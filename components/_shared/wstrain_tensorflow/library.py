@@ -6,21 +6,23 @@ import os
 from typing import Any
 
 from wsshards.errors import UserError
+from wstrain.gpus import Planned, expect_gpus
 from wstrain_tensorflow.tf_config import NAME, Cluster
 
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 
 
-def load(cluster: Cluster, *, neighbours: int, precision: str) -> None:
+def load(cluster: Cluster, planned: Planned, *, neighbours: int, precision: str) -> None:
     """Import TensorFlow and Keras 3 and choose threads, GPU memory and arithmetic.
 
     Args:
         cluster: who this process is; TensorFlow is told by argument, so nothing else may read ``TF_CONFIG``.
+        planned: the GPUs that this process was planned to have.
         neighbours: processes on this machine, which share its cores.
         precision: ``fp32``, ``bf16`` or ``fp16``.
 
     Raises:
-        UserError: the device has no such arithmetic.
+        UserError: the planned GPUs are not there, or the device has no such arithmetic.
     """
     os.environ.pop(NAME, None)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # what is no warning is no news to a training
@@ -29,6 +31,7 @@ def load(cluster: Cluster, *, neighbours: int, precision: str) -> None:
 
     tf.get_logger().setLevel("ERROR")
     gpus = tf.config.list_physical_devices("GPU")
+    expect_gpus(planned, len(gpus), f"{_words(tf)} lists {len(gpus)} GPUs")
     if cluster.task == "ps":
         tf.config.set_visible_devices([], "GPU")  # a server adds numbers; the workers want the memory
     elif gpus:
@@ -42,6 +45,11 @@ def load(cluster: Cluster, *, neighbours: int, precision: str) -> None:
     _expect_arithmetic(tf, precision, gpus)
     # fp32 means fp32: the law is promised to 1e-4
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+
+
+def _words(tf: Any) -> str:
+    cuda = tf.sysconfig.get_build_info().get("cuda_version")
+    return f"TensorFlow {tf.__version__} {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
 
 
 def policy(precision: str) -> str:

@@ -1,7 +1,8 @@
 """What the TensorFlow component begins with: who am I, is the plan true, is everybody here, then train.
 
 Nothing here loads TensorFlow before the launch is known to be the planned one and all processes have met: a
-wrong world size is reported in a fraction of a second, a missing worker by its name.
+wrong world size, or a planned GPU that is not there, is reported in a fraction of a second, a missing worker
+by its name.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from wsshards.data import Manifest, read_manifest
-from wsshards.errors import Interrupted, UserError
-from wstrain import agreement, derived, watchdog
+from wsshards.data import Manifest
+from wsshards.data import read_manifest
+from wsshards.errors import Interrupted
+from wsshards.errors import UserError
+from wstrain import agreement
+from wstrain import derived
+from wstrain import watchdog
+from wstrain import gpus
 from wstrain.beats import Phase, Pulse
 from wstrain.launch import Launch, expect_global_batch
 from wstrain.mesh import Mesh
@@ -28,10 +34,12 @@ def start(settings: Settings, cluster: Cluster) -> None:
     """Check the launch against the plan and the processes against each other, then train.
 
     Raises:
-        UserError: the plan is for other processes than were started, its numbers contradict each other,
+        UserError: the plan is for other processes or GPUs than there are, its numbers contradict each other,
             somebody did not come, or runs something else.
         Interrupted: a process was asked to stop, and the training is saved.
     """
+    planned = _planned_gpus(settings, cluster)
+    gpus.expect_gpus_before_import(planned, "tensorflow")
     expect_plan(settings, cluster)
     meeting = Meeting(cluster.members, cluster.place, settings.options["join_timeout"])
     meeting.listen()
@@ -100,6 +108,11 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
     )
 
 
+def _planned_gpus(settings: Settings, cluster: Cluster) -> gpus.Planned:
+    """What this task was planned to have; a parameter server adds numbers, on CPUs."""
+    return gpus.Planned(0) if cluster.task == "ps" else gpus.planned_in(settings)
+
+
 def _may_have_gpus() -> bool:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return visible not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
@@ -117,7 +130,8 @@ def _train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Man
     from wstrain_tensorflow import library  # noqa: PLC0415  TensorFlow only now
 
     with meeting.together():
-        library.load(cluster, neighbours=more["neighbours"], precision=settings.precision)
+        planned = _planned_gpus(settings, cluster)
+        library.load(cluster, planned, neighbours=more["neighbours"], precision=settings.precision)
     from wstrain_tensorflow import faults  # noqa: PLC0415
 
     pulse: Pulse = more["pulse"]

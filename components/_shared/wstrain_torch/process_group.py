@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -11,6 +12,8 @@ from typing import TypeVar
 import torch
 
 from wsshards.errors import UserError
+from wstrain.gpus import Planned
+from wstrain.gpus import expect_gpus
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.notices import Notices
@@ -29,18 +32,23 @@ class Group:
         launch: who this process is.
         communication: the module that the ranks meet through, by its full name.
         mesh: how the model is split; left out, every rank has a whole copy.
+        planned: the GPUs that an instance was planned to have.
 
     Raises:
-        UserError: the machine has no GPU for this local rank.
+        UserError: the machine has no GPU for this local rank, or not those of the plan.
     """
 
     def __init__(
-        self, launch: Launch, communication: str = TORCH_DISTRIBUTED, mesh: Mesh | None = None
+        self,
+        launch: Launch,
+        communication: str = TORCH_DISTRIBUTED,
+        mesh: Mesh | None = None,
+        planned: Planned = Planned(),
     ) -> None:
         self.launch = launch
         self.mesh = mesh or Mesh(launch.world_size)
         self.notices = Notices()
-        self.device = _device(launch)
+        self.device = _device(launch, planned)
         self._others = connect(communication if launch.world_size > 1 else ALONE, self.device)
         self.local_rank, self.local_size = self._neighbours()
         _limit_threads(self.local_size, self.device)
@@ -109,17 +117,26 @@ class Group:
         return here.index(self.launch.rank), len(here)
 
 
-def _device(launch: Launch) -> torch.device:
-    if not torch.cuda.is_available():
+def _device(launch: Launch, planned: Planned) -> torch.device:
+    """This rank's device; said before ranks meet, so that none waits for one that has stopped."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch warns of is the reason below
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        expect_gpus(planned, count, "" if count else _why_no_cuda(), launch.local_rank)
+    if not count:
         return torch.device("cpu")
-    count = torch.cuda.device_count()
-    if launch.local_rank >= count:
-        raise UserError(
-            f"`LOCAL_RANK` is {launch.local_rank} but this machine has {count} GPU{'s' * (count != 1)}",
-            f"set `process_count_per_instance` to {count}",
-        )
     torch.cuda.set_device(launch.local_rank)
     return torch.device("cuda", launch.local_rank)
+
+
+def _why_no_cuda() -> str:
+    built = f"torch {torch.__version__} for CUDA {torch.version.cuda}"
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:  # a build without CUDA; a driver that is missing or too old
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return f"{built} says `{first.split('. ')[0].rstrip('.')[:140]}`"
+    return f"`torch.cuda.is_available()` is False in {built}"
 
 
 def _limit_threads(local_size: int, device: torch.device) -> None:

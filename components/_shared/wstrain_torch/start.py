@@ -1,12 +1,12 @@
 """What every PyTorch training component begins with: who am I, is the plan true, then train.
 
-Nothing here loads torch before the launch is known to be the planned one: a wrong world size is reported in a
-fraction of a second.
+Nothing here loads torch before the launch is known to be the planned one: a wrong world size, or a planned GPU
+that is not there, is reported in a fraction of a second.
 """
 
 from __future__ import annotations
 
-from wstrain import out_of_memory
+from wstrain import gpus, out_of_memory
 from wstrain.launch import Launch, expect_global_batch, expect_world_size
 from wstrain.mesh import mesh_of
 from wstrain.settings import Settings
@@ -23,7 +23,8 @@ def start(settings: Settings, launch: Launch, *, communication: str, strategy: s
         strategy: the module of the strategy, by its full name.
 
     Raises:
-        UserError: the plan is for other processes than were started, or its numbers contradict each other.
+        UserError: the plan is for other processes or GPUs than there are, or its numbers contradict each
+            other.
     """
     expect_world_size(launch, settings.world_size)
     expect_parallelism(settings)
@@ -36,6 +37,7 @@ def start(settings: Settings, launch: Launch, *, communication: str, strategy: s
         accumulation=settings.gradient_accumulation_steps,
         global_batch=settings.global_batch_size,
     )
+    gpus.expect_gpus_before_import(gpus.planned_in(settings), "torch", launch.local_rank)
     from wstrain_torch.training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
 
     with out_of_memory.explained(settings):

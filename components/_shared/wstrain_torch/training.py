@@ -20,6 +20,7 @@ from wstrain import agreement, derived, finite, memory, watchdog
 from wstrain.background import Background
 from wstrain.beats import Phase, Pulse
 from wstrain.checkpoint import Keep
+from wstrain.gpus import planned_in
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.progress import Progress
@@ -65,7 +66,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modu
     steps = derived.steps(settings, manifest)
     facts = derived.facts(settings, manifest, steps)
 
-    group = Group(launch, communication, mesh)
+    group = Group(launch, communication, mesh, planned_in(settings))
     group.notices.listen()
     precision = Precision(settings.precision, group.device)
     _agree(group, settings, facts)

@@ -1,0 +1,218 @@
+"""Whether the GPUs that were planned are there.
+
+A training that was planned for GPUs would also run on CPUs, for weeks and without a word. So the plan is held
+against what the driver says before a framework is loaded, and against what the framework says after. Without
+a plan, as in the designer, GPUs that the driver has but the framework cannot use are refused too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wstrain.errors import UserError
+
+if TYPE_CHECKING:
+    from wstrain.settings import Settings
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")  # torchrun's and Open MPI's
+_LIBRARY = "libcuda.so.1"
+_MODULE = Path("/proc/driver/nvidia/version")
+# Where a framework says what it was built for: the file, and the words of a build for CUDA and for AMD's GPUs.
+_SAYS = {
+    "torch": ("version.py", r"(?m)^cuda\b.*'", r"(?m)^hip\b.*'"),
+    "tensorflow": ("python/platform/build_info.py", r"'is_cuda_build', True", r"'is_rocm_build', True"),
+}
+_AMD = Path("/dev/kfd")  # the driver of AMD's GPUs, which `libcuda` knows nothing of
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What an instance was planned to have.
+
+    Attributes:
+        gpus: How many GPUs, a fraction on shared cards; 0 for CPUs, None where nothing was planned.
+        instance_type: The VM size, None where it is not known.
+    """
+
+    gpus: float | None = None
+    instance_type: str | None = None
+
+    def __str__(self) -> str:
+        size = f" (`{self.instance_type}`)" if self.instance_type else ""
+        return f"the plan is for {_gpus(self.gpus or 0)} an instance{size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What NVIDIA's driver says.
+
+    Attributes:
+        count: GPUs that this process may use.
+        words: The state of the driver, for a message.
+    """
+
+    count: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An installed framework.
+
+    Attributes:
+        words: Its name and version, for a message.
+        blind: Whether its files say that it can use no GPU at all.
+        amd: Whether it was built for AMD's GPUs.
+    """
+
+    words: str
+    blind: bool
+    amd: bool = False
+
+
+def planned_in(settings: Settings) -> Planned:
+    """Return what the component's inputs say of GPUs."""
+    return Planned(settings.planned_gpus_per_instance, settings.planned_instance_type)
+
+
+def expect_gpus_before_import(planned: Planned, framework: str, local_rank: int = 0) -> None:
+    """Compare the plan with the driver and with the files of a framework, before seconds of imports.
+
+    Args:
+        planned: What an instance was planned to have.
+        framework: ``torch`` or ``tensorflow``.
+        local_rank: The place of this process on its instance.
+
+    Raises:
+        UserError: the planned GPUs are not there, or the framework is a build that cannot use them.
+    """
+    if planned.gpus == 0:
+        return
+    build = installed_build(framework) or Build(framework, blind=False)
+    driver = ask_driver()
+    if planned.gpus is None and not (build.blind and driver.count):
+        return
+    amd = build.amd or _AMD.exists()  # then the framework alone can tell
+    if build.blind:
+        raise missing_gpus(planned, 0, f"{build.words} is a build without CUDA", driver)
+    if not amd and driver.count < needed_gpus(planned, local_rank):
+        raise missing_gpus(planned, driver.count, None, driver, local_rank)
+
+
+def expect_gpus(planned: Planned, count: int, words: str, local_rank: int = 0) -> None:
+    """Compare the plan with the GPUs that a framework can use.
+
+    Args:
+        planned: What an instance was planned to have.
+        count: How many GPUs the framework can use.
+        words: What the framework says of it, for a message.
+        local_rank: The place of this process on its instance.
+
+    Raises:
+        UserError: there are fewer GPUs than were planned, or than processes that want one.
+    """
+    if planned.gpus == 0 and not count:
+        return
+    driver = ask_driver()
+    if planned.gpus is None and not count and not driver.count:
+        return
+    if count < needed_gpus(planned, local_rank):
+        raise missing_gpus(planned, count, words, driver, local_rank)
+
+
+def needed_gpus(planned: Planned, local_rank: int, env: Mapping[str, str] = os.environ) -> int:
+    """Return how many GPUs the processes of this instance need.
+
+    Those that were planned; who sets ``CUDA_VISIBLE_DEVICES`` chooses among them, and needs one a process.
+    """
+    sizes = [int(env[name]) for name in _LOCAL_SIZES if env.get(name, "").isdigit()]
+    one_each = max(local_rank + 1, *sizes) if sizes else local_rank + 1
+    return one_each if _VISIBLE in env else max(one_each, math.ceil(planned.gpus or 0))
+
+
+def missing_gpus(
+    planned: Planned, count: int, words: str | None, driver: Driver, local_rank: int = 0
+) -> UserError:
+    """Return the error that says what was planned, what is here, why, and what to do."""
+    visible = os.environ.get(_VISIBLE)
+    if count and (visible is not None or count >= (planned.gpus or 0)):
+        wanted = needed_gpus(planned, local_rank)
+        said = f"`LOCAL_RANK` is {local_rank}" if wanted == local_rank + 1 else f"{wanted} processes start here"
+        return UserError(
+            f"{said} but this machine has {_gpus(count)}", f"set `process_count_per_instance` to {count}"
+        )
+    found = f"{_gpus(count)} can be used here" if count else "none can be used here"
+    said = f"{planned}" if planned.gpus else f"this machine has {_gpus(driver.count)}"
+    hidden = None if visible is None else f"`{_VISIBLE}` is `{visible}`"
+    reasons = "; ".join(part for part in (words, driver.words, hidden) if part)
+    return UserError(f"{said}, but {found}: {reasons}", _advice(count, driver, hidden=bool(hidden)))
+
+
+def _advice(count: int, driver: Driver, *, hidden: bool) -> str:
+    on_cpus = "set `planned_gpus_per_instance` to 0 to train on CPUs"
+    if driver.count > count:
+        return f"install a build of the framework for a CUDA that this driver offers, or {on_cpus}"
+    if hidden:
+        return f"leave `{_VISIBLE}` unset, or {on_cpus}"
+    return f"run on the VM size of the plan, in an image with a build of the framework for CUDA, or {on_cpus}"
+
+
+def ask_driver(library: str = _LIBRARY, module: Path = _MODULE) -> Driver:
+    """Ask NVIDIA's driver, which every framework asks too, without a framework."""
+    try:
+        version = re.search(r"Kernel Module\D*([\d.]+)", module.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        version = None
+    name = f"the NVIDIA driver {version[1]}" if version else "the NVIDIA driver"
+    try:
+        cuda = ctypes.CDLL(library)
+        status = int(cuda.cuInit(0))
+    except (OSError, AttributeError):
+        return Driver(0, f"{name} does not load (`{library}`)" if version else "no NVIDIA driver is here")
+    number, count = ctypes.c_int(0), ctypes.c_int(0)
+    if cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
+        name += f" offers CUDA {number.value // 1000}.{number.value % 1000 // 10}"
+    if not status:
+        status = int(cuda.cuDeviceGetCount(ctypes.byref(count)))
+    if status:
+        return Driver(0, f"{name} and says `{_error(cuda, status)}`")
+    return Driver(count.value, f"{name} and has {_gpus(count.value)}")
+
+
+def installed_build(framework: str) -> Build | None:
+    """Return what the files of a framework say; None where they are not here, or not as they are known."""
+    spec = importlib.util.find_spec(framework)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    file, cuda, amd = _SAYS[framework]
+    try:
+        version = importlib.metadata.version(framework)
+    except importlib.metadata.PackageNotFoundError:
+        version = ""  # `tensorflow-cpu` is another package of the same name
+    try:
+        text = Path(spec.submodule_search_locations[0], file).read_text(encoding="utf-8")
+    except OSError:
+        return None
+    for_cuda, for_amd = re.search(cuda, text), re.search(amd, text)
+    return Build(f"{framework} {version}".strip(), blind=not for_cuda and not for_amd, amd=bool(for_amd))
+
+
+def _error(cuda: ctypes.CDLL, status: int) -> str:
+    text = ctypes.c_char_p()
+    if cuda.cuGetErrorString(status, ctypes.byref(text)) == 0 and text.value:
+        return text.value.decode("ascii", errors="replace")
+    return f"error {status}"
+
+
+def _gpus(count: float) -> str:
+    return f"{count:g} GPU{'s' * (count > 1)}"

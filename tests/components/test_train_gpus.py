@@ -77,7 +77,11 @@ def test_every_process_says_what_was_planned_and_what_is_here(
 
 @pytest.mark.parametrize(("component", "processes"), COMPONENTS[:3])
 def test_gpus_that_only_the_driver_can_use_are_refused_without_a_plan_too(
-    training: Training, driver: Callable[[int], dict[str, str]], component: str, processes: int, tmp_path: Path
+    training: Training,
+    driver: Callable[[int], dict[str, str]],
+    component: str,
+    processes: int,
+    tmp_path: Path,
 ) -> None:
     plan = {name: value for name, value in PLAN.items() if not name.startswith("planned_")}
     plan["batch_size_per_device"] = 64 // processes
@@ -146,12 +150,16 @@ def test_torch_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     from wstrain.process_group import Group
 
     def too_old() -> None:
-        raise RuntimeError("The NVIDIA driver on your system is too old (found version 12020). Please update.")
+        raise RuntimeError(
+            "The NVIDIA driver on your system is too old (found version 12020). Please update."
+        )
 
     monkeypatch.setattr(gpus, "ask_driver", lambda: gpus.Driver(4, "the NVIDIA driver has 4 GPUs"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "init", too_old)
     for planned in (gpus.Planned(4), gpus.Planned()):
-        with pytest.raises(UserError, match=r"too old \(found version 12020\)`; the NVIDIA driver has 4 GPUs"):
+        with pytest.raises(
+            UserError, match=r"too old \(found version 12020\)`; the NVIDIA driver has 4 GPUs"
+        ):
             Group(Launch(0, 0, 1), planned=planned)
     assert Group(Launch(0, 0, 1), planned=gpus.Planned(0)).device.type == "cpu"

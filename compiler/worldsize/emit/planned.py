@@ -21,6 +21,8 @@ DEGREES = {
     "tensor_parallel_size": "tensor",
     "pipeline_parallel_size": "pipeline",
 }
+# What a step is told of the machine that it was planned for, so that it can refuse another one.
+MACHINE = {"planned_gpus_per_instance": "gpus_per_instance", "planned_instance_type": "instance_type"}
 _OF_RESILIENCE = ("checkpoint_interval", "mean_time_between_preemptions", "checkpoint_interval_seconds")
 
 
@@ -80,10 +82,16 @@ def fill_inputs(work: Work, step: str) -> None:
             _fill_input(work, step, name)
         elif name == "shard_count" and name not in arguments:
             _fill_shard_count(work, step)
+    for name, quantity in MACHINE.items():
+        port = work.ports(step).get(name)
+        # A step that was planned for CPUs need not hear of it.
+        if port is not None and quantity in own and (own.get("gpus_per_instance") or not port.optional):
+            _fill_input(work, step, name, quantity)
 
 
-def _fill_input(work: Work, step: str, name: str) -> None:
-    found = value_of(work, step, name)
+def _fill_input(work: Work, step: str, name: str, quantity: str | None = None) -> None:
+    quantity = quantity or name
+    found = value_of(work, step, quantity)
     assert found is not None
     planned, why = found
     given = work.arguments[step].get(name)
@@ -91,7 +99,7 @@ def _fill_input(work: Work, step: str, name: str) -> None:
         if name in DEGREES and _is_default(work, step, name, planned):
             return  # a step without model parallelism need not speak of it
         work.arguments[step][name] = Field(Literal(planned), comment=why)
-        work.templates.setdefault(step, {})[name] = f"${{{{plan.{name}}}}}"
+        work.templates.setdefault(step, {})[name] = f"${{{{plan.{quantity}}}}}"
     elif isinstance(given.value, Literal) and given.span and not _agree(given.value.value, planned):
         message = f"`{name}` is {given.value.value} here but {literals.render(planned)} by the plan"
         help_ = f"remove it, or {_pin(name)} so that the rest follows"
@@ -108,6 +116,8 @@ def _pin(name: str) -> str:
         return f"pin it as `{DEGREES[name]}` under `parallelism:`"
     if name in _OF_RESILIENCE:
         return "leave `resilience:` out"
+    if name in MACHINE:
+        return "choose another `instance_type`"
     return f"pin it as `{name}` under `scale:`"
 
 

@@ -81,12 +81,12 @@ def _step(
     )
 
 
-_EPOCHS = ("epochs", "warmup_epochs")
+_OFTEN_WHOLE = ("epochs", "warmup_epochs", "gpus_per_instance")
 
 
-def _whole(epochs: float) -> float:
-    """Whole epochs without ``.0``: an input of type integer takes them too."""
-    return int(epochs) if epochs == int(epochs) else epochs
+def _whole(value: float) -> float:
+    """A whole number without ``.0``: an input of type integer takes it too."""
+    return int(value) if value == int(value) else value
 
 
 def planned_inputs(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
@@ -96,5 +96,5 @@ def planned_inputs(topology: Topology, training: Training | None) -> dict[str, P
         for each in fields(part) if part is not None else ():
             value = getattr(part, each.name)
             if value is not None:
-                found[each.name] = _whole(value) if each.name in _EPOCHS else value
+                found[each.name] = _whole(value) if each.name in _OFTEN_WHOLE else value
     return {**found, "data_parallel_size": topology.data_parallel_size}

@@ -27,7 +27,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")  # torchrun's and Open MPI's
 _LIBRARY = "libcuda.so.1"
 _MODULE = Path("/proc/driver/nvidia/version")
-# Where a framework says what it was built for: the file, and the words of a build for CUDA and for AMD's GPUs.
+# Where a framework says what it was built for: the file, and the words of builds for CUDA and for AMD's GPUs.
 _SAYS = {
     "torch": ("version.py", r"(?m)^cuda\b.*'", r"(?m)^hip\b.*'"),
     "tensorflow": ("python/platform/build_info.py", r"'is_cuda_build', True", r"'is_rocm_build', True"),
@@ -147,7 +147,9 @@ def missing_gpus(
     visible = os.environ.get(_VISIBLE)
     if count and (visible is not None or count >= (planned.gpus or 0)):
         wanted = needed_gpus(planned, local_rank)
-        said = f"`LOCAL_RANK` is {local_rank}" if wanted == local_rank + 1 else f"{wanted} processes start here"
+        said = (
+            f"`LOCAL_RANK` is {local_rank}" if wanted == local_rank + 1 else f"{wanted} processes start here"
+        )
         return UserError(
             f"{said} but this machine has {_gpus(count)}", f"set `process_count_per_instance` to {count}"
         )

@@ -43,12 +43,12 @@ class Group:
         launch: Launch,
         communication: str = TORCH_DISTRIBUTED,
         mesh: Mesh | None = None,
-        planned: Planned = Planned(),
+        planned: Planned | None = None,
     ) -> None:
         self.launch = launch
         self.mesh = mesh or Mesh(launch.world_size)
         self.notices = Notices()
-        self.device = _device(launch, planned)
+        self.device = _device(launch, planned or Planned())
         self._others = connect(communication if launch.world_size > 1 else ALONE, self.device)
         self.local_rank, self.local_size = self._neighbours()
         _limit_threads(self.local_size, self.device)
@@ -132,8 +132,11 @@ def _device(launch: Launch, planned: Planned) -> torch.device:
 def _why_no_cuda() -> str:
     built = f"torch {torch.__version__} for CUDA {torch.version.cuda}"
     try:
-        torch.cuda.init()
-    except (AssertionError, RuntimeError) as error:  # a build without CUDA; a driver that is missing or too old
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (
+        AssertionError,
+        RuntimeError,
+    ) as error:  # a build without CUDA; a driver that is missing or too old
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return f"{built} says `{first.split('. ')[0].rstrip('.')[:140]}`"
     return f"`torch.cuda.is_available()` is False in {built}"

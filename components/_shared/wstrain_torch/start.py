@@ -1,7 +1,7 @@
 """What every PyTorch training component begins with: who am I, is the plan true, then train.
 
-Nothing here loads torch before the launch is known to be the planned one: a wrong world size, or a planned GPU
-that is not there, is reported in a fraction of a second.
+Nothing here loads torch before the launch is known to be the planned one: a wrong world size, or a planned
+GPU that is not there, is reported in a fraction of a second.
 """
 
 from __future__ import annotations

@@ -20,16 +20,15 @@ from worldsize.running.graph import Graph, flatten
 from worldsize.running.nodes import emulation
 from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
-from worldsize.running.preparing import (
-    assets,
-    fit,
-    machine,
-    overrides,
-    packages,
-    programs,
-    references,
-    targets,
-)
+from worldsize.running.preparing import assets
+from worldsize.running.preparing import fit
+from worldsize.running.preparing import machine
+from worldsize.running.preparing import overrides
+from worldsize.running.preparing import packages
+from worldsize.running.preparing import programs
+from worldsize.running.preparing import references
+from worldsize.running.preparing import targets
+from worldsize.running.preparing import devices
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
@@ -89,22 +88,22 @@ def prepare(
     here = machine.detect()
     keep = options.nodes == "namespaces"
     fitted = fit.fit(graph.tasks, path, here, options.processes, keep_instances=keep)
-    code, missing = workplace.snapshots(fitted.tasks)
-    missing += programs.missing(job, fitted.tasks)
-    emulated, impossible = emulation.read(options, fitted.tasks, emulation.sizes(graph.tasks, path))
+    sizes = emulation.sizes(graph.tasks, path)
+    tasks, devices_said = devices.fit_devices(fitted.tasks, sizes, here)
+    code, missing = workplace.snapshots(tasks)
+    missing += programs.missing(job, tasks)
+    emulated, impossible = emulation.read(options, tasks, sizes)
     mode = planning.mode_of(options, target, path)
     if mode == "current":
-        missing += packages.missing(fitted.tasks, code)
-    surroundings = planning.plan(fitted.tasks, code, known, mode, texts)
+        missing += packages.missing(tasks, code)
+    surroundings = planning.plan(tasks, code, known, mode, texts)
     wrong = [*fitted.problems, *missing, *impossible, *_blind(graph, track=track), *surroundings.problems]
     if wrong:
         raise RunError(wrong, texts)
-    parts = (graph.notices, fitted.notices, emulated.notices, surroundings.notices, _overridden(fitted.tasks))
-    notices = tuple(itertools.chain.from_iterable(parts))
+    said = (graph.notices, fitted.notices, devices_said, emulated.notices, surroundings.notices)
+    notices = tuple(itertools.chain.from_iterable((*said, _overridden(tasks))))
     restarts = planned_restarts(path)
-    return Prepared(
-        target, options, job, graph, fitted.tasks, code, here, notices, emulated, surroundings, restarts
-    )
+    return Prepared(target, options, job, graph, tasks, code, here, notices, emulated, surroundings, restarts)
 
 
 def _blind(graph: Graph, *, track: bool) -> Iterator[Problem]:

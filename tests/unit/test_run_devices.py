@@ -1,0 +1,82 @@
+"""Steps that were planned for GPUs are told what this machine has, and the user is too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worldsize import compiling
+from worldsize.azureml import job
+from worldsize.azureml.model import Component
+from worldsize.running.graph import flatten
+from worldsize.running.nodes import emulation
+from worldsize.running.preparing import fit
+from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.preparing.devices import fit_devices
+from worldsize.running.preparing.machine import Machine
+from worldsize.running.starting.sources import Text
+from worldsize.running.tasks import Task
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+SIZE = "Standard_NC96ads_A100_v4"
+CPUS, TWO, FOUR = Machine(2), Machine(16, ("0", "1")), Machine(16, ("0", "1", "2", "3"))
+SAID = f"train: planned for 4 GPUs an instance (`{SIZE}`), running on CPUs here"
+
+
+def task(**inputs: Any) -> Task:
+    given = {name: Text(value) for name, value in inputs.items()}
+    return Task("train", Component(None, "command", None, None, {}, {}), Path(), "pytorch", 1, 4, inputs=given)
+
+
+@pytest.mark.parametrize(("machine", "here"), [(CPUS, 0), (TWO, 2), (FOUR, 4)])
+@pytest.mark.parametrize("with_plan", [True, False])
+def test_a_compiled_step_is_told_of_this_machine(
+    tmp_path: Path, machine: Machine, here: int, *, with_plan: bool
+) -> None:
+    pipeline = compiling.compile(PIPELINES / "digits_ddp.yml", tmp_path / "build").pipeline
+    if not with_plan:
+        (pipeline.parent / "plan.json").unlink()
+    read, _ = job.read(pipeline)
+    assert read is not None
+    tasks = flatten(read, AssetMap())[0].tasks
+    assert tasks["train"].inputs["planned_gpus_per_instance"] == Text(4)
+    assert tasks["train"].inputs["planned_instance_type"] == Text(SIZE)
+    fitted = fit.fit(tasks, pipeline, machine, len(machine.gpus) or None)
+    found, said = fit_devices(fitted.tasks, emulation.sizes(tasks, pipeline), machine)
+    assert found["train"].inputs["planned_gpus_per_instance"] == Text(here)
+    assert said == ([] if here else [SAID])
+
+
+@pytest.mark.parametrize(
+    ("precision", "more"),
+    [
+        ("fp32", ""),
+        ("bf16", ", in bf16 as planned"),
+        ("fp16", ", in fp16 if they have it; `--set train.precision=fp32` runs it in fp32"),
+    ],
+)
+def test_the_precision_of_a_plan_for_gpus_is_said(precision: str, more: str) -> None:
+    _, said = fit_devices({"train": task(precision=precision)}, {"train": SIZE}, CPUS)
+    assert said == [SAID + more]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sizes"),
+    [
+        ({}, {}),
+        ({}, {"train": "Standard_D16s_v5"}),
+        ({}, {"train": "Standard_Unheard_Of"}),
+        ({"planned_gpus_per_instance": 0}, {}),
+        ({"planned_gpus_per_instance": "many"}, {}),
+    ],
+)
+def test_what_was_not_planned_for_gpus_stays(inputs: dict[str, Any], sizes: dict[str, str]) -> None:
+    given = {"train": task(**inputs)}
+    assert fit_devices(given, sizes, CPUS) == (given, [])
+
+
+def test_a_shared_card_is_one_gpu() -> None:
+    found, said = fit_devices({"train": task(planned_gpus_per_instance=0.5)}, {}, TWO)
+    assert (found["train"].inputs["planned_gpus_per_instance"], said) == (Text(0.5), [])

@@ -96,13 +96,22 @@ def test_a_loss_that_is_not_finite_stops_all_ranks_and_is_never_saved(
     assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["step-00000001"]
 
 
-def test_half_precision_needs_a_gpu(training: Training, digits: Path) -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_half_precision_is_used_where_the_device_has_it(
+    training: Training, digits: Path, *, limited: bool
+) -> None:
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    run = training(1, shards=digits, precision="fp16", **(PLAN | {"batch_size_per_device": 64}))
+    plan = PLAN | {"batch_size_per_device": 64, "epochs": 0.1}
+    env = {"ONEDNN_MAX_CPU_ISA": "AVX2"} if limited else {}
+    run = training(1, shards=digits, precision="fp16", env=env, **plan)
+    if not limited and torch.ops.mkldnn._is_mkldnn_fp16_supported():
+        assert run.ok, run.errors
+        return
     assert "precision `fp16` needs a GPU" in only_errors(run)[0]
+    assert "`worldsize run --set STEP.precision=fp32`" in run.ranks[0].stderr
 
 
 def test_bfloat16_trains_on_a_cpu(training: Training, digits: Path) -> None:

@@ -60,7 +60,8 @@ def policy(precision: str) -> str:
 def _expect_arithmetic(tf: Any, precision: str, gpus: list[Any]) -> None:
     if precision == "fp16" and not gpus:
         raise UserError(
-            "precision `fp16` needs a GPU: CPUs have no fast half precision", "use `fp32` or `bf16`"
+            "precision `fp16` needs a GPU: TensorFlow has no fast half precision on CPUs",
+            "use `fp32` or `bf16`; `worldsize run --set STEP.precision=fp32` does so for one run",
         )
     if precision == "bf16" and gpus:
         details = tf.config.experimental.get_device_details(gpus[0])

@@ -1,4 +1,4 @@
-"""Mixed precision where the device has it."""
+"""Mixed precision where the device has it; CPUs are asked, as GPUs are."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Precision:
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
-        if name == "fp16" and device.type == "cpu":
+        if name == "fp16" and device.type == "cpu" and not cpu_has_fp16():
             raise UserError(
-                "precision `fp16` needs a GPU: CPUs have no fast half precision", "use `fp32` or `bf16`"
+                "precision `fp16` needs a GPU, or a CPU with half precision, which this one does not have",
+                "use `fp32` or `bf16`; `worldsize run --set STEP.precision=fp32` does so for one run",
             )
         if (
             name == "bf16"
@@ -50,6 +51,11 @@ class Precision:
             return nullcontext()
         dtype = torch.bfloat16 if self.name == "bf16" else torch.float16
         return torch.autocast(self._device, dtype=dtype)
+
+
+def cpu_has_fp16() -> bool:
+    """Whether oneDNN, which computes for PyTorch on CPUs, has half precision here; DeepSpeed asks the same."""
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
 
 
 def _gpu(device: torch.device) -> str:

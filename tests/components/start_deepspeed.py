@@ -2,6 +2,7 @@
 
 Each case is ``{"config": …, "world": 8, "optimizer": null, "start": false}``. Without ``start`` DeepSpeed
 only reads the configuration, for any number of processes; with it ``deepspeed.initialize`` is run, for one.
+``{"precision": "fp16"}`` asks what the device has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[2]}
 
 import deepspeed  # the variables above count when it is imported
 import torch
+from deepspeed.accelerator import get_accelerator
 from deepspeed.runtime.config import DeepSpeedConfig
 
 
@@ -43,10 +45,16 @@ def start(case: dict[str, Any]) -> None:
     engine.destroy()
 
 
+def compute(case: dict[str, Any]) -> None:
+    dtype = {"fp32": torch.float, "bf16": torch.bfloat16, "fp16": torch.half}[case["precision"]]
+    if dtype not in get_accelerator().supported_dtypes():
+        raise ValueError(f"{case['precision']} is not supported")
+
+
 def answer(case: dict[str, Any]) -> str | None:
     """What DeepSpeed stopped with, or None."""
     try:
-        (start if case["start"] else read)(case)
+        (compute if "precision" in case else start if case["start"] else read)(case)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None

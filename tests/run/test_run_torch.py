@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from worldsize.running.preparing import machine
+
 pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
 
 SCRIPT = """
@@ -38,9 +40,9 @@ JOB = """
 """
 
 
-def run(folder: Path, words: str = "") -> tuple[int, str, Path]:
+def run(folder: Path, words: str = "", script: str = SCRIPT) -> tuple[int, str, Path]:
     (folder / "src").mkdir()
-    (folder / "src" / "reduce.py").write_text(textwrap.dedent(SCRIPT))
+    (folder / "src" / "reduce.py").write_text(textwrap.dedent(script))
     (folder / "job.yml").write_text(textwrap.dedent(JOB.format(words=words)))
     done = subprocess.run(
         [sys.executable, "-m", "worldsize", "run", "job.yml", "--no-track"],
@@ -72,7 +74,7 @@ def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
     """Each pair finds its own port, and each run its own folder."""
     for name in ("one", "two"):
         (tmp_path / name / "src").mkdir(parents=True)
-        (tmp_path / name / "src" / "reduce.py").write_text(textwrap.dedent(SCRIPT))
+        (tmp_path / name / "src" / "reduce.py").write_text(textwrap.dedent(script))
         (tmp_path / name / "job.yml").write_text(textwrap.dedent(JOB.format(words="")))
     command = [sys.executable, "-m", "worldsize", "run", "job.yml", "--no-track", "--runs-dir", "../home"]
     both = [
@@ -87,3 +89,14 @@ def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
         started = next(event for event in events if event["event"] == "step_started")
         ports |= {process["env"]["MASTER_PORT"] for process in started["processes"]}
     assert len(ports) == 2
+
+
+def test_a_script_that_asks_for_nccl_is_named_before_and_explained_after(tmp_path: Path) -> None:
+    if machine.detect().gpus:
+        pytest.skip("this machine has a GPU")
+    status, text, _ = run(tmp_path, script=SCRIPT.replace('"gloo"', '"nccl"'))
+    assert status == 1, text
+    assert "command: `reduce.py:6` asks for NCCL, which moves data between GPUs" in text
+    because = "it asks for NCCL, which moves data between GPUs, and this machine has none"
+    assert f"ended with exit status 1: {because}" in text
+    assert "help: take the backend `gloo` where `torch.cuda.is_available()` is false" in text

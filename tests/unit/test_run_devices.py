@@ -27,7 +27,9 @@ SAID = f"train: planned for 4 GPUs an instance (`{SIZE}`), running on CPUs here"
 
 def task(**inputs: Any) -> Task:
     given = {name: Text(value) for name, value in inputs.items()}
-    return Task("train", Component(None, "command", None, None, {}, {}), Path(), "pytorch", 1, 4, inputs=given)
+    return Task(
+        "train", Component(None, "command", None, None, {}, {}), Path(), "pytorch", 1, 4, inputs=given
+    )
 
 
 @pytest.mark.parametrize(("machine", "here"), [(CPUS, 0), (TWO, 2), (FOUR, 4)])

@@ -16,7 +16,11 @@ from worldsize.running.preparing.machine import Machine
 from worldsize.running.recording import disclosure
 from worldsize.running.recording.events import EventLog
 from worldsize.running.recording.folder import RunFolder
-from worldsize.running.recovering import attribution, full_disk, missing_packages, oom_kills
+from worldsize.running.recovering import attribution
+from worldsize.running.recovering import full_disk
+from worldsize.running.recovering import missing_packages
+from worldsize.running.recovering import oom_kills
+from worldsize.running.recovering import missing_gpus
 from worldsize.running.results import Failure, StepState, still_running
 from worldsize.running.showing.logs import last_lines
 from worldsize.running.showing.progress import ProgressFile
@@ -202,7 +206,7 @@ class Attempt:
             message += ": the kernel had no memory left"
             notes += oom_kills.notes(self.task.inputs)
         last = tail(process)
-        wanted = missing_packages.explain(last)
+        wanted = missing_packages.explain(last) or missing_gpus.explain(last, self.around.machine.gpus)
         if wanted is not None and not self.blame:
             message += f": {wanted[0]}"
             notes.append(wanted[1])

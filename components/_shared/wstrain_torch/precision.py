@@ -54,8 +54,10 @@ class Precision:
 
 
 def cpu_has_fp16() -> bool:
-    """Whether oneDNN, which computes for PyTorch on CPUs, has half precision here; DeepSpeed asks the same."""
-    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    """Whether oneDNN, which computes for PyTorch on CPUs, has half precision here."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())  # noqa: SLF001 - DeepSpeed asks the same
 
 
 def _gpu(device: torch.device) -> str:

@@ -160,3 +160,12 @@ def variable_writes(module: Module) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
                 name = variable_read(target) if isinstance(target, ast.Subscript) else None
                 if name:
                     yield name, node.value, node
+
+
+def conditional(module: Module, node: ast.AST) -> bool:
+    """Whether it is done only in some case, such as outside of Azure ML."""
+    return any(
+        isinstance(above, ast.If | ast.Try | ast.ExceptHandler)
+        and "__main__" not in ast.dump(getattr(above, "test", above))
+        for above, _ in module.ancestors(node)
+    )

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.script._module import Module, constant, keyword, variable_writes
+from worldsize.rules.script._module import Module, conditional, constant, keyword, variable_writes
 from worldsize.rules.script._program import Program, checks
 
 RULE = Rule(
@@ -45,7 +45,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
         return
     for module in program.modules:
         for node, name, value in _fixed(module):
-            if _conditional(module, node) or (name in ("MASTER_ADDR", "init_method") and instances < 2):
+            if conditional(module, node) or (name in ("MASTER_ADDR", "init_method") and instances < 2):
                 continue
             if name in ("WORLD_SIZE", "world_size") and int(value) == program.processes:
                 continue
@@ -74,12 +74,3 @@ def _fixed(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
         count = constant(keyword(call, "nprocs"))
         if type(count) is int:
             yield call, "nprocs", str(count)
-
-
-def _conditional(module: Module, node: ast.AST) -> bool:
-    """Whether it is done only in some case, such as outside of Azure ML."""
-    return any(
-        isinstance(above, ast.If | ast.Try | ast.ExceptHandler)
-        and "__main__" not in ast.dump(getattr(above, "test", above))
-        for above, _ in module.ancestors(node)
-    )

@@ -1,6 +1,7 @@
-"""The command asks for the NCCL backend on a VM size without GPUs.
+"""The command, or the script that it starts, asks for the NCCL backend on a VM size without GPUs.
 
-NCCL moves data between GPUs only.
+NCCL moves data between GPUs only. A script that asks what the machine has, with
+`torch.cuda.is_available()`, is left alone.
 
 Why: Every process stops in `init_process_group`, after the cluster has started.
 
@@ -26,6 +27,9 @@ from worldsize.diagnostics.problem import Problem, Related
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
+from worldsize.rules.script._nccl import find_nccl_calls
+from worldsize.rules.script._program import programs
+from worldsize.yaml.span import Span
 
 RULE = Rule("WS222", "nccl-on-cpu", "error", since="0.1.0", summary="the NCCL backend on a size without GPUs")
 
@@ -41,6 +45,16 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         for flag in found.flags(*_FLAGS):
             span = found.span(flag.value) if flag.value is not None else None
             if flag.value is not None and flag.value.bare.lower() == "nccl" and span is not None:
-                message = f"`nccl` needs GPUs and `{found.size.name}` has none"
-                related = (Related(found.size_span, "a size without GPUs"),) if found.size_span else ()
-                yield RULE.problem(span, message, "write `gloo`, or choose a size with GPUs", related=related)
+                yield _problem(found, span)
+    for program in programs(context, job):
+        if program.launch.size is None or program.launch.size.gpus:
+            continue
+        for module, call in find_nccl_calls(program):
+            yield _problem(program.launch, module.span(call))
+
+
+def _problem(found: launch.Launch, span: Span) -> Problem:
+    assert found.size is not None
+    message = f"`nccl` needs GPUs and `{found.size.name}` has none"
+    related = (Related(found.size_span, "a size without GPUs"),) if found.size_span else ()
+    return RULE.problem(span, message, "write `gloo`, or choose a size with GPUs", related=related)

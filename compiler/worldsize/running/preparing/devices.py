@@ -6,11 +6,16 @@ without them, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from worldsize.azureml import literals
+from worldsize.azureml.model import Job
 from worldsize.facts import vm_sizes
+from worldsize.rules.context import Context
+from worldsize.rules.script._nccl import find_nccl_calls
+from worldsize.rules.script._program import programs
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.starting.sources import Text
 from worldsize.running.tasks import Task
@@ -44,6 +49,28 @@ def fit_devices(
         if planned and not machine.gpus:
             notices.append(_said(task, planned, size))
     return fitted, notices
+
+
+def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]:
+    """Name the scripts of a job that will stop here, because NCCL moves data between GPUs only.
+
+    Args:
+        job: What runs.
+        roots: Folders whose scripts may be read.
+        machine: What there is.
+    """
+    if machine.gpus:
+        return []
+    context = Context(roots[0], tuple(roots[1:]))
+    notices = []
+    for program in programs(context, job):
+        for module, call in find_nccl_calls(program):
+            place = f"{Path(module.source.path).name}:{call.lineno}"
+            notices.append(
+                f"{program.launch.step.name}: `{place}` asks for NCCL, which moves data between GPUs,"
+                " and this machine has none; use `gloo` where `torch.cuda.is_available()` is false"
+            )
+    return notices
 
 
 def _given(task: Task) -> int:

@@ -90,6 +90,7 @@ def prepare(
     fitted = fit.fit(graph.tasks, path, here, options.processes, keep_instances=keep)
     sizes = emulation.sizes(graph.tasks, path)
     tasks, devices_said = devices.fit_devices(fitted.tasks, sizes, here)
+    devices_said += devices.warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), here)
     code, missing = workplace.snapshots(tasks)
     missing += programs.missing(job, tasks)
     emulated, impossible = emulation.read(options, tasks, sizes)

@@ -1,0 +1,23 @@
+"""Where a script asks for the NCCL backend whatever the machine has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.rules.script._module import Module, conditional, constant, keyword
+from worldsize.rules.script._program import Program
+
+_STARTS = ("init_process_group", "init_distributed")  # torch.distributed's and DeepSpeed's
+_ASKS = ("cuda.is_available", "cuda.device_count", "is_nccl_available")
+
+
+def find_nccl_calls(program: Program) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls that start a process group with ``"nccl"``; none of a program that asks for GPUs first."""
+    if program.says(*_ASKS):
+        return
+    for module in program.modules:
+        for call in module.called(*_STARTS):
+            given = call.args[0] if call.args else keyword(call, "backend") or keyword(call, "dist_backend")
+            if constant(given) == "nccl" and not conditional(module, call):
+                yield module, call

@@ -74,7 +74,7 @@ def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
     """Each pair finds its own port, and each run its own folder."""
     for name in ("one", "two"):
         (tmp_path / name / "src").mkdir(parents=True)
-        (tmp_path / name / "src" / "reduce.py").write_text(textwrap.dedent(script))
+        (tmp_path / name / "src" / "reduce.py").write_text(textwrap.dedent(SCRIPT))
         (tmp_path / name / "job.yml").write_text(textwrap.dedent(JOB.format(words="")))
     command = [sys.executable, "-m", "worldsize", "run", "job.yml", "--no-track", "--runs-dir", "../home"]
     both = [

@@ -24,13 +24,7 @@ GPU = "it asks for a GPU, and this machine has none"
         ),
         ("RuntimeError: No CUDA GPUs are available", GPU),
         ("RuntimeError: CUDA error: no CUDA-capable device is detected", GPU),
-        (
-            (
-                "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available()"
-                " is False. If you are running on a CPU-only machine, please use torch.load"
-            ),
-            GPU,
-        ),
+        ("RuntimeError: Attempting to deserialize on CUDA but torch.cuda.is_available() is False. If", GPU),
         ("MisconfigurationException: No supported gpu backend found!", GPU),
         ("ValueError: invalid literal for int() with base 10: 'nccl'", None),
         ("NCCL_DEBUG=INFO was set", None),

@@ -66,10 +66,13 @@ def compile(  # noqa: A001
     loaded, problems, _ = load(path, text)
     if loaded is None:
         raise _error(problems, report)
-    built, problems = build.build(loaded)
+    may = boundary.files_of(path)
+    built, problems = build.build(loaded, may)
     if built.plan is None:
         raise _error(problems, report)
-    files, problems = layout.files(built, folder)
+    if outside := boundary.not_copied(problems):
+        raise _error(outside, report)
+    files, problems = layout.files(built, folder, may.gate)
     problems = problems or boundary.refusals(files, allowed, loaded.span)
     if problems:
         raise _error(problems, report)

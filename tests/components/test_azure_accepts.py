@@ -93,12 +93,13 @@ def test_our_snapshot_is_the_one_azure_uploads(path: Path) -> None:
 
 
 def _ours(path: Path) -> dict[str, bytes]:
-    from worldsize.azureml import component as reader
+    from worldsize.azureml.gate import Gate
+from worldsize.azureml import component as reader
     from worldsize.azureml import snapshot
 
     interface, problems = reader.read(path)
     assert interface is not None
-    found, faults = snapshot.of(interface, path.parent)
+    found, faults = snapshot.of(interface, path.parent, Gate())
     assert not problems + faults
     return {name: found.content(name) for name in found.listing()}
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from worldsize.azureml import component as reader
-from worldsize.azureml import ignore, snapshot
+from worldsize.azureml import snapshot
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
+from worldsize.yaml.span import Span
 
 
 def tree(folder: Path, files: dict[str, str]) -> None:
@@ -29,7 +30,7 @@ def merged(folder: Path, yaml: str) -> tuple[Snapshot, list[Problem]]:
     found, problems = reader.read(folder / "component.yml")
     assert isinstance(found, Component)
     assert not problems
-    return snapshot.of(found, folder)
+    return snapshot.of(found, folder, Gate())
 
 
 def test_includes_land_in_the_root_under_their_last_name(tmp_path: Path) -> None:
@@ -98,14 +99,14 @@ def test_a_folder_that_may_not_be_listed_is_named(
     tmp_path: Path, yaml: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree(tmp_path, {"c/src/locked/a.py": "1", "c/other/b.py": "2"})
-    listed = os.listdir
+    listed = os.scandir
 
-    def refused(path: Path) -> list[str]:  # as for anybody but root
-        if path.name == "locked":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    def refused(path: str) -> Iterator[os.DirEntry[str]]:  # as for anybody but root
+        if Path(path).name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
         return listed(path)
 
-    monkeypatch.setattr(os, "listdir", refused)
+    monkeypatch.setattr(os, "scandir", refused)
     _, problems = merged(tmp_path / "c", yaml)
     assert [problem.message for problem in problems] == [
         "`locked` below this folder cannot be read: permission denied"
@@ -138,21 +139,7 @@ def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
     digests = []
     for name in "abcd":
         found = Snapshot()
-        snapshot.add(found, tmp_path / name)
+        assert not snapshot.add(found, tmp_path / name, Span("c", 1, 1, 1, 1), Gate())
         digests.append(found.digest())
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
-
-
-@given(
-    name=st.from_regex(r"\*?[ab._-]+(\*[ab._-]+)*\*?", fullmatch=True),
-    folder=st.booleans(),
-    parts=st.lists(st.text(alphabet="abc._-", min_size=1, max_size=5), min_size=1, max_size=4),
-)
-def test_simple_ignore_patterns_mean_what_pathspec_says(name: str, folder: bool, parts: list[str]) -> None:
-    line, path = name + "/" * folder, "/".join(parts)
-    quick, library = ignore._compiled(line), ignore._git(line)
-    assert isinstance(quick, ignore._Named)
-    assert library is not None
-    assert library.include is quick.include is True
-    assert (quick.match_file(path) is None) == (library.match_file(path) is None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from worldsize.azureml.gate import Gate
 from worldsize.azureml import job as jobs
 from worldsize.running.graph import flatten
 from worldsize.running.preparing.assets import AssetMap
@@ -83,7 +84,7 @@ def test_a_parallel_step_becomes_a_command_with_the_driver_beside_the_code(folde
         "program_arguments": "--model ${{inputs.model}}",
     }
     assert (task.world_size, task.environment_variables) == (1, {"MODE": "fast"})
-    found, problems = snapshots(graph.tasks)
+    found, problems = snapshots(graph.tasks, Gate())
     assert not problems
     listed = found["score"].listing()
     assert {"score.py", "worldsize_parallel/__main__.py", "worldsize_parallel/worker.py"} <= set(listed)

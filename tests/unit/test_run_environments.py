@@ -12,6 +12,7 @@ import yaml as pyyaml
 
 from worldsize import yaml
 from worldsize.azureml import fields
+from worldsize.azureml.gate import Gate
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.facts import curated
@@ -92,7 +93,7 @@ def test_included_requirements_are_written_out(tmp_path: Path) -> None:
     (tmp_path / "top.txt").write_text(
         "-r more/base.txt\n\n# nothing\npandas <2 ; python_version > '3' \\\n\n-e .\n"
     )
-    found = list(requirements.expand(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path))
+    found = list(requirements.expand(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path, Gate()))
     assert found == [
         "six",
         str(tmp_path / "more" / "wheel-1.0-py3-none-any.whl"),
@@ -101,7 +102,7 @@ def test_included_requirements_are_written_out(tmp_path: Path) -> None:
         "pkg @ https://example.com/pkg.whl",
     ]
     with pytest.raises(OSError, match="gone"):
-        list(requirements.expand(["-r gone.txt"], tmp_path))
+        list(requirements.expand(["-r gone.txt"], tmp_path, Gate()))
 
 
 def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
     for name, text in [("a", "1"), ("b", "1"), ("c", "2")]:
         (tmp_path / name / "own").mkdir(parents=True)
         (tmp_path / name / "own" / "setup.py").write_text(text)
-        found.append(requirements.digest(requirements.expand(["six", "./own"], tmp_path / name)))
+        found.append(requirements.digest(requirements.expand(["six", "./own"], tmp_path / name, Gate())))
     assert found[0] == found[1] != found[2]
     assert requirements.digest(["six"]) != requirements.digest(["six==1"])
 
@@ -152,9 +153,9 @@ def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolat
     known = AssetMap([Entry("azureml:own", folder / "own.txt", Span("worldsize.yml", 1, 1, 1, 2))])
     graph, problems = flatten(job, known)
     assert not problems
-    code, problems = workplace.snapshots(graph.tasks)
+    code, problems = workplace.snapshots(graph.tasks, Gate())
     assert not problems
-    return planning.plan(graph.tasks, code, known, mode, {})
+    return planning.plan(graph.tasks, code, known, mode, {}, Gate())
 
 
 def test_every_way_to_define_an_environment(tmp_path: Path) -> None:

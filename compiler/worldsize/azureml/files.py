@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from worldsize import yaml
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Component
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
@@ -31,6 +32,8 @@ class Files:
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
     readable: Callable[[Path], bool] = field(default=anything)  # a check stays inside its tree
+    readable_data: Callable[[Path], bool] = field(default=anything)  # the same of data, which is never copied
+    gate: Gate = field(default_factory=Gate)  # what may be copied
     elsewhere: Callable[[str], Path | None] = field(default=nowhere)  # a local stand-in for an asset
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
 
@@ -47,3 +50,10 @@ class Files:
             known = self.documents[key] = yaml.load(path, self.texts.get(key))
             self.problems += known.problems
         return known
+
+    def may_judge(self, path: Path) -> bool:
+        """Whether a file or folder that is copied may be looked into, or is known to lie outside of the project.
+
+        Where nothing says where a project ends, a check still stays inside its tree.
+        """
+        return self.readable(path) or not self.gate.allowed(os.path.realpath(path))

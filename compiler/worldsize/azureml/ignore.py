@@ -1,35 +1,25 @@
 """``.amlignore`` and ``.gitignore`` with the meaning azure-ai-ml gives them.
 
-One file counts per folder, ``.amlignore`` before ``.gitignore``. Its patterns are git's, later lines
-override earlier ones, and unlike git an excluded folder can have included files in it.
+One file counts per folder, ``.amlignore`` before ``.gitignore``, and only that of the folder itself: unlike git, the
+client looks into no folder above. Its patterns are git's, later lines override earlier ones, and unlike
+git an excluded folder can have included files in it.
 """
 
 from __future__ import annotations
 
-import importlib
-import re
+import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
+from worldsize.azureml.gate import read_listed
+from worldsize.azureml.glob import Pattern, compile_pattern
 from worldsize.azureml.references import is_file
 from worldsize.records import dataclass
 
-# One name, stars in it: what most lines of most ignore files are.
-_NAME = re.compile(r"\*?[\w.-]+(?:\*[\w.-]+)*\*?")
-_NAMES = (".amlignore", ".gitignore")
+NAMES = (".amlignore", ".gitignore")
 _CACHES = "__pycache__"
 _RUNS = ".worldsize"  # earlier runs below a code folder would be copied into the next one, and so on
-
-
-class Pattern(Protocol):
-    """What is used of a pathspec pattern."""
-
-    @property
-    def include(self) -> bool | None:
-        """Whether what matches is left out; None for a comment."""
-
-    def match_file(self, file: str) -> object:
-        """Something other than None where the path matches."""
+_LARGEST = 1024 * 1024  # characters of an ignore file that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,58 +31,41 @@ class Ignore:
 
     def excludes(self, path: PurePosixPath) -> bool:
         """Whether a path of the snapshot below ``at`` is excluded."""
-        relative = path.relative_to(self.at).as_posix()
+        return self.excludes_parts(path.relative_to(self.at).parts)
+
+    def excludes_parts(self, parts: Sequence[str]) -> bool:
+        """Whether a path relative to the folder is excluded."""
         excluded = False
         for pattern in self.patterns:
-            if pattern.include is not None and pattern.match_file(relative) is not None:
+            if pattern.include != excluded and pattern.matches(parts):
                 excluded = pattern.include
+        return excluded
+
+    def excludes_below(self, parts: Sequence[str]) -> bool:
+        """Whether everything below a folder is excluded, as far as that shows without listing it."""
+        excluded = False
+        for pattern in self.patterns:
+            if not pattern.include:
+                excluded = False
+            elif not excluded:
+                excluded = pattern.matches(parts, everything_below=True)
         return excluded
 
 
 def read(folder: Path | None, at: PurePosixPath) -> Ignore:
     """The patterns of a folder; without one, only what is always left out: byte code and our runs."""
-    lines = _lines(folder) if folder else ()
-    found = (_compiled(line) for line in (*lines, _CACHES, _RUNS))
+    file = file_of(folder) if folder else None
+    return parse(b"" if file is None else read_listed(Path(os.path.realpath(file)), _LARGEST), at)
+
+
+def parse(content: bytes, at: PurePosixPath) -> Ignore:
+    """The patterns of an ignore file, and what is always left out."""
+    text = content[:_LARGEST].decode("utf-8-sig", "replace")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    found = (compile_pattern(line) for line in (*lines, _CACHES, _RUNS))
     return Ignore(at, tuple(pattern for pattern in found if pattern is not None))
 
 
-def _lines(folder: Path) -> tuple[str, ...]:
-    for name in _NAMES:
-        file = folder / name
-        if is_file(file):
-            text = file.read_text(encoding="utf-8", errors="replace")
-            return tuple(line.rstrip() for line in text.splitlines())
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A pattern of one name, such as ``*.pyc`` or ``build/``: no library is needed for it."""
-
-    expression: re.Pattern[str]
-    include: bool | None = True
-
-    def match_file(self, file: str) -> object:
-        """Something other than None where a part of the path has the name."""
-        return self.expression.search(file)
-
-
-def _compiled(line: str) -> Pattern | None:
-    name = line.removesuffix("/")
-    if _NAME.fullmatch(name) is None:
-        return _git(line)
-    part = r"[^/]*".join(re.escape(piece) for piece in name.split("*"))
-    return _Named(re.compile(f"(?:^|/){part}(?:/{'' if line.endswith('/') else '|$'})"))
-
-
-def _git(line: str) -> Pattern | None:
-    try:  # the class moved in pathspec 1.0; importing it costs 20 ms, which only snapshots should pay
-        module = importlib.import_module("pathspec.patterns.gitignore.spec")
-        compiled = module.GitIgnoreSpecPattern
-    except ImportError:
-        compiled = importlib.import_module("pathspec.patterns.gitwildmatch").GitWildMatchPattern
-    try:
-        pattern: Pattern = compiled(line)
-    except ValueError:  # git, too, passes over a pattern it cannot read
-        return None
-    return pattern
+def file_of(folder: Path) -> Path | None:
+    """The ignore file that counts for a folder."""
+    return next((folder / name for name in NAMES if is_file(folder / name)), None)

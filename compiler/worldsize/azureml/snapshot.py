@@ -10,18 +10,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from worldsize.azureml import environment, ignore
+from worldsize.azureml import environment, ignore, listing
+from worldsize.azureml.files import Files
+from worldsize.azureml.gate import Gate, read_listed
 from worldsize.azureml.ignore import Ignore
+from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.system import reason
-from worldsize.records import dataclass, field
+from worldsize.records import dataclass, field, replace
 from worldsize.yaml.nodes import Sequence
 from worldsize.yaml.span import Span
 
 _ROOT = PurePosixPath()
+_SHOWN = 5  # links that are named one by one
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can hold: the same bytes on any day
 
 
@@ -38,7 +43,7 @@ class Snapshot:
     def content(self, name: str) -> bytes:
         """The bytes of one file."""
         source = self.files[name]
-        return source if isinstance(source, bytes) else source.read_bytes()
+        return source if isinstance(source, bytes) else read_listed(source)
 
     def digest(self) -> str:
         """SHA-256 over names and bytes: equal for equal folders, wherever they lie."""
@@ -52,33 +57,143 @@ class Snapshot:
         return total.hexdigest()
 
 
-def of(component: Component, folder: Path) -> tuple[Snapshot, list[Problem]]:
+class Part(NamedTuple):
+    """One folder or file that is uploaded, and what names it."""
+
+    key: str  # code, additional_includes, or the key of an environment
+    path: Path
+    span: Span | None
+    listing: Listing
+
+    def problems(self, at: Span | None = None) -> list[Problem]:
+        """Why it is not copied; nothing where it may be."""
+        span = self.span or at
+        return [] if span is None else list(_refusals(self.listing, self.path, span))
+
+
+def of(component: Component, folder: Path, gate: Gate) -> tuple[Snapshot, list[Problem]]:
     """The merged folder of a component.
 
     Args:
         component: A command component, from a file or inline.
         folder: The folder that its ``code`` and ``additional_includes`` are relative to.
+        gate: What may be copied.
 
     Returns:
         The snapshot, empty where there is no code, and what is wrong with its parts. Code that
         does not lie here (``azureml:``, ``git+``) yields an empty snapshot and no problem.
     """
     problems: list[Problem] = []
+    found = _parts(component, folder, gate, problems)
+    at = component.raw.span if component.raw is not None else Span(str(folder), 1, 1, 1, 1)
+    for part in found:
+        problems += part.problems(at)
+    snapshot = Snapshot()
+    if problems:
+        return snapshot, problems
+    for part in found:
+        if _is_zip(part.path):
+            snapshot.files[part.path.name] = _packed(part)
+        else:
+            snapshot.files.update(part.listing.files)
+    if len(found) > 1 or any(part.key != "code" for part in found):
+        _leave_out_merged(snapshot)
+    return snapshot, problems
+
+
+def parts(component: Component, folder: Path, gate: Gate) -> tuple[list[Part], list[Problem]]:
+    """What a component uploads, listed but not read: its code, its includes, its environment's files."""
+    unreadable: list[Problem] = []
+    found = _parts(component, folder, gate, [], unreadable)
+    for reference in environment.references(component.environment, folder):
+        if exists(reference.path):
+            listed = _list(gate, reference.path, "", reference.span, unreadable)
+            if listed is not None:
+                found.append(Part(reference.key, reference.path, reference.span, listed))
+    return found, unreadable
+
+
+def refusals(component: Component, folder: Path, files: Files) -> list[Problem]:
+    """Why compiling or running a component is refused for where its files lie, and for how many there are.
+
+    Code outside of the tree that is checked has a rule of its own; it is not listed.
+    """
+    found, problems = uploads(component, folder, files)
+    for part in found:
+        problems += part.problems()
+    return problems
+
+
+def uploads(component: Component, folder: Path, files: Files) -> tuple[list[Part], list[Problem]]:
+    """As :func:`parts`, worked out once; without code that lies outside of the tree that is checked."""
+    question = ("uploads", str(id(component.code)), str(id(component.additional_includes)), str(folder))
+    known = files.known.get(question)
+    if known is None:
+        kept = (component.code, component.additional_includes)  # so that their ids stay theirs
+        found, problems = parts(_readable(component, folder, files), folder, files.gate)
+        known = files.known[question] = (found, problems, kept)
+    assert isinstance(known, tuple)
+    return list(known[0]), list(known[1])
+
+
+def _readable(component: Component, folder: Path, files: Files) -> Component:
+    """The component without code that a check does not look into."""
+    text = component.code.value if component.code is not None else None
+    path = local_path(text, folder) if isinstance(text, str) else None
+    return component if path is None or files.readable(path) else replace(component, code=None)
+
+
+def _parts(
+    component: Component,
+    folder: Path,
+    gate: Gate,
+    problems: list[Problem],
+    unreadable: list[Problem] | None = None,
+) -> list[Part]:
+    """The code and the includes, each listed; what cannot be read is reported and left out."""
+    unreadable = problems if unreadable is None else unreadable
     code = _code(component.code, folder, problems)
     includes = list(_includes(component.additional_includes, folder, problems))
-    snapshot, at = Snapshot(), component.code.span if component.code else None
+    span = component.code.span if component.code else None
+    found = []
+    if code is not None:
+        listed = _list(gate, code, "", span, unreadable, merged=bool(includes))
+        found += [Part("code", code, span, listed)] if listed is not None else []
+    ignoring = _ignoring_folder(code, folder) if includes else None
+    rules = ignore.read(ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT)
+    for source, at in includes:
+        if _clashes(source, code, at, problems):
+            continue
+        if rules.excludes(PurePosixPath(source.name)) and not _is_zip(source):
+            continue
+        listed = _list(gate, source, source.name, at, unreadable, above=rules, merged=True)
+        found += [Part("additional_includes", source, at, listed)] if listed is not None else []
+    return found
+
+
+def _list(
+    gate: Gate,
+    path: Path,
+    place: str,
+    span: Span | None,
+    problems: list[Problem],
+    *,
+    above: Ignore | None = None,
+    merged: bool = False,
+) -> Listing | None:
+    """List a file or folder that is to be copied, each once; None where it cannot be read."""
     try:
-        if code is not None:
-            add(snapshot, code, nested=bool(includes))
-        root_ignores = ignore.read(_ignoring_folder(code, folder), _ROOT)
-        for source, at in includes:
-            if not _clashes(source, code, at, problems):
-                add_include(snapshot, source, root_ignores)
+        if is_file(path):
+            return listing.list_file(gate, path, place or path.name)
+        if not _is_zip(path):
+            return listing.list_folder(gate, path, PurePosixPath(place), above, merged=merged)
+        folder = path.with_suffix("")
+        return listing.list_folder(gate, folder, PurePosixPath(folder.name), above)
     except OSError as error:
-        if at is None:
+        if span is None:
             raise
-        problems.append(_unreadable(error, at))
-    return snapshot, problems
+        problems.append(_unreadable(error, span))
+        return None
 
 
 def _unreadable(error: OSError, at: Span) -> Problem:
@@ -86,6 +201,37 @@ def _unreadable(error: OSError, at: Span) -> Problem:
     name = PurePosixPath(str(error.filename)).name
     message = f"`{name}` below this folder cannot be read: {reason(error)}"
     return Problem("code-missing", at, message, "get the right to read it, or name another folder")
+
+
+def _refusals(found: Listing, path: Path, span: Span) -> Iterator[Problem]:
+    for place, real in list(found.outside.items())[:_SHOWN]:
+        name = path.name if place in (".", "") else place
+        message = f"`{shown(name)}` is `{real}`, which lies outside of the project"
+        help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
+        yield Problem("copy-outside-tree", span, message, help_)
+    if found.exceeded:
+        message = f"`{path.name}` holds {found.exceeded}, so it is not copied"
+        yield Problem("too-many-files", span, message, _remedy(found))
+
+
+def _remedy(found: Listing) -> str:
+    """What to leave out of a folder that is too large: where most of its files lie."""
+    heads = [place.split("/", 1)[0] for place in found.files if "/" in place]
+    if not heads:
+        return "name the folder that holds the code alone"
+    most = max(sorted(set(heads)), key=heads.count)
+    return f"leave `{most}` out with an `.amlignore` in this folder, or name the folder of the code alone"
+
+
+def _leave_out_merged(snapshot: Snapshot) -> None:
+    """The client uploads the merged folder by the ignore file that has come to lie in its root."""
+    name = next((name for name in ignore.NAMES if name in snapshot.files), None)
+    if name is None:
+        return
+    rules = ignore.parse(snapshot.content(name), _ROOT)
+    for place in snapshot.listing():
+        if rules.excludes(PurePosixPath(place)):
+            del snapshot.files[place]
 
 
 def faults(component: Component, folder: Path) -> list[Problem]:
@@ -103,71 +249,39 @@ def faults(component: Component, folder: Path) -> list[Problem]:
     return problems
 
 
-def add(snapshot: Snapshot, code: Path, *, nested: bool = False) -> None:
-    """Put a code folder's files, or a single code file, into the root of a snapshot.
+def add(snapshot: Snapshot, path: Path, span: Span, gate: Gate, place: str = "") -> list[Problem]:
+    """Put a folder's files, or a single file, into a snapshot; nothing where it may not be copied.
 
     Args:
         snapshot: What to add to.
-        code: The folder or file.
-        nested: Whether ignore files of folders below the root count.
+        path: The folder or file.
+        span: Where it is named.
+        gate: What may be copied.
+        place: The folder of the snapshot where it lands.
     """
-    if is_file(code):
-        snapshot.files[code.name] = code
-    else:
-        _collect(snapshot, code, _ROOT, (ignore.read(code, _ROOT),), nested=nested)
+    problems: list[Problem] = []
+    above = ignore.read(None, _ROOT) if place else None
+    found = _list(gate, path, place, span, problems, above=above, merged=bool(place))
+    if found is not None:
+        problems += Part("code", path, span, found).problems()
+        snapshot.files.update({} if problems else found.files)
+    return problems
 
 
-def add_include(snapshot: Snapshot, source: Path, root_ignores: Ignore | None = None) -> None:
-    """Put a file or folder into the root of a snapshot under its own last name."""
-    at = PurePosixPath(source.name)
-    ignores = (root_ignores or ignore.read(None, _ROOT),)
-    folder = source.with_suffix("")
-    if source.suffix == ".zip" and not exists(source) and is_folder(folder):
-        snapshot.files[source.name] = _zipped(folder, ignores)
-    elif any(rules.excludes(at) for rules in ignores):
-        return
-    elif is_file(source):
-        snapshot.files[source.name] = source
-    else:
-        _collect(snapshot, source, at, (*ignores, ignore.read(source, at)), nested=True)
+def _is_zip(source: Path) -> bool:
+    """Whether an include is a folder that the client zips: there is no such file, but the folder."""
+    return source.suffix == ".zip" and not exists(source) and is_folder(source.with_suffix(""))
 
 
-def _collect(
-    snapshot: Snapshot,
-    folder: Path,
-    at: PurePosixPath,
-    ignores: tuple[Ignore, ...],
-    *,
-    nested: bool,
-    above: frozenset[str] = frozenset(),
-) -> None:
-    """Add the files below a folder, links followed, except into a folder that is being listed."""
-    real = os.path.realpath(folder)
-    if real in above:
-        return
-    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names are all that is wanted
-        source, place = folder / name, at / name
-        if any(rules.excludes(place) for rules in ignores):
-            continue
-        if is_folder(source):
-            more = (ignore.read(source, place),) if nested else ()
-            _collect(snapshot, source, place, (*ignores, *more), nested=nested, above=above | {real})
-        elif is_file(source):
-            snapshot.files[place.as_posix()] = source
-
-
-def _zipped(folder: Path, ignores: tuple[Ignore, ...]) -> bytes:
+def _packed(part: Part) -> bytes:
     import io  # noqa: PLC0415 - few components include a zipped folder
     import zipfile  # noqa: PLC0415
 
-    inner = Snapshot()
-    at = PurePosixPath(folder.name)
-    _collect(inner, folder, at, (*ignores, ignore.read(folder, at)), nested=False)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(f"{folder.name}/", _ZIP_TIME), b"")
-        for name in inner.listing():
-            archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), inner.content(name))
+        archive.writestr(zipfile.ZipInfo(f"{part.path.stem}/", _ZIP_TIME), b"")
+        for name, source in sorted(part.listing.files.items()):
+            archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), read_listed(source))
     return buffer.getvalue()
 
 
@@ -199,7 +313,7 @@ def _includes(
         path = local_path(item, folder) if isinstance(item, str) and kind(item) == "local" else None
         if path is None:
             continue
-        if is_file(path) or is_folder(path) or (path.suffix == ".zip" and is_folder(path.with_suffix(""))):
+        if is_file(path) or is_folder(path) or _is_zip(path):
             yield path, span
         elif span is not None:
             problems.append(missing("include-missing", "`additional_includes`", item, path, span))

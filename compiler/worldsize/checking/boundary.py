@@ -7,10 +7,12 @@ so a spec from elsewhere must not be able to name a home folder, nor a link in i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
+from worldsize.azureml.files import Files
+from worldsize.azureml.gate import Gate, everything
 from worldsize.checking import discover
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
@@ -19,6 +21,7 @@ from worldsize.rules.context import Context
 from worldsize.yaml.span import Span
 
 Allowed = Callable[[str | os.PathLike[str]], bool]
+_OUTSIDE = ("code-outside-tree", "reference-outside")  # only warned of where nothing is copied
 _MOST = 5  # files that are named one by one
 
 
@@ -46,6 +49,29 @@ def _allowed(settings_file: str | None) -> tuple[Path, ...]:
     return settings.read(yaml.load(settings_file)).allow
 
 
+def files_of(
+    path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()
+) -> Files:
+    """What compiling or running a file may read and copy.
+
+    Args:
+        path: The file.
+        mapped: What the user says stands for assets here; it counts with the project that it lies in.
+        ours: Folders of Worldsize itself.
+    """
+    allowed = [of(path) or everything, *(of(each) or _below(each) for each in mapped), *map(_below, ours)]
+
+    def judge(file: str | os.PathLike[str]) -> bool:
+        return any(each(file) for each in allowed)
+
+    return Files(readable=judge, gate=Gate(judge))
+
+
+def _below(path: Path) -> Allowed:
+    """The permission for a folder alone, or for the one of a file."""
+    return Context(path if path.is_dir() else path.parent).inside
+
+
 def refusals(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span) -> list[Problem]:
     """What is wrong with files that are to be uploaded: where they come from, and their names."""
     unreadable = [name for name in files if not _is_text(name)]
@@ -70,13 +96,17 @@ def outside(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span
     return list(islice(found, _MOST))
 
 
+def not_copied(problems: Iterable[Problem]) -> list[Problem]:
+    """Why something that belongs to a pipeline may not be copied, each an error whatever a comment says."""
+    found = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
+    return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in found]
+
+
 def as_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
     """All findings, those of code outside of the project as errors; none where nothing lies outside."""
-    if allowed is None or all(each.slug != "code-outside-tree" for each in diagnostics):
+    if allowed is None or all(each.slug not in _OUTSIDE for each in diagnostics):
         return []
-    return [
-        replace(each, severity="error") if each.slug == "code-outside-tree" else each for each in diagnostics
-    ]
+    return [replace(each, severity="error") if each.slug in _OUTSIDE else each for each in diagnostics]
 
 
 def _outside(name: str, source: Path, at: Span) -> Problem:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from worldsize.azureml.files import Files, anything
-from worldsize.checking import conceal, discover, shorten
+from worldsize.azureml.gate import Gate, everything
+from worldsize.checking import boundary, conceal, discover, shorten
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
 from worldsize.diagnostics.problem import Problem
@@ -112,10 +113,11 @@ def check(
 
 def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
-    files.readable = anything
+    files.readable = files.readable_data = anything
     chosen = _settings(project, files)
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files)
-    files.readable = context.readable
+    files.readable = files.readable_data = context.readable
+    files.gate = Gate(boundary.of(project.files[0].path) or everything) if project.files else Gate()
     run = Run(context)
     if chosen is not None:
         run.problems += chosen.problems

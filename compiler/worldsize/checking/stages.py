@@ -167,6 +167,7 @@ def _feed_component(run: Run, component: Component | None) -> None:
 
         folder = Path(component.raw.source.path).parent
         run.problems += snapshot.faults(component, folder)
+        run.problems += snapshot.refusals(component, folder, run.context.files)
     _feed_job(run, component.graph)
 
 

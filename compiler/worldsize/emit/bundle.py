@@ -12,8 +12,9 @@ from typing import Any
 
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_text
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.references import is_file, is_folder, kind, local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
@@ -30,26 +31,29 @@ class Bundle:
 
     name: str
     document: dict[str, Any]
+    gate: Gate
     files: dict[str, Path | bytes] = field(default_factory=dict)
     inner: dict[str, Component] = field(default_factory=dict)  # by the inner step that uses it
     problems: list[Problem] = field(default_factory=list)
 
 
-def of(component: Component, folder: Path, at: Span, added: Snapshot | None = None) -> Bundle:
+def of(component: Component, folder: Path, at: Span, gate: Gate, added: Snapshot | None = None) -> Bundle:
     """Gather a component.
 
     Args:
         component: The component, from a file or made from a spec's own command.
         folder: The folder that its relative paths start at.
         at: Where to report what has no place of its own.
+        gate: What may be copied.
         added: Files of the user's tree that join the code.
     """
     document = _document(component)
-    bundle = Bundle(_name(component), document)
+    bundle = Bundle(_name(component), document, gate)
     _take_code(bundle, component, folder, at, added)
+    named = component.environment.span if component.environment is not None else None
     for block in (document, document.get("task")):
         if isinstance(block, dict) and "environment" in block:
-            block["environment"] = _environment(bundle, block["environment"], folder, at)
+            block["environment"] = _environment(bundle, block["environment"], folder, named or at)
     if component.graph is not None and isinstance(document.get("jobs"), dict):
         _take_inner(bundle, component, folder, at)
     return bundle
@@ -78,7 +82,7 @@ def _name(component: Component) -> str:
 
 
 def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, added: Snapshot | None) -> None:
-    merged, problems = snapshot.of(component, folder)
+    merged, problems = snapshot.of(component, folder, bundle.gate)
     bundle.problems += problems
     bundle.document.pop("additional_includes", None)
     for name in added.listing() if added else ():
@@ -95,7 +99,7 @@ def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, add
         inner = Snapshot()
         path = local_path(task["code"], folder)
         if path is not None and path.exists():
-            snapshot.add(inner, path)
+            bundle.problems += snapshot.add(inner, path, at, bundle.gate)
             _place_code(bundle, task, inner, CODE)
 
 
@@ -128,6 +132,9 @@ def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
                 snapshot.missing("environment-missing", "`environment`", value, folder / value, at)
             )
             return value
+        if problems := snapshot.add(Snapshot(), path, at, bundle.gate):
+            bundle.problems += problems
+            return value
         root = yaml.load(path).root
         read = yaml.to_python(root) if root is not None else None
         if not isinstance(read, dict):
@@ -149,14 +156,11 @@ def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) ->
     path = local_path(reference, folder)
     if path is None:
         return reference
-    if path.is_file():
-        bundle.files[f"{ENVIRONMENT}/{path.name}"] = path
-        return f"./{ENVIRONMENT}/{path.name}"
-    if path.is_dir():
+    if is_file(path) or is_folder(path):
         context = Snapshot()
-        snapshot.add(context, path)
+        bundle.problems += snapshot.add(context, path, at, bundle.gate)
         bundle.files.update({f"{ENVIRONMENT}/{name}": context.files[name] for name in context.listing()})
-        return f"./{ENVIRONMENT}"
+        return f"./{ENVIRONMENT}/{path.name}" if is_file(path) else f"./{ENVIRONMENT}"
     bundle.problems.append(snapshot.missing("environment-missing", f"`{key}`", reference, path, at))
     return reference
 
@@ -172,7 +176,7 @@ def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) ->
         if step.component.path is not None:
             bundle.inner[name] = step.component
         elif step.component.raw is step.raw:
-            merged, problems = snapshot.of(step.component, folder)
+            merged, problems = snapshot.of(step.component, folder, bundle.gate)
             bundle.problems += problems
             _place_code(bundle, node, merged, str(PurePosixPath(name) / CODE))
             if "environment" in node:

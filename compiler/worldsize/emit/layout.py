@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import write
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Argument, Data, Field, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Problem
@@ -28,24 +29,26 @@ Files = dict[str, Path | bytes]
 class _Shelf:
     """The component folders chosen so far: equal components share one."""
 
+    gate: Gate
     folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
     taken: set[str] = field(default_factory=set)
     files: Files = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
-def files(built: Built, out: Path) -> tuple[Files, list[Problem]]:
+def files(built: Built, out: Path, gate: Gate) -> tuple[Files, list[Problem]]:
     """Everything that compiling writes, by path inside the output folder.
 
     Args:
         built: A spec that was resolved without errors.
         out: The output folder; only local data paths depend on it, being relative to it.
+        gate: What may be copied.
 
     Returns:
         The files, each as bytes or as the file to copy, sorted; and the problems met.
     """
     assert built.plan is not None
-    spec, shelf = built.spec, _Shelf()
+    spec, shelf = built.spec, _Shelf(gate)
     foreseen = memory.needs(built.resolved.job, built.plan)
     steps = {
         name: _placed(built, _with_memory(step, foreseen.get(name)), shelf, out)
@@ -74,7 +77,7 @@ def _placed(built: Built, step: Step, shelf: _Shelf, out: Path) -> Step:
         return replace(step, inputs=inputs)
     base = step.component.path.parent if step.component.path else folder
     added = built.resolved.added.get(step.name)
-    bundle = bundles.of(step.component, base, step.span or built.spec.span, added)
+    bundle = bundles.of(step.component, base, step.span or built.spec.span, shelf.gate, added)
     variant = step.name if added and added.files else None
     name = _shelve(shelf, bundle, step.name, variant, step.span or built.spec.span)
     reference = Field(f"./components/{name}/{bundles.FILE}")
@@ -94,7 +97,7 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
     shelf.problems += bundle.problems
     for inner_step, component in bundle.inner.items():
         assert component.path is not None
-        inner = bundles.of(component, component.path.parent, at)
+        inner = bundles.of(component, component.path.parent, at, shelf.gate)
         name = _shelve(shelf, inner, inner_step, None, at)
         key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
         bundle.document["jobs"][inner_step][key] = f"../{name}/{bundles.FILE}"
@@ -122,7 +125,7 @@ def _digest(contents: Mapping[str, Path | bytes]) -> str:
     for name in sorted(contents):
         source = contents[name]
         total.update(os.fsencode(name) + b"\0")
-        total.update(source if isinstance(source, bytes) else os.fsencode(source.resolve()))
+        total.update(source if isinstance(source, bytes) else os.fsencode(source))
         total.update(b"\0")
     return total.hexdigest()
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from worldsize.azureml.gate import copy_listed
 from worldsize.diagnostics.system import reason
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError
@@ -117,8 +118,7 @@ def _write(path: Path, source: Path | bytes) -> None:
     if isinstance(source, bytes):
         path.write_bytes(source)
     else:
-        shutil.copyfile(source, path)
-        executable = bool(source.stat().st_mode & stat.S_IXUSR)
+        executable = bool(copy_listed(source, path) & stat.S_IXUSR)
     path.chmod(0o755 if executable else 0o644)
 
 

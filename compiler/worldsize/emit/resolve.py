@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import binding
-from worldsize.azureml.files import anything
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import (
     Binding,
     Component,
@@ -49,7 +49,7 @@ def resolve(
     spec: Spec,
     components: Mapping[str, Component | None],
     plan: Plan | None,
-    readable: Callable[[Path], bool] = anything,
+    files: Files | None = None,
 ) -> tuple[Resolved, list[Problem]]:
     """Resolve a spec.
 
@@ -57,13 +57,13 @@ def resolve(
         spec: The spec.
         components: By step its component, from :func:`worldsize.emit.lookup.find`.
         plan: The plan; None where planning failed. Everything else is still checked then.
-        readable: Whether a file or folder of the user may be looked into.
+        files: What may be read and copied.
 
     Returns:
         The graph and every problem met. With problems or without a plan the graph is good for
         further checks, not for emitting.
     """
-    work = wired(spec, components, plan, readable)
+    work = wired(spec, components, plan, files)
     settings.check_clusters(work)
     for step in spec.steps:
         user_files.check_named(work, step)
@@ -85,10 +85,10 @@ def wired(
     spec: Spec,
     components: Mapping[str, Component | None],
     plan: Plan | None = None,
-    readable: Callable[[Path], bool] = anything,
+    files: Files | None = None,
 ) -> Work:
     """The first half of :func:`resolve`: what ``with:`` gives, and what wiring by name binds."""
-    work = Work(spec, dict(components), plan, readable)
+    work = Work(spec, dict(components), plan, files or Files())
     for step in spec.steps:
         work.arguments[step] = given.read(work, step)
         gate.give(work, step)

@@ -76,7 +76,7 @@ def _rows_per_class(work: Work, values: Mapping[str, Any], length: int) -> list[
     if base is None or not exists(base):
         return None
     root = base / source if is_folder(base) else base
-    if not exists(root) or not work.readable(root):
+    if not exists(root) or not work.files.readable_data(root):
         return None
     from worldsize.emit import row_counts  # noqa: PLC0415 - its readers are for data that is no built-in set
 

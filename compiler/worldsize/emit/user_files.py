@@ -6,9 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
+from worldsize.azureml.gate import read_listed
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import exists, is_file, local_path, normal
-from worldsize.azureml.snapshot import Snapshot, add_include, missing
+from worldsize.azureml.snapshot import Snapshot, missing
 from worldsize.diagnostics.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
@@ -26,6 +27,7 @@ def check_named(work: Work, step: str) -> None:
     component = work.components.get(step)
     if work.spec.steps[step].command is not None and component is not None:
         work.problems += snapshot.faults(component, work.folder)
+        work.problems += snapshot.refusals(component, work.folder, work.files)
         return
     code = work.spec.steps[step].code
     if code is None:
@@ -43,8 +45,8 @@ def collect(work: Work, step: str) -> Snapshot:
         return added
     if spec_step.code is not None:
         path = local_path(spec_step.code.value, work.folder)
-        if path is not None and exists(path) and work.readable(path):
-            add_include(added, path)
+        if path is not None and exists(path) and work.files.may_judge(path):
+            work.problems += snapshot.add(added, path, spec_step.code.span, work.files.gate, path.name)
     _user_function(work, step, added)
     return added
 
@@ -85,8 +87,12 @@ def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
     elif not is_file(path):
         span = part_span(located, 0, len(file))
         work.problems.append(missing("user-model-missing", "the input", file, path, span))
-    elif work.readable(path) and _defines(work, located, path, len(file) + 1, function):
-        added.files.setdefault(normal(Path(file)).as_posix(), path)
+    elif work.files.may_judge(path):
+        own = Snapshot()
+        work.problems += snapshot.add(own, path, located.span, work.files.gate)
+        for source in own.files.values():
+            if isinstance(source, Path) and _defines(work, located, source, len(file) + 1, function):
+                added.files.setdefault(normal(Path(file)).as_posix(), source)
 
 
 def _defines(work: Work, located: Located[str], path: Path, start: int, function: str) -> bool:
@@ -95,7 +101,7 @@ def _defines(work: Work, located: Located[str], path: Path, start: int, function
 
     span = part_span(located, start, start + len(function))
     try:
-        tree = ast.parse(path.read_bytes(), str(path.name))
+        tree = ast.parse(read_listed(path), str(path.name))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else ""
         message = f"`{path.name}` is not valid Python{where}"[:200]

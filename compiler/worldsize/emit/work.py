@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml.files import anything
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import kind
 from worldsize.diagnostics.problem import Problem, Related
@@ -64,7 +64,7 @@ class Work:
     spec: Spec
     components: dict[str, Component | None]
     plan: Plan | None
-    readable: Callable[[Path], bool] = field(default=anything)
+    files: Files = field(default_factory=Files)  # what may be read and copied
     problems: list[Problem] = field(default_factory=list)
     arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
     templates: dict[str, dict[str, str]] = field(

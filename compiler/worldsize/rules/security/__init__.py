@@ -19,4 +19,10 @@ RULES = (
     Entry("WS815", "code-outside-tree", on=("Component",)),
     Entry("WS816", "copy-outside-tree"),
     Entry("WS817", "file-name-not-text"),
+    Entry("WS835", "secret-in-snapshot", on=("Component", "Spec")),
+    Entry("WS836", "repository-in-snapshot", on=("Component", "Spec")),
+    Entry("WS837", "environment-in-snapshot", on=("Component", "Spec")),
+    Entry("WS838", "snapshot-large", on=("Component", "Spec")),
+    Entry("WS839", "too-many-files"),
+    Entry("WS840", "entry-not-copied", on=("Component", "Spec")),
 )

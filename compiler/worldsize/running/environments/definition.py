@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from worldsize import yaml
-from worldsize.azureml import distribution, fields
+from worldsize.azureml import distribution
+from worldsize.azureml import fields
+from worldsize.azureml import snapshot
 from worldsize.azureml.environment import is_file as names_a_file
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path, shown
+from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
 from worldsize.facts import curated
 from worldsize.running.environments import conda, requirements
@@ -76,13 +80,14 @@ class Definition:
 Found = tuple[Definition, list[Problem]]
 
 
-def read(environment: Field[Any] | None, folder: Path, assets: AssetMap) -> Found:
+def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: Gate) -> Found:
     """What an ``environment:`` means.
 
     Args:
         environment: the field of a job or component.
         folder: what its paths are relative to.
         assets: where environments lie that are only named.
+        gate: which files may be read.
 
     Returns:
         The environment, and what is wrong with its files.
@@ -91,20 +96,20 @@ def read(environment: Field[Any] | None, folder: Path, assets: AssetMap) -> Foun
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _described(value, folder, Definition(_title(value), _title_span(environment) or span))
+        return _described(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shown(value)}`", span)
     path = local_path(value, folder) if names_a_file(value) else assets.local(value)
     if path is not None:
-        return _file(path, start)
+        return _file(path, start, gate)
     known = curated.lookup(value)
     if known is not None:
         return replace(start, requirements=known.requirements, modules=known.modules), []
     return replace(start, unknown=True), []
 
 
-def _described(value: Mapping[str, Any], folder: Path, start: Definition) -> Found:
+def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: Gate) -> Found:
     """An environment that says what it is made of."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
     found = replace(start, image=str(image) if image else None)
@@ -112,46 +117,56 @@ def _described(value: Mapping[str, Any], folder: Path, start: Definition) -> Fou
         context = local_path(build["path"], folder)
         dockerfile = str(build.get("dockerfile_path") or "Dockerfile")
         found = replace(found, context=context, dockerfile=dockerfile, unknown=True)
+        if context is not None and exists(context) and (refused := _refused(found, context, gate)):
+            return found, refused
     if isinstance(listed, dict):
-        return _conda(listed, folder, found, _dump(listed))
+        return _conda(listed, folder, found, _dump(listed), gate)
     if isinstance(listed, str):
         path = local_path(listed, folder)
-        return _file(path, found) if path is not None else (replace(found, unknown=True), [])
+        return _file(path, found, gate) if path is not None else (replace(found, unknown=True), [])
     if found.image and not _BARE.fullmatch(found.image):
         found = replace(found, unknown=True)
     return found, []
 
 
-def _file(path: Path, start: Definition) -> Found:
+def _file(path: Path, start: Definition, gate: Gate) -> Found:
     """An environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
             return start, []  # reported where it is named
         help_ = "name an environment file, a conda file or a requirements file"
         return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
+    if refused := _refused(start, path, gate):
+        return start, refused
     if path.suffix == ".txt":
-        return _pinned((f"-r {path.name}",), path.parent, start)
+        return _pinned((f"-r {path.name}",), path.parent, start, gate)
     root = yaml.load(path).root
     value = fields.of(root).value if root is not None else None
     if isinstance(value, dict) and {"image", "build", "conda_file"} & set(value):
-        return _described(value, path.parent, start)
+        return _described(value, path.parent, start, gate)
     if isinstance(value, dict) and "dependencies" in value:
-        return _conda(value, path.parent, start, path.read_text(encoding="utf-8"))
+        return _conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
     return start, _problem(
         start, f"`{path.name}` is no environment: it names neither packages nor an image", help_
     )
 
 
-def _conda(value: Mapping[str, Any], folder: Path, start: Definition, text: str) -> Found:
+def _conda(value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: Gate) -> Found:
     wanted = conda.read(value.get("dependencies"))
     found = replace(start, python=wanted.python, left=wanted.left, conda=text)
-    return _pinned(wanted.requirements, folder, found)
+    return _pinned(wanted.requirements, folder, found, gate)
 
 
-def _pinned(lines: tuple[str, ...], folder: Path, start: Definition) -> Found:
+def _refused(found: Definition, path: Path, gate: Gate) -> list[Problem]:
+    """Why a file or folder may not become part of an environment."""
+    return snapshot.add(Snapshot(), path, found.span or Span("environment", 1, 1, 1, 1), gate)
+
+
+def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: Gate) -> Found:
     try:
-        return replace(start, requirements=tuple(requirements.expand(lines, folder.absolute()))), []
+        expanded = tuple(requirements.expand(lines, folder.absolute(), gate))
+        return replace(start, requirements=expanded), []
     except (OSError, UnicodeError) as error:
         name = getattr(error, "filename", None) or "a requirements file"
         reason = getattr(error, "strerror", None) or "it is not UTF-8"

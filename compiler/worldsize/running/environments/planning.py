@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
@@ -69,6 +70,7 @@ def plan(
     assets: AssetMap,
     mode: EnvironmentMode,
     sources: Sources,
+    gate: Gate,
 ) -> Plan:
     """Read what every step says of its environment.
 
@@ -78,13 +80,14 @@ def plan(
         assets: where environments lie that are only named.
         mode: what they are to be here.
         sources: the texts that the steps were read from.
+        gate: which files an environment may be made of.
     """
     if mode == "current":
         return Plan(mode)
     definitions: dict[str, Definition] = {}
     problems: list[Problem] = []
     for name, task in tasks.items():
-        found, more = definition.read(task.component.environment, task.folder, assets)
+        found, more = definition.read(task.component.environment, task.folder, assets, gate)
         if found.modules and mode == "isolated" and not _imports(found.modules, task, code.get(name)):
             found = replace(found, requirements=(), modules=frozenset())
         definitions[name] = found

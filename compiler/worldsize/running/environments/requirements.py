@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from worldsize.azureml.gate import Gate, read_listed
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement[\s=]\s*)(?P<path>\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
@@ -16,16 +19,19 @@ _ARCHIVE = re.compile(r"\S+\.(?:whl|zip|tar\.gz)")
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
-def expand(lines: Iterable[str], folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
+def expand(
+    lines: Iterable[str], folder: Path, gate: Gate, seen: frozenset[Path] = frozenset()
+) -> Iterator[str]:
     """The lines one by one, without comments, those of files that they include in their place.
 
     Args:
         lines: as a requirements file or the pip part of a conda file has them.
         folder: what paths in them are relative to.
+        gate: which files may be included, as requirements or as constraints.
         seen: the files that include this one.
 
     Raises:
-        OSError: an included file cannot be read.
+        OSError: an included file cannot be read, or may not be.
     """
     for line in "\n".join(lines).replace("\\\n", " ").split("\n"):
         text = _COMMENT.sub("", line).strip()
@@ -33,10 +39,10 @@ def expand(lines: Iterable[str], folder: Path, seen: frozenset[Path] = frozenset
         if included:
             path = Path(os.path.normpath(folder / _bare(included["path"])))
             if path not in seen:
-                inner = path.read_text(encoding="utf-8-sig").split("\n")
-                yield from expand(inner, path.parent, seen | {path})
+                inner = read_listed(_admitted(path, gate)).decode("utf-8-sig").split("\n")
+                yield from expand(inner, path.parent, gate, seen | {path})
         elif text:
-            yield _absolute(text, folder)
+            yield _absolute(text, folder, gate)
 
 
 def digest(lines: Iterable[str]) -> str:
@@ -53,11 +59,25 @@ def digest(lines: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def _absolute(text: str, folder: Path) -> str:
+def _admitted(path: Path, gate: Gate) -> Path:
+    """A file that another names, links resolved: pip shows lines that it cannot read, so not any file will do.
+
+    Raises:
+        OSError: It is not there, or lies outside of the project.
+    """
+    real = Path(os.path.realpath(path))
+    if gate.allowed(real) or not path.exists():
+        return real
+    raise OSError(errno.EACCES, "it lies outside of the project", str(path))
+
+
+def _absolute(text: str, folder: Path, gate: Gate) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
         found = pattern.fullmatch(text)
         if found:
             path = _bare(found["path"])
+            if option == "-c " and "://" not in path:
+                _admitted(Path(os.path.normpath(folder / path)), gate)
             return text if "://" in path else f"{option}{os.path.normpath(folder / path)}"
     if text.startswith(("./", "../", "/")) or text in (".", "..") or _ARCHIVE.fullmatch(text):
         return text if "://" in text or "@" in text else os.path.normpath(folder / text)
@@ -74,7 +94,8 @@ def _named_path(line: str) -> Path | None:
 def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
-        yield from (Path(parent, name) for name in names if not name.endswith(".pyc"))
+        found = (Path(parent, name) for name in names if not name.endswith(".pyc"))
+        yield from (path for path in found if path.is_file())  # opening a pipe would wait for its other end
 
 
 def _bare(path: str) -> str:

@@ -70,6 +70,11 @@ class AssetMap:
         """Entries that were asked for and lead to nothing, at their own place and once each."""
         return list(self._broken.values())
 
+    @property
+    def paths(self) -> list[Path]:
+        """Where the entries lead, as far as there is something."""
+        return [entry.path for tier in self._tiers for entry in tier.values() if exists(entry.path)]
+
     def local(self, text: str) -> Path | None:
         """Where a reference lies here, or None where the map has no entry for it.
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.azureml import job as jobs
-from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import kind
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.checking import boundary
 from worldsize.diagnostics.problem import Problem
 from worldsize.running.environments import planning
 from worldsize.running.errors import RunError
@@ -29,6 +29,7 @@ from worldsize.running.preparing import programs
 from worldsize.running.preparing import references
 from worldsize.running.preparing import targets
 from worldsize.running.preparing import devices
+from worldsize.running.parallel.plan import DRIVER
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
@@ -72,7 +73,8 @@ def prepare(
     """
     path, settings = targets.pipeline_file(target, pipeline, options.settings)
     known = assets.read(target, options.assets)
-    files = Files(elsewhere=known.local)
+    files = boundary.files_of(path, known.paths, [DRIVER])
+    files.elsewhere = known.local
     job, problems = jobs.read(path, files)
     texts = {document.path: document.source for document in files.documents.values()} | dict(known.sources)
     if job is None or problems:
@@ -91,13 +93,13 @@ def prepare(
     sizes = emulation.sizes(graph.tasks, path)
     tasks, devices_said = devices.fit_devices(fitted.tasks, sizes, here)
     devices_said += devices.warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), here)
-    code, missing = workplace.snapshots(tasks)
+    code, missing = workplace.snapshots(tasks, files.gate)
     missing += programs.missing(job, tasks)
     emulated, impossible = emulation.read(options, tasks, sizes)
     mode = planning.mode_of(options, target, path)
     if mode == "current":
         missing += packages.missing(tasks, code)
-    surroundings = planning.plan(tasks, code, known, mode, texts)
+    surroundings = planning.plan(tasks, code, known, mode, texts, files.gate)
     wrong = [*fitted.problems, *missing, *impossible, *_blind(graph, track=track), *surroundings.problems]
     if wrong:
         raise RunError(wrong, texts)

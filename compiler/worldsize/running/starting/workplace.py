@@ -7,21 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from worldsize.azureml import snapshot
+from worldsize.azureml.gate import Gate, copy_listed
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.checking import boundary
 from worldsize.diagnostics.problem import Problem
-from worldsize.running.parallel.plan import DRIVER
 from worldsize.running.preparing import untrusted
 from worldsize.running.recording.folder import RunFolder
 from worldsize.running.starting.inputs import link_inputs, prepare_outputs
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 SURVIVES = "checkpoints"  # the output that a step's next try goes on from
 PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
 
 
-def snapshots(tasks: Mapping[str, Task]) -> tuple[dict[str, Snapshot], list[Problem]]:
+def snapshots(tasks: Mapping[str, Task], gate: Gate) -> tuple[dict[str, Snapshot], list[Problem]]:
     """The code of every task, listed but not copied yet, and what is wrong with it."""
     found: dict[str, Snapshot] = {}
     problems: dict[Problem, None] = {}
@@ -30,22 +28,11 @@ def snapshots(tasks: Mapping[str, Task]) -> tuple[dict[str, Snapshot], list[Prob
         code, includes = task.component.code, task.component.additional_includes
         key = (str(task.folder), repr(code and code.value), repr(includes and includes.value))
         if key not in listed:  # steps often share a folder, and a large one takes long to list
-            listed[key], more = snapshot.of(task.component, task.folder)
-            span = code.span if code and code.span else Span(str(task.folder), 1, 1, 1, 1)
-            more += boundary.outside(_theirs(listed[key].files), boundary.of(task.folder), span)
+            listed[key], more = snapshot.of(task.component, task.folder, gate)
             problems.update(dict.fromkeys(more))
         found[name] = listed[key]
         problems.update(dict.fromkeys(untrusted.refusals(task)))
     return found, list(problems)
-
-
-def _theirs(files: Mapping[str, Path | bytes]) -> dict[str, Path | bytes]:
-    """All but the driver of parallel steps, which lies wherever Worldsize is installed."""
-    return {
-        name: source
-        for name, source in files.items()
-        if isinstance(source, bytes) or not source.is_relative_to(DRIVER)
-    }
 
 
 def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:
@@ -95,6 +82,6 @@ def materialise(code: Snapshot, folder: Path) -> None:
         if isinstance(source, bytes):
             target.write_bytes(source)
         else:
-            shutil.copy(source, target)
+            target.chmod(copy_listed(source, target))
     for name in PRESENT:
         (folder / name).mkdir(exist_ok=True)

@@ -1,0 +1,154 @@
+"""The one way in which files are listed and read that are copied: by compiling, by running, into a zip.
+
+Listing resolves every link first, asks whether what it leads to may be copied, and ends after a number of entries.
+Reading opens the very file that was listed: one that was replaced by a link or a pipe since is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+from worldsize.records import dataclass, field
+
+MOST_ENTRIES = 100_000  # files and folders of one snapshot, links followed
+MOST_DEPTH = 100  # folders in each other
+MOST_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
+_CHUNK = 1 << 20
+_FLAGS = os.O_RDONLY
+for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # each where the system has it
+    _FLAGS |= getattr(os, _flag, 0)
+_OPENED = "/proc/self/fd"  # where Linux says what a descriptor is open on
+
+Kind = Literal["file", "folder", "other"]
+
+
+def everything(_path: str | os.PathLike[str]) -> bool:
+    """The permission to copy any file, where nothing says where a project ends."""
+    return True
+
+
+class Entry(NamedTuple):
+    """One name in a folder.
+
+    Attributes:
+        name: The name.
+        kind: What it is, links followed; ``other`` is neither a file nor a folder.
+        real: Its path, links resolved.
+        size: Bytes of a file.
+        link: Whether it is a symbolic link.
+        what: Of ``other``, in words.
+    """
+
+    name: str
+    kind: Kind
+    real: str
+    size: int = 0
+    link: bool = False
+    what: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Gate:
+    """What one command may copy, by paths whose links are resolved; each folder is listed once."""
+
+    allowed: Callable[[str | os.PathLike[str]], bool] = field(default=everything)
+    looked_at: int = 0
+    _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict, repr=False)
+
+    def entries(self, real: str) -> tuple[Entry, ...]:
+        """What a folder holds, sorted by name.
+
+        Args:
+            real: The folder, links resolved.
+
+        Raises:
+            OSError: It cannot be listed.
+        """
+        known = self._folders.get(real)
+        if known is None:
+            found = []
+            with os.scandir(real) as entries:
+                for entry in entries:
+                    found.append(_entry(entry, real))
+                    if len(found) > MOST_ENTRIES:
+                        break
+            known = self._folders[real] = tuple(sorted(found))
+        return known
+
+
+def _entry(entry: os.DirEntry[str], folder: str) -> Entry:
+    path = os.path.join(folder, entry.name)  # noqa: PTH118 - thousands of them: paths are texts here
+    try:
+        link = entry.is_symlink()
+        real = os.path.realpath(path) if link else path
+        status = os.stat(real) if link else entry.stat(follow_symlinks=False)  # noqa: PTH116
+    except OSError as error:
+        what = "a link in a circle" if error.errno == errno.ELOOP else "a link to nothing"
+        return Entry(entry.name, "other", path, link=True, what=what)
+    kind, what = _kind(status.st_mode)
+    return Entry(entry.name, kind, real, status.st_size, link, what)
+
+
+def _kind(mode: int) -> tuple[Kind, str]:
+    if stat.S_ISREG(mode):
+        return "file", ""
+    if stat.S_ISDIR(mode):
+        return "folder", ""
+    if stat.S_ISFIFO(mode):
+        return "other", "a pipe"
+    return "other", "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def open_listed(path: Path) -> IO[bytes]:
+    """Open a file that was listed, to copy it.
+
+    Args:
+        path: The file, links resolved when it was listed.
+
+    Raises:
+        OSError: It cannot be read, or is another file by now.
+    """
+    number = os.open(path, _FLAGS)
+    file = os.fdopen(number, "rb")
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode) or not _is_still(path, number):
+            raise OSError(errno.ESTALE, "it was replaced after it was checked", str(path))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _is_still(path: Path, number: int) -> bool:
+    """Whether a descriptor is open on the file of that path, and no folder on the way became a link."""
+    try:
+        return os.readlink(f"{_OPENED}/{number}") == str(path)  # noqa: PTH115 - nothing is to be resolved
+    except OSError:  # another system
+        return os.path.realpath(path) == str(path) and os.path.samestat(os.stat(path), os.fstat(number))  # noqa: PTH116
+
+
+def read_listed(path: Path, most: int = -1) -> bytes:
+    """The bytes of a file that was listed, or its first ``most``.
+
+    Raises:
+        OSError: See :func:`open_listed`.
+    """
+    with open_listed(path) as file:
+        return file.read(most)
+
+
+def copy_listed(path: Path, target: Path) -> int:
+    """Copy a file that was listed, and say what its mode was.
+
+    Raises:
+        OSError: See :func:`open_listed`; or the target cannot be written.
+    """
+    with open_listed(path) as source, target.open("wb") as file:
+        while chunk := source.read(_CHUNK):
+            file.write(chunk)
+        return stat.S_IMODE(os.fstat(source.fileno()).st_mode)

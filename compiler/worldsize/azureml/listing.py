@@ -1,0 +1,156 @@
+"""What a folder that is uploaded holds: links followed, ignored files left out, each place with its real path.
+
+Two ways of azure-ai-ml are told apart. A plain code folder is uploaded as it lies (``get_upload_files_from_folder``):
+patterns are compared with the path that a linked folder leads to. Code with includes is copied together first
+(``AdditionalIncludes``): patterns are compared with the place, and every folder's own ignore file counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from worldsize.azureml import ignore
+from worldsize.azureml.gate import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, Entry, Gate
+from worldsize.azureml.ignore import Ignore
+from worldsize.records import dataclass, field
+
+HOLDS_ITSELF = "a link to a folder that holds it"
+
+
+@dataclass(slots=True, eq=False)
+class Listing:
+    """The files below one folder, or one file.
+
+    Attributes:
+        files: By place, the file with links resolved.
+        sizes: Of the files, in bytes.
+        outside: By place, what a link leads to that may not be copied.
+        left_out: By place, what is neither a file nor a folder, in words.
+        exceeded: How the folder has more than is ever copied, in words; the rest of it was not looked at.
+    """
+
+    files: dict[str, Path] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    exceeded: str = ""
+    looked_at: int = 0
+
+    def take(self, place: str, entry: Entry) -> None:
+        """Add a file."""
+        self.files[place] = Path(entry.real)
+        self.sizes[place] = entry.size
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder that is to be listed; ``rules`` are the ignore files that count, each with where it counts from."""
+
+    real: str
+    place: PurePosixPath
+    rules: tuple[tuple[Ignore, str], ...]
+    above: tuple[str, ...]  # the folders that hold it, links resolved
+
+
+def list_file(gate: Gate, path: Path, place: str) -> Listing:
+    """One file as a listing."""
+    found = Listing()
+    real = os.path.realpath(path)
+    if gate.allowed(real):
+        found.take(place, Entry(path.name, "file", real, os.stat(real).st_size))  # noqa: PTH116
+    else:
+        found.outside[place] = real
+    return found
+
+
+def list_folder(
+    gate: Gate, folder: Path, at: PurePosixPath, above: Ignore | None = None, *, merged: bool = False
+) -> Listing:
+    """The files of a folder and of all folders below it.
+
+    Args:
+        gate: What may be copied.
+        folder: The folder.
+        at: Its place in the snapshot.
+        above: The patterns of the folder that holds it in the snapshot, where that is another one.
+        merged: Whether it is copied together with includes.
+
+    Raises:
+        OSError: A folder cannot be listed, or an ignore file cannot be read.
+    """
+    found = Listing()
+    real = os.path.realpath(folder)
+    if not gate.allowed(real):
+        found.outside[at.as_posix()] = real
+        return found
+    rules = [(_rules_of(gate, real, at), real)]
+    if above is not None:
+        rules.insert(0, (above, os.path.dirname(real)))  # noqa: PTH120
+    waiting = [_Folder(real, at, tuple(rules), ())]
+    while waiting and not found.exceeded:
+        waiting += reversed(list(_look_into(gate, waiting.pop(), found, merged=merged)))
+    return found
+
+
+def _rules_of(gate: Gate, real: str, at: PurePosixPath) -> Ignore:
+    """The patterns of a folder's own ignore file, unless that is a link to where nothing may be read."""
+    file = ignore.file_of(Path(real))
+    return ignore.read(Path(real) if file is not None and gate.allowed(file) else None, at)
+
+
+def _look_into(gate: Gate, folder: _Folder, found: Listing, *, merged: bool) -> Iterator[_Folder]:
+    """Take the files of one folder, and say which folders are to be listed in turn."""
+    entries = gate.entries(folder.real)
+    found.looked_at += len(entries)
+    gate.looked_at += len(entries)
+    found.exceeded = _exceeded(gate, folder, found)
+    if found.exceeded:
+        return
+    above = (*folder.above, folder.real)
+    for entry in entries:
+        place = folder.place / entry.name
+        outside = entry.link and entry.kind != "other" and not gate.allowed(entry.real)
+        if _is_ignored(folder, entry, place, by_place=merged or outside):
+            continue
+        name = place.as_posix()
+        if entry.kind == "other":
+            found.left_out[name] = entry.what
+        elif outside:
+            found.outside[name] = entry.real
+        elif entry.kind == "file":
+            found.take(name, entry)
+        elif entry.real in above:
+            found.left_out[name] = HOLDS_ITSELF
+        else:
+            own = ((_rules_of(gate, entry.real, place), entry.real),) if merged else ()
+            yield _Folder(entry.real, place, (*folder.rules, *own), above)
+
+
+def _is_ignored(folder: _Folder, entry: Entry, place: PurePosixPath, *, by_place: bool) -> bool:
+    """Whether an entry is left out; of a folder, whether everything in it is."""
+    if by_place:
+        return any(rules.excludes(place) for rules, _ in folder.rules)
+    if entry.kind == "folder":
+        return any(rules.excludes_below(_parts(entry.real, base)) for rules, base in folder.rules)
+    return any(rules.excludes_parts((*_parts(folder.real, base), entry.name)) for rules, base in folder.rules)
+
+
+def _parts(real: str, base: str) -> tuple[str, ...]:
+    """A path relative to a folder, as the client compares it with patterns: ``..`` where a link led out."""
+    if real == base:
+        return ()
+    if real.startswith(base + os.sep):
+        return tuple(real[len(base) + 1 :].split(os.sep))
+    return tuple(os.path.relpath(real, base).split(os.sep))
+
+
+def _exceeded(gate: Gate, folder: _Folder, found: Listing) -> str:
+    if len(folder.above) > MOST_DEPTH:
+        return f"more than {MOST_DEPTH} folders in each other"
+    if found.looked_at > MOST_ENTRIES:
+        return f"more than {MOST_ENTRIES:,} files and folders, links followed"
+    if gate.looked_at > MOST_LOOKED_AT:
+        return f"folders of more than {MOST_LOOKED_AT:,} files in all, links followed"
+    return ""

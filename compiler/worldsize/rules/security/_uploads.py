@@ -1,0 +1,176 @@
+"""What a component uploads, as far as it may be looked into, and what in it nobody means to upload."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from worldsize.azureml import ignore, snapshot
+from worldsize.azureml.gate import read_listed
+from worldsize.azureml.model import Component, Field
+from worldsize.azureml.snapshot import Part
+from worldsize.rules.context import Context
+from worldsize.spec.model import Spec
+from worldsize.yaml.span import Span
+
+REPOSITORIES = frozenset({".git", ".hg", ".svn"})
+_ENVIRONMENTS = frozenset({".venv", "node_modules", ".tox", ".nox"})
+_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})  # what only the root of an environment has
+_KEY_NAMES = re.compile(
+    r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|(?:.*\.)env(?:\.(?:local|prod(?:uction)?|dev(?:elopment)?|staging|test))?"
+    r"|.*\.(?:pem|pfx|p12|ppk|jks|keystore|kdbx|publishsettings)|\.?(?:git-credentials|netrc|pgpass|pypirc|htpasswd)"
+    r"|_netrc|\.(?:s3cfg|boto|databrickscfg|my\.cnf)|credentials(?:\.(?:json|csv|ya?ml|toml|ini))?"
+    r"|secrets?\.(?:json|ya?ml|toml|ini|env)|client_secrets?.*\.json|kaggle\.json|kubeconfig|.*\.kubeconfig"
+    r"|application_default_credentials\.json|service[_-]?account.*\.json|local\.settings\.json"
+    r"|.*\.tfstate(?:\.backup)?|accesstokens\.json|azureprofile\.json|msal_token_cache\..*",
+    re.IGNORECASE,
+)
+_KEY_FOLDERS = frozenset({".azure", ".aws", ".ssh", ".kube", ".gnupg", ".docker"})
+_PRIVATE = b"PRIVATE KEY"
+_PUBLIC = (b"BEGIN CERTIFICATE", b"BEGIN PUBLIC KEY", b"BEGIN TRUSTED CERTIFICATE")
+_HEAD = 64 * 1024  # bytes of a file that may be a certificate that are read
+
+
+class Found(NamedTuple):
+    """A file or folder of an upload."""
+
+    place: str
+    size: int
+
+
+def uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part, Span, Path]]:
+    """What a component uploads, or a spec adds, each with where it is named and the folder whose ignore file counts.
+
+    What may not be copied, or has no end, is reported as that alone.
+    """
+    for component in [subject] if isinstance(subject, Component) else _added(subject):
+        fields = (component.code, component.additional_includes, component.environment)
+        node = next((field.node for field in fields if field is not None and field.node is not None), None)
+        if node is None:
+            continue
+        folder = Path(node.source.path).parent
+        found, _ = snapshot.uploads(component, folder, context.files)
+        code = next((part.path for part in found if part.key == "code"), folder)
+        for part in found:
+            refused = part.listing.outside or part.listing.exceeded
+            if part.span is not None and not refused and not context.built_in(part.path):
+                own = part.path if part.key == "build.path" else code
+                yield part, part.span, own if own.is_dir() else own.parent
+
+
+def _added(spec: Spec) -> Iterator[Component]:
+    """The code that steps of a spec add to a component, as a component of its own."""
+    for step in spec.steps.values():
+        if step.uses is not None and step.code is not None:
+            code = Field(step.code.value, step.code.span, step.code.key_span, step.code.node)
+            yield Component(None, "command", None, None, {}, {}, code=code)
+
+
+def repositories(part: Part) -> list[Found]:
+    """The repositories of an upload."""
+    return _sizes(part, {place for place in _folders(part) if PurePosixPath(place).name in REPOSITORIES})
+
+
+def environments(part: Part) -> list[Found]:
+    """The outermost folders of installed packages of an upload."""
+    found = {place for place in _folders(part) if PurePosixPath(place).name in _ENVIRONMENTS}
+    for place in (*part.listing.files, *_folders(part)):
+        path = PurePosixPath(place)
+        if path.name in _MARKS and len(path.parts) > 1:
+            found.add(path.parent.as_posix())
+    return _sizes(part, found)
+
+
+def secrets(part: Part) -> list[str]:
+    """The files of an upload that usually hold keys or passwords, outside of repositories and environments."""
+    apart = _beside(part)
+    return [
+        place
+        for place, path in part.listing.files.items()
+        if part.listing.sizes[place] and not _is_below(place, apart) and _is_secret(place, path)
+    ]
+
+
+def remaining(part: Part) -> dict[str, int]:
+    """Bytes of the files of an upload outside of repositories and environments."""
+    apart = _beside(part)
+    return {place: size for place, size in part.listing.sizes.items() if not _is_below(place, apart)}
+
+
+def remedy(folder: Path, *names: str) -> str:
+    """How to leave something out: in which ignore file, since only one of one folder counts."""
+    file = ignore.file_of(folder)
+    listed = ", ".join(f"`{name}`" for name in names)
+    name = file.name if file is not None else ignore.NAMES[0]
+    return f"add {listed} to `{folder.name}/{name}`: Azure ML reads no ignore file of a folder above"
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: ``75 MB``."""
+    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= bytes_:
+            return f"{size / bytes_:.3g} {unit}"
+    return f"{size} bytes"
+
+
+def _folders(part: Part) -> set[str]:
+    """The places of all folders that files lie in."""
+    found: set[str] = set()
+    for place in part.listing.files:
+        parent = place.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found
+
+
+def _sizes(part: Part, places: set[str]) -> list[Found]:
+    """The outermost of the places, each with the bytes of all files below it."""
+    outer = {place for place in places if not _is_below(place.rpartition("/")[0], places)}
+    total = dict.fromkeys(sorted(outer), 0)
+    for place, size in part.listing.sizes.items():
+        if (above := _above(place, outer)) is not None:
+            total[above] += size
+    return [Found(place, size) for place, size in total.items()]
+
+
+def _beside(part: Part) -> set[str]:
+    return {found.place for found in (*repositories(part), *environments(part))}
+
+
+def _above(place: str, places: set[str]) -> str | None:
+    """The one of the places that is a path or holds it."""
+    while place:
+        if place in places:
+            return place
+        place = place.rpartition("/")[0]
+    return None
+
+
+def _is_below(place: str, places: set[str]) -> bool:
+    return bool(places) and _above(place, places) is not None
+
+
+def _is_secret(place: str, path: Path) -> bool:
+    names = PurePosixPath(place).parts
+    name = names[-1].lower()
+    if any(folder in _KEY_FOLDERS for folder in names[:-1]):
+        return not name.endswith((".pub", ".md", ".txt", "known_hosts", ".dockerfile", ".yml", ".yaml", ".sh"))
+    if _KEY_NAMES.fullmatch(name) is not None:
+        return not name.endswith(".pem") or not _is_public(path)
+    return name.endswith(".key") and _PRIVATE in _head(path)
+
+
+def _is_public(path: Path) -> bool:
+    """Whether a file holds certificates or public keys alone."""
+    head = _head(path)
+    return _PRIVATE not in head and any(mark in head for mark in _PUBLIC)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        return read_listed(path, _HEAD)
+    except OSError:
+        return b""

@@ -93,9 +93,9 @@ def test_our_snapshot_is_the_one_azure_uploads(path: Path) -> None:
 
 
 def _ours(path: Path) -> dict[str, bytes]:
-    from worldsize.azureml.gate import Gate
-from worldsize.azureml import component as reader
+    from worldsize.azureml import component as reader
     from worldsize.azureml import snapshot
+    from worldsize.azureml.gate import Gate
 
     interface, problems = reader.read(path)
     assert interface is not None

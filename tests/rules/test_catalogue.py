@@ -21,11 +21,11 @@ OUTPUTS = sorted(HERE.glob("WS*/*.out"))
 # (test_check_settings.py), and what only `run` and `compile` meet.
 WITHOUT_FILES = {
     *("WS000", "WS020", "WS021", "WS034", "WS605", "WS660", "WS661", "WS662"),
-    *("WS116", "WS816", "WS817"),
+    *("WS116", "WS816", "WS817", "WS836", "WS838", "WS839"),
 }
 
-# Crashes, unreadable files, limits that a small file cannot reach, and other encodings.
-WITHOUT_EXAMPLE_FILE = {*WITHOUT_FILES, "WS003", "WS004", "WS006", "WS007"}
+# Crashes, unreadable files, limits that a small file cannot reach, other encodings, and files beside the YAML.
+WITHOUT_EXAMPLE_FILE = {*WITHOUT_FILES, "WS003", "WS004", "WS006", "WS007", "WS835", "WS837", "WS840"}
 
 # Frozen: a code is never given to another fault, and leaves only with a line in the CHANGELOG.
 CODES = HERE / "codes.txt"

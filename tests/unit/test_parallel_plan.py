@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml.gate import Gate
 from worldsize.azureml import job as jobs
+from worldsize.azureml.gate import Gate
 from worldsize.running.graph import flatten
 from worldsize.running.preparing.assets import AssetMap
 from worldsize.running.starting.workplace import snapshots

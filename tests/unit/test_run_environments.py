@@ -12,9 +12,9 @@ import yaml as pyyaml
 
 from worldsize import yaml
 from worldsize.azureml import fields
-from worldsize.azureml.gate import Gate
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
+from worldsize.azureml.gate import Gate
 from worldsize.facts import curated
 from worldsize.running.environments import (
     conda,
@@ -155,7 +155,7 @@ def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolat
     assert not problems
     code, problems = workplace.snapshots(graph.tasks, Gate())
     assert not problems
-    return planning.plan(graph.tasks, code, known, mode, {}, Gate())
+    return planning.plan(graph.tasks, code, known, mode, {}, gate=Gate())
 
 
 def test_every_way_to_define_an_environment(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Files:
         return known
 
     def may_judge(self, path: Path) -> bool:
-        """Whether a file or folder that is copied may be looked into, or is known to lie outside of the project.
+        """Whether a file that is copied may be looked into, or is known to lie outside of the project.
 
         Where nothing says where a project ends, a check still stays inside its tree.
         """

@@ -1,7 +1,8 @@
 """The one way in which files are listed and read that are copied: by compiling, by running, into a zip.
 
-Listing resolves every link first, asks whether what it leads to may be copied, and ends after a number of entries.
-Reading opens the very file that was listed: one that was replaced by a link or a pipe since is refused.
+Listing resolves every link first, asks whether what it leads to may be copied, and ends after a number of
+entries. Reading opens the very file that was listed: one that was replaced by a link or a pipe since is
+refused.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def open_listed(path: Path) -> IO[bytes]:
     file = os.fdopen(number, "rb")
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode) or not _is_still(path, number):
-            raise OSError(errno.ESTALE, "it was replaced after it was checked", str(path))
+            raise OSError(errno.ESTALE, "it was replaced after it was checked", str(path))  # noqa: TRY301
     except BaseException:
         file.close()
         raise

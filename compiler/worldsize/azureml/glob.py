@@ -1,7 +1,7 @@
 """Patterns of ignore files as azure-ai-ml reads them, matched in time linear in the pattern and the path.
 
-The client translates a pattern to a regular expression, which takes polynomial time where it has several stars: an
-ignore file from elsewhere could keep us busy for hours. The tests compare the two.
+The client translates a pattern to a regular expression, which takes polynomial time where it has several
+stars: an ignore file from elsewhere could keep us busy for hours. The tests compare the two.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Pattern:
             parts: The names that the path is made of.
             everything_below: Whether to ask for every path below it instead.
         """
+        if len(self.segments) == 2 and self.segments[0] == _ANY and isinstance(self.segments[1], str):
+            return self.segments[1] in (parts if everything_below or not self.only_below else parts[:-1])
         starts = {0}
         for segment in self.segments:
             if segment == _ANY:

@@ -1,8 +1,8 @@
 """``.amlignore`` and ``.gitignore`` with the meaning azure-ai-ml gives them.
 
-One file counts per folder, ``.amlignore`` before ``.gitignore``, and only that of the folder itself: unlike git, the
-client looks into no folder above. Its patterns are git's, later lines override earlier ones, and unlike
-git an excluded folder can have included files in it.
+One file counts per folder, ``.amlignore`` before ``.gitignore``, and only that of the folder itself: unlike
+git, the client looks into no folder above. Its patterns are git's, later lines override earlier ones, and
+unlike git an excluded folder can have included files in it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a folder that is uploaded holds: links followed, ignored files left out, each place with its real path.
+"""What a folder that is uploaded holds: links followed, ignored files left out, real paths noted.
 
-Two ways of azure-ai-ml are told apart. A plain code folder is uploaded as it lies (``get_upload_files_from_folder``):
-patterns are compared with the path that a linked folder leads to. Code with includes is copied together first
-(``AdditionalIncludes``): patterns are compared with the place, and every folder's own ignore file counts.
+Two ways of azure-ai-ml are told apart. A plain code folder is uploaded as it lies
+(``get_upload_files_from_folder``): patterns are compared with the path that a linked folder leads to. Code
+with includes is copied together first (``AdditionalIncludes``): patterns are compared with the place, and
+every folder's own ignore file counts.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that is to be listed; ``rules`` are the ignore files that count, each with where it counts from."""
+    """A folder that is to be listed; ``rules`` are the ignore files that count, each with its folder."""
 
     real: str
-    place: PurePosixPath
+    place: tuple[str, ...]
     rules: tuple[tuple[Ignore, str], ...]
     above: tuple[str, ...]  # the folders that hold it, links resolved
 
@@ -85,22 +86,33 @@ def list_folder(
     if not gate.allowed(real):
         found.outside[at.as_posix()] = real
         return found
-    rules = [(_rules_of(gate, real, at), real)]
-    if above is not None:
-        rules.insert(0, (above, os.path.dirname(real)))  # noqa: PTH120
-    waiting = [_Folder(real, at, tuple(rules), ())]
+    first = above or ignore.read(None, PurePosixPath())
+    rules = ((first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
+    own = rules if not at.parts else rules[1:]
+    waiting = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own) else []
     while waiting and not found.exceeded:
         waiting += reversed(list(_look_into(gate, waiting.pop(), found, merged=merged)))
     return found
 
 
-def _rules_of(gate: Gate, real: str, at: PurePosixPath) -> Ignore:
-    """The patterns of a folder's own ignore file, unless that is a link to where nothing may be read."""
+def _own_rules(gate: Gate, real: str, at: tuple[str, ...]) -> tuple[tuple[Ignore, str], ...]:
+    """The patterns of a folder's own ignore file; none where it is a link to where nothing may be read."""
+    if not any(entry.name in ignore.NAMES for entry in gate.entries(real)):
+        return ()
     file = ignore.file_of(Path(real))
-    return ignore.read(Path(real) if file is not None and gate.allowed(file) else None, at)
+    if file is None or not gate.allowed(os.path.realpath(file)):
+        return ()
+    return ((ignore.read(Path(real), PurePosixPath(*at)), real),)
 
 
-def _look_into(gate: Gate, folder: _Folder, found: Listing, *, merged: bool) -> Iterator[_Folder]:
+def _admit_folder(own: tuple[tuple[Ignore, str], ...]) -> bool:
+    """Whether the client copies a folder at all: it compares the folder's own patterns with ``.``, too."""
+    return not any(rules.excludes_parts((".",)) for rules, _ in own)
+
+
+def _look_into(  # noqa: C901 - one branch a kind of entry
+    gate: Gate, folder: _Folder, found: Listing, *, merged: bool
+) -> Iterator[_Folder]:
     """Take the files of one folder, and say which folders are to be listed in turn."""
     entries = gate.entries(folder.real)
     found.looked_at += len(entries)
@@ -109,12 +121,22 @@ def _look_into(gate: Gate, folder: _Folder, found: Listing, *, merged: bool) -> 
     if found.exceeded:
         return
     above = (*folder.above, folder.real)
+    bases = [_parts(folder.real, base) for _, base in folder.rules]
     for entry in entries:
-        place = folder.place / entry.name
+        place = (*folder.place, entry.name)
         outside = entry.link and entry.kind != "other" and not gate.allowed(entry.real)
-        if _is_ignored(folder, entry, place, by_place=merged or outside):
+        if merged or outside:
+            ignored = any(rules.excludes_parts(place[len(rules.at.parts) :]) for rules, _ in folder.rules)
+        elif entry.kind == "folder":
+            ignored = any(rules.excludes_below(_parts(entry.real, base)) for rules, base in folder.rules)
+        else:
+            ignored = any(
+                rules.excludes_parts((*base, entry.name))
+                for (rules, _), base in zip(folder.rules, bases, strict=True)
+            )
+        name = "/".join(place)
+        if ignored:
             continue
-        name = place.as_posix()
         if entry.kind == "other":
             found.left_out[name] = entry.what
         elif outside:
@@ -124,17 +146,9 @@ def _look_into(gate: Gate, folder: _Folder, found: Listing, *, merged: bool) -> 
         elif entry.real in above:
             found.left_out[name] = HOLDS_ITSELF
         else:
-            own = ((_rules_of(gate, entry.real, place), entry.real),) if merged else ()
-            yield _Folder(entry.real, place, (*folder.rules, *own), above)
-
-
-def _is_ignored(folder: _Folder, entry: Entry, place: PurePosixPath, *, by_place: bool) -> bool:
-    """Whether an entry is left out; of a folder, whether everything in it is."""
-    if by_place:
-        return any(rules.excludes(place) for rules, _ in folder.rules)
-    if entry.kind == "folder":
-        return any(rules.excludes_below(_parts(entry.real, base)) for rules, base in folder.rules)
-    return any(rules.excludes_parts((*_parts(folder.real, base), entry.name)) for rules, base in folder.rules)
+            own = _own_rules(gate, entry.real, place) if merged else ()
+            if _admit_folder(own):
+                yield _Folder(entry.real, place, (*folder.rules, *own), above)
 
 
 def _parts(real: str, base: str) -> tuple[str, ...]:
@@ -142,8 +156,8 @@ def _parts(real: str, base: str) -> tuple[str, ...]:
     if real == base:
         return ()
     if real.startswith(base + os.sep):
-        return tuple(real[len(base) + 1 :].split(os.sep))
-    return tuple(os.path.relpath(real, base).split(os.sep))
+        return tuple(real[len(base) + 1 :].split(os.sep))  # noqa: PTH206 - texts
+    return tuple(os.path.relpath(real, base).split(os.sep))  # noqa: PTH206
 
 
 def _exceeded(gate: Gate, folder: _Folder, found: Listing) -> str:

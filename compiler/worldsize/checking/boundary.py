@@ -49,9 +49,7 @@ def _allowed(settings_file: str | None) -> tuple[Path, ...]:
     return settings.read(yaml.load(settings_file)).allow
 
 
-def files_of(
-    path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()
-) -> Files:
+def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
     """What compiling or running a file may read and copy.
 
     Args:

@@ -90,7 +90,8 @@ def check(
         The report. Files that cannot be read are diagnostics in it.
 
     Raises:
-        ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug.
+        ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; or a
+            folder holds more files than can be meant.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     asked = Wanted(_prefixes(select), _prefixes(ignore))

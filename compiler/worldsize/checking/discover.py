@@ -15,6 +15,7 @@ SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".venv", "venv", ".tox", ".worldsize", "node_modules", "__pycache__"}
 )
 SUFFIXES = (".yml", ".yaml")
+MOST_ENTRIES = 2_000_000  # files and folders below one that is checked
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
 
@@ -34,7 +35,11 @@ class Project(NamedTuple):
 
 
 def files(paths: Iterable[str | os.PathLike[str]]) -> list[Found]:
-    """The YAML files at and below the paths, sorted, each once. Linked folders are not entered."""
+    """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
+
+    Raises:
+        ValueError: A folder holds more than can be meant.
+    """
     found: dict[str, Found] = {}
     for path in paths:
         name = os.path.normpath(os.fspath(path))
@@ -47,7 +52,13 @@ def files(paths: Iterable[str | os.PathLike[str]]) -> list[Found]:
 
 
 def _below(folder: str) -> Iterator[str]:
+    looked_at = 0
     for parent, folders, names in os.walk(folder):
+        looked_at += len(folders) + len(names)
+        if looked_at > MOST_ENTRIES:
+            raise ValueError(
+                f"`{folder}` holds more than {MOST_ENTRIES:,} files and folders; name the folders to check"
+            )
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in names:
             if name.lower().endswith(SUFFIXES):

@@ -34,7 +34,9 @@ def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]
 
     files = files or Files()
     components, problems = lookup.find(spec, files)
-    counted = rows.count(wired(spec, components, files=files))  # planning needs to know what trains on which data
+    counted = rows.count(
+        wired(spec, components, files=files)
+    )  # planning needs to know what trains on which data
     plan, faults = derive(spec, lookup.interfaces(components), counted)
     resolved, more = resolve(spec, components, plan, files)
     return Built(spec, plan, resolved), [*problems, *faults, *more, *_memory(spec, plan, resolved)]

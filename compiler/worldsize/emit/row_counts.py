@@ -67,12 +67,14 @@ def _files(root: Path) -> list[Path] | None:
     if root.is_file():
         return [root]
     found: list[Path] = []
+    looked_at = 0
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name[0] not in "._"]
-        found += (Path(folder) / name for name in names if name[0] not in "._")
-        if len(found) > MOST_FILES:
+        looked_at += len(folders) + len(names)
+        if looked_at > MOST_FILES:
             return None
-    return found
+        found += (Path(folder) / name for name in names if name[0] not in "._")
+    return found if all(file.is_file() for file in found) else None  # a pipe or a device may never end
 
 
 def _detect(files: Sequence[Path]) -> str:

@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 def uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part, Span, Path]]:
-    """What a component uploads, or a spec adds, each with where it is named and the folder whose ignore file counts.
+    """What a component uploads, or a spec adds: each part, where it is named, whose ignore file counts.
 
     What may not be copied, or has no end, is reported as that alone.
     """
@@ -84,7 +84,7 @@ def environments(part: Part) -> list[Found]:
 
 
 def secrets(part: Part) -> list[str]:
-    """The files of an upload that usually hold keys or passwords, outside of repositories and environments."""
+    """The files of an upload that usually hold secrets, outside of repositories and environments."""
     apart = _beside(part)
     return [
         place
@@ -157,7 +157,9 @@ def _is_secret(place: str, path: Path) -> bool:
     names = PurePosixPath(place).parts
     name = names[-1].lower()
     if any(folder in _KEY_FOLDERS for folder in names[:-1]):
-        return not name.endswith((".pub", ".md", ".txt", "known_hosts", ".dockerfile", ".yml", ".yaml", ".sh"))
+        return not name.endswith(
+            (".pub", ".md", ".txt", "known_hosts", ".dockerfile", ".yml", ".yaml", ".sh")
+        )
     if _KEY_NAMES.fullmatch(name) is not None:
         return not name.endswith(".pem") or not _is_public(path)
     return name.endswith(".key") and _PRIVATE in _head(path)

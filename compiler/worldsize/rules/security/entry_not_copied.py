@@ -2,8 +2,8 @@
 
 ``compile`` and ``run`` leave it out.
 
-Why: azure-ai-ml opens whatever has a name. At a link to nothing it stops with an error, at a pipe it waits for ever, and a
-link to a folder above it enters again and again.
+Why: azure-ai-ml opens whatever has a name. At a link to nothing it stops with an error, at a pipe it waits
+for ever, and a link to a folder above it enters again and again.
 
 Bad::
 
@@ -29,12 +29,13 @@ from worldsize.rules.rule import Rule
 from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
-RULE = Rule("WS840", "entry-not-copied", "warning", since="0.1.0", summary="a pipe, device or broken link in code")
+RULE = Rule(
+    "WS840", "entry-not-copied", "warning", since="0.1.0", summary="a pipe, device or broken link in code"
+)
 
 
-@RULE.checks(Component)
-@RULE.checks(Spec)
 def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
+    """Judge what a component uploads, or what a spec adds to one."""
     for part, span, folder in _uploads.uploads(context, subject):
         left_out = part.listing.left_out
         if left_out:
@@ -42,3 +43,7 @@ def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
             more = f", and so are {len(left_out) - 1} more such entries" if len(left_out) > 1 else ""
             message = f"`{place}` in `{part.path.name}` is {what}, which cannot be uploaded{more}"
             yield RULE.problem(span, message, f"remove it, or {_uploads.remedy(folder, place)}")
+
+
+RULE.checks(Component)(check)
+RULE.checks(Spec)(check)

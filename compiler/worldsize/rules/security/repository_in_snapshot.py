@@ -1,7 +1,7 @@
 """The code folder holds a repository, and its whole history is uploaded.
 
-Why: the upload takes long, every commit changes the hash of the code, so that nothing is reused, and the history holds
-what was removed long ago, secrets among it.
+Why: the upload takes long, every commit changes the hash of the code, so that nothing is reused, and the
+history holds what was removed long ago, secrets among it.
 
 Bad::
 
@@ -11,8 +11,8 @@ Good::
 
     code: ./src
 
-Fix: name the folder of the code alone, or write ``.git`` into an ``.amlignore`` in the code folder. Azure ML records
-the commit of a job without it.
+Fix: name the folder of the code alone, or write ``.git`` into an ``.amlignore`` in the code folder. Azure
+ML records the commit of a job without it.
 
 Source: azure-ai-ml uploads hidden folders too: ``get_upload_files_from_folder``.
 """
@@ -28,14 +28,19 @@ from worldsize.rules.rule import Rule
 from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
-RULE = Rule("WS836", "repository-in-snapshot", "warning", since="0.1.0", summary="a repository is uploaded as code")
+RULE = Rule(
+    "WS836", "repository-in-snapshot", "warning", since="0.1.0", summary="a repository is uploaded as code"
+)
 
 
-@RULE.checks(Component)
-@RULE.checks(Spec)
 def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
+    """Judge what a component uploads, or what a spec adds to one."""
     for part, span, folder in _uploads.uploads(context, subject):
         for found in _uploads.repositories(part):
             size = _uploads.size_text(found.size)
             message = f"`{found.place}`, a repository of {size}, is uploaded with `{part.path.name}`"
             yield RULE.problem(span, message, _uploads.remedy(folder, found.place))
+
+
+RULE.checks(Component)(check)
+RULE.checks(Spec)(check)

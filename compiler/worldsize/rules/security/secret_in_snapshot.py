@@ -1,9 +1,11 @@
 """The code folder holds files that usually keep keys or passwords, and they are uploaded with it.
 
-Files are known by their names: ``.env``, private keys, ``*.pfx``, ``.netrc``, ``kubeconfig``, what lies in ``.azure``, ``.aws``
-or ``.ssh``, and the like. A ``.pem`` that holds certificates alone is not meant, nor is an empty file.
+Files are known by their names: ``.env``, private keys, ``*.pfx``, ``.netrc``, ``kubeconfig``, what lies in
+``.azure``, ``.aws`` or ``.ssh``, and the like. A ``.pem`` that holds certificates alone is not meant, nor
+is an empty file.
 
-Why: whoever can read the workspace's storage or opens the job's code in Studio has the secret, and snapshots are kept.
+Why: whoever can read the workspace's storage or opens the job's code in Studio has the secret, and
+snapshots are kept.
 
 Bad::
 
@@ -13,8 +15,9 @@ Good::
 
     code: ./src
 
-Fix: leave the file out by an ``.amlignore`` in the code folder. Azure ML reads that one, else the ``.gitignore`` there;
-an ignore file of a folder above counts for git, but not for the upload. Revoke what was uploaded already.
+Fix: leave the file out by an ``.amlignore`` in the code folder. Azure ML reads that one, else the
+``.gitignore`` there; an ignore file of a folder above counts for git, but not for the upload. Revoke what
+was uploaded already.
 
 Source: azure-ai-ml: ``get_ignore_file`` of ``_asset_utils.py``.
 """
@@ -30,13 +33,14 @@ from worldsize.rules.rule import Rule
 from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
-RULE = Rule("WS835", "secret-in-snapshot", "warning", since="0.1.0", summary="a file with secrets is uploaded")
+RULE = Rule(
+    "WS835", "secret-in-snapshot", "warning", since="0.1.0", summary="a file with secrets is uploaded"
+)
 _SHOWN = 3
 
 
-@RULE.checks(Component)
-@RULE.checks(Spec)
 def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
+    """Judge what a component uploads, or what a spec adds to one."""
     for part, span, folder in _uploads.uploads(context, subject):
         found = _uploads.secrets(part)
         if found:
@@ -48,3 +52,7 @@ def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
             if len(found) > 1:
                 message = message.replace("is uploaded", "are uploaded")
             yield RULE.problem(span, message, _uploads.remedy(folder, *found[:_SHOWN]))
+
+
+RULE.checks(Component)(check)
+RULE.checks(Spec)(check)

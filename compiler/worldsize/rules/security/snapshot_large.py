@@ -2,8 +2,8 @@
 
 Repositories and environments in it are reported as such and do not count here.
 
-Why: every submission hashes all of it and uploads it again when any of it has changed, and every node downloads it before it
-starts.
+Why: every submission hashes all of it and uploads it again when any of it has changed, and every node
+downloads it before it starts.
 
 Bad::
 
@@ -30,13 +30,14 @@ from worldsize.rules.rule import Rule
 from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
-RULE = Rule("WS838", "snapshot-large", "warning", since="0.1.0", summary="more than 50 MB are uploaded as code")
+RULE = Rule(
+    "WS838", "snapshot-large", "warning", since="0.1.0", summary="more than 50 MB are uploaded as code"
+)
 LIMIT = 50_000_000  # bytes
 
 
-@RULE.checks(Component)
-@RULE.checks(Spec)
 def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
+    """Judge what a component uploads, or what a spec adds to one."""
     for part, span, folder in _uploads.uploads(context, subject):
         sizes = _uploads.remaining(part)
         total = sum(sizes.values())
@@ -50,3 +51,7 @@ def check(context: Context, subject: Component | Spec) -> Iterator[Problem]:
                 f" {_uploads.size_text(LIMIT)}: `{largest}` has {_uploads.size_text(size)} of it"
             )
             yield RULE.problem(span, message, _uploads.remedy(folder, largest))
+
+
+RULE.checks(Component)(check)
+RULE.checks(Spec)(check)

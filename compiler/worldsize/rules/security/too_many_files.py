@@ -1,9 +1,10 @@
 """A folder that would be copied has no end within reason, so it is neither listed to its end nor copied.
 
-A snapshot may hold 100,000 files and folders, links followed, and 100 folders in each other. Links that lead to each other
-make millions of places of a few folders.
+A snapshot may hold 100,000 files and folders, links followed, and 100 folders in each other. Links that
+lead to each other make millions of places of a few folders.
 
-Why: listing, hashing and uploading them would take hours, or would never end: azure-ai-ml follows every link too.
+Why: listing, hashing and uploading them would take hours, or would never end: azure-ai-ml follows every
+link too.
 
 Bad::
 

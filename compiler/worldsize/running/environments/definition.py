@@ -129,7 +129,7 @@ def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: 
     return found, []
 
 
-def _file(path: Path, start: Definition, gate: Gate) -> Found:
+def _file(path: Path, start: Definition, gate: Gate) -> Found:  # noqa: PLR0911 - one a kind of file
     """An environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):

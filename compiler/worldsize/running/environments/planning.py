@@ -70,6 +70,7 @@ def plan(
     assets: AssetMap,
     mode: EnvironmentMode,
     sources: Sources,
+    *,
     gate: Gate,
 ) -> Plan:
     """Read what every step says of its environment.

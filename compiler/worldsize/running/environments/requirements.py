@@ -60,7 +60,9 @@ def digest(lines: Iterable[str]) -> str:
 
 
 def _admitted(path: Path, gate: Gate) -> Path:
-    """A file that another names, links resolved: pip shows lines that it cannot read, so not any file will do.
+    """A file that another names, links resolved.
+
+    Pip shows lines that it cannot read, so not any file will do.
 
     Raises:
         OSError: It is not there, or lies outside of the project.

@@ -99,7 +99,7 @@ def prepare(
     mode = planning.mode_of(options, target, path)
     if mode == "current":
         missing += packages.missing(tasks, code)
-    surroundings = planning.plan(tasks, code, known, mode, texts, files.gate)
+    surroundings = planning.plan(tasks, code, known, mode, texts, gate=files.gate)
     wrong = [*fitted.problems, *missing, *impossible, *_blind(graph, track=track), *surroundings.problems]
     if wrong:
         raise RunError(wrong, texts)

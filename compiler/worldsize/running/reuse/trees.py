@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, Literal
 
+MOST_ENTRIES = 2_000_000  # of one tree; what has more is not hashed, so its steps run every time
+MOST_REPEATED = 10_000  # entries that are listed once more, where links lead to a folder again
 Kind = Literal["file", "folder", "other", "missing"]
 Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
 
@@ -27,7 +30,8 @@ class Leaf:
 class Tree:
     """A file, a folder, or nothing. Places are relative, with ``/``; a lone file is at the place ``""``.
 
-    ``others`` are links to nothing and things that are neither file nor folder: their names count.
+    ``others`` are links to nothing, things that are neither file nor folder, and folders that stand at
+    another place too: their names count.
     """
 
     kind: Kind
@@ -95,10 +99,12 @@ class Found:
 def walk(path: Path) -> Iterator[Found]:
     """Everything at and below a path, links followed, except into a folder that is being listed.
 
-    The path itself comes first, at the place ``""``.
+    The path itself comes first, at the place ``""``. Links that lead to each other make millions of places
+    of a few folders: after :data:`MOST_REPEATED`, a folder that was listed before is an ``other`` that
+    names its first place.
 
     Raises:
-        OSError: A folder cannot be listed.
+        OSError: A folder cannot be listed, or there is more than is ever hashed.
     """
     try:
         status = path.stat()
@@ -107,29 +113,48 @@ def walk(path: Path) -> Iterator[Found]:
         return
     if S_ISDIR(status.st_mode):
         yield Found("", "folder", status)
-        yield from _below(str(path), "", frozenset())
+        yield from _below(str(path))
     elif S_ISREG(status.st_mode):
         yield Found("", "file", status)
     else:
         yield Found("", "other")
 
 
-def _below(folder: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[Found]:
-    here = os.stat(folder)  # noqa: PTH116 - paths as text: thousands of them
-    identity = here.st_dev, here.st_ino
-    if identity in above:
-        return
-    with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    for entry in listed:
-        place = prefix + entry.name
-        try:
-            status = entry.stat()
-        except OSError:  # a link to nothing, or round in a circle
-            yield Found(place, "other")
+def _below(root: str) -> Iterator[Found]:
+    first: dict[tuple[int, int], str] = {}
+    waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
+    listed = repeated = 0
+    while waiting:
+        folder, prefix, above = waiting.pop()
+        here = os.stat(folder)  # noqa: PTH116 - paths as text: thousands of them
+        identity = here.st_dev, here.st_ino
+        if identity in above:
             continue
-        if S_ISDIR(status.st_mode):
-            yield Found(place, "folder", status)
-            yield from _below(entry.path, f"{place}/", above | {identity})
-        else:
-            yield Found(place, "file" if S_ISREG(status.st_mode) else "other", status)
+        if identity in first and repeated >= MOST_REPEATED:
+            yield Found(f"{prefix}\0{first[identity]}", "other")
+            continue
+        found = _sorted_entries(folder)
+        listed += len(found)
+        repeated += len(found) if identity in first else 0
+        first.setdefault(identity, prefix)
+        if listed > MOST_ENTRIES:
+            raise OSError(errno.E2BIG, f"more than {MOST_ENTRIES:,} files and folders", root)
+        inner = []
+        for entry in found:
+            place = prefix + entry.name
+            try:
+                status = entry.stat()
+            except OSError:  # a link to nothing, or round in a circle
+                yield Found(place, "other")
+                continue
+            if S_ISDIR(status.st_mode):
+                yield Found(place, "folder", status)
+                inner.append((entry.path, f"{place}/", above | {identity}))
+            else:
+                yield Found(place, "file" if S_ISREG(status.st_mode) else "other", status)
+        waiting += reversed(inner)
+
+
+def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)

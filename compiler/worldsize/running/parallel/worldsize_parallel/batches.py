@@ -12,6 +12,7 @@ from typing import Any
 from .errors import DriverError
 
 Key = dict[str, Any]
+MOST_ENTRIES = 2_000_000  # links that lead to each other make millions of places of a few folders
 _NAMED = re.compile(r"([^=]+)=(.*)")  # a folder `Store=1000`
 
 
@@ -47,12 +48,32 @@ def by_key(names: Sequence[str], keys: Iterable[Sequence[Hashable]]) -> list[Bat
 
 
 def files_below(path: Path) -> list[str]:
-    """The files of a folder and its folders, sorted by their path; a file is its own only one."""
+    """The files of a folder and its folders, sorted by their path; a file is its own only one.
+
+    Links are followed, except into a folder that holds them; pipes and links to nothing are left out.
+
+    Raises:
+        DriverError: There are more than can be meant.
+    """
     if path.is_file():
         return [str(path)]
-    found = [
-        str(Path(folder, name)) for folder, _, names in os.walk(path, followlinks=True) for name in names
-    ]
+    found: list[str] = []
+    waiting: list[tuple[str, tuple[str, ...]]] = [(str(path), (os.path.realpath(path),))]
+    looked_at = 0
+    while waiting:
+        folder, above = waiting.pop()
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+        looked_at += len(listed)
+        if looked_at > MOST_ENTRIES:
+            raise DriverError(
+                f"`{path.name}` holds more than {MOST_ENTRIES:,} files and folders, links followed"
+            )
+        for entry in listed:
+            if entry.is_file():
+                found.append(entry.path)
+            elif entry.is_dir() and (real := os.path.realpath(entry.path)) not in above:
+                waiting.append((entry.path, (*above, real)))
     return sorted(found, key=lambda each: PurePosixPath(each).parts)
 
 

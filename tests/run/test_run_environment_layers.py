@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 import zipfile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 import pytest
@@ -24,6 +28,7 @@ class Project(Protocol):
     newest: Path
 
     def write(self, name: str, text: str) -> Path: ...
+    def start(self, *words: str, **more: Any) -> subprocess.Popen[str]: ...
     def run(self, *words: str) -> tuple[int, str]: ...
     def log(self, step: str, rank: int = 0) -> str: ...
 
@@ -102,6 +107,81 @@ def test_what_a_command_installs_is_gone_with_its_step(project: Project) -> None
     assert listing(kept) == built
     assert installed() == before
     assert not list(project.folder.rglob("node-0"))
+
+
+INSTALLING = """\
+type: pipeline
+settings: {{default_compute: azureml:cpu, continue_on_step_failure: true}}
+jobs:
+{steps}
+"""
+SCRIPT = """\
+import subprocess
+import sys
+
+subprocess.run([sys.executable, "-m", "pip", *sys.argv[1:]], check=True)
+"""
+SAYS = "python -c 'import click; print(click.version)'"
+
+
+@pytest.mark.timeout(240)
+def test_no_command_changes_the_python_that_runs_worldsize(project: Project) -> None:
+    own, bins = Path(sys.executable), Path(sys.executable).parent
+    later = wheel(project.folder, "click", "99.0", "version = 'ninety-nine'\n")
+    install = f"install -q --no-index --no-deps {later}"
+    conda = project.write("bin/conda", f'#!/bin/sh\n{own} -S -c \'open("changed", "w")\'\n')
+    conda.chmod(0o755)
+    uv = project.write("bin/uv", '#!/bin/sh\nshift 4\n$UV_PYTHON -m pip install --no-deps "$@"\n')
+    uv.chmod(0o755)
+    project.write("src/install.py", SCRIPT)
+    project.write(
+        "src/setup.py",
+        "from setuptools import setup\nsetup(name='click', version='99.0', py_modules=['install'])\n",
+    )
+    ways = {
+        "pip": f"pip {install} && pip{layers.VERSION} {install} && {SAYS}",
+        "module": f"python -m pip {install} && python3 -m pip {install} && {SAYS}",
+        "path": f"{own} -m pip {install} && {own} -c 'import click; print(click.version)'",
+        "script": f"python install.py {install} && {SAYS}",
+        "child": f"{own} install.py {install} && {SAYS}",
+        "own": f"python -m venv v && v/bin/pip {install} && v/bin/{SAYS}",
+        "wished": f"pip {install} --user || {bins}/pip {install} && {SAYS}",
+        "removed": "pip uninstall -y click; python -c 'import click; click.Path; print(\"ninety-nine\")'",
+        "edited": "pip install -q --no-index --no-build-isolation --no-deps -e . && echo ninety-nine",
+        "setup": "python setup.py -q install; echo ninety-nine",
+        "refused": "conda install click; test ! -e changed && conda info && ls changed && echo ninety-nine",
+        "system": f"uv pip install -q --system --no-index {later} && echo ninety-nine",
+    }
+    if not (bins / "pip").exists():
+        ways["wished"] = f"pip {install} --user || pip {install} && {SAYS}"
+    steps = [
+        f"  {name}: {{code: ./src, environment: azureml:any@latest, command: {json.dumps(command)}}}"
+        for name, command in ways.items()
+    ]
+    project.write("pipeline.yml", INSTALLING.format(steps="\n".join(steps)))
+    before = contents()
+
+    path = os.pathsep.join([str(conda.parent), os.environ["PATH"]])
+    settings = {"PATH": path, "PIP_USER": "1", "UV_SYSTEM_PYTHON": "1"}
+    with project.start("pipeline.yml", "--environment", "current", env={**os.environ, **settings}) as process:
+        said, _ = process.communicate(timeout=220)
+    logs = {name: project.log(name) for name in ways}
+    assert {name: text.split()[-1] for name, text in logs.items()} == dict.fromkeys(ways, "ninety-nine"), said
+    assert "conda install is refused" in logs["refused"]
+    assert contents() == before
+    assert not list(project.folder.rglob("node-0"))
+
+
+def contents() -> dict[str, tuple[int, int]]:
+    """The sizes and times of this Python's packages and programs; not what Python compiles by the way."""
+    folders = [Path(sys.executable).parent, *layers.parents()]
+    return {
+        str(path): (found.st_size, found.st_mtime_ns)
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.name != "__pycache__" and path.suffix != ".pyc" and not path.is_dir()
+        for found in [path.lstat()]
+    }
 
 
 def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Project) -> None:

@@ -47,6 +47,8 @@ iproute2`). The nodes reach each other and nothing else.
   current      this Python and what is installed in it, whatever the step's environment says
   isolated     the step's conda or requirements file laid over this Python, kept for later runs
   docker       the step's image, where a Docker engine answers
+What a step installs (pip, uv) goes into a layer of its own and is gone with the step; the Python
+that runs Worldsize stays as it is. `conda install` in a step is refused.
 
 \b
 A rank of our trainers ends with 75 when it was asked to stop and has saved (its step is started

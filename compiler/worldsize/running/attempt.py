@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.system import reason
-from worldsize.running.environments.interpreters import Current, Interpreters
+from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.places import Here, Places
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.recording import disclosure
@@ -42,9 +42,9 @@ class Surroundings:
     log: EventLog
     warden: Warden
     experiment: str
+    interpreters: Interpreters
     grace: float = GRACE_SECONDS
     places: Places = field(default_factory=Here)
-    interpreters: Interpreters = field(default_factory=Current)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from worldsize.diagnostics.problem import Problem
 from worldsize.running.environments import docker, layers, own_mlflow, store
@@ -24,8 +27,35 @@ from worldsize.running.supervising.supervise import Warden
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 WITHOUT = "`--environment current` runs every step with the packages that are installed here"
 LAYER = "environment"  # in a step's folder, while it runs
+
+
+class Remover:
+    """Removes folders while the run goes on; a context manager that ends when all are gone."""
+
+    def __init__(self) -> None:
+        self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="remover")
+
+    def remove(self, folder: Path) -> None:
+        """Have a folder removed; returns at once."""
+        self._folders.put(folder)
+
+    def _work(self) -> None:
+        while (folder := self._folders.get()) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folders.put(None)
+        self._thread.join()
 
 
 class Interpreters(Protocol):
@@ -41,47 +71,43 @@ class Interpreters(Protocol):
         """
 
 
-class Current:
-    """Every step runs with the Python that runs this."""
-
-    def enter(
-        self, _task: Task, _run: RunFolder, plan: tuple[Process, ...]
-    ) -> contextlib.AbstractContextManager[tuple[Process, ...]]:
-        """The processes as they are."""
-        return contextlib.nullcontext(plan)
-
-
 @dataclass(frozen=True, slots=True)
-class Isolated:
+class Layered:
     """Each instance of a step has a layer of its own, thrown away at its end, over that of its environment.
+
+    Where its environment has none, over this Python: whatever a step installs, this Python stays as it is.
 
     Attributes:
         plan: the environments.
         kept: the layer of each that has packages of its own.
         strangers: those of them whose MLflow cannot read the run's database.
         programs: a folder whose ``bin`` has the programs of this Python's packages.
+        remover: removes the layers of steps that are over.
     """
 
     plan: Plan
     kept: Mapping[Definition, Path]
     strangers: frozenset[Path]
     programs: Path
+    remover: Remover
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
         """Lay the layers, and lead the processes to them."""
-        root = run.step(task.name).root / LAYER
+        step = run.step(task.name).root
+        for left in step.glob(f"{LAYER}-*"):  # of a try whose runner was killed
+            self.remover.remove(left)
+        root = step / f"{LAYER}-{time.monotonic_ns()}"
         below = [self.kept[found]] if (found := self.plan.of(task.name)) in self.kept else []
-        shutil.rmtree(root, ignore_errors=True)  # of a try whose runner was killed
         places = {process.node: root / f"node-{process.node}" for process in every(plan)}
         try:
             for layer in places.values():
                 layers.lay(layer, below)
             if self.strangers & {*below}:
-                plan = tuple(_apart(process, run.step(task.name).root) for process in plan)
+                plan = tuple(_apart(process, step) for process in plan)
             yield tuple(_led(process, places, [*below, self.programs]) for process in plan)
         finally:
-            shutil.rmtree(root, ignore_errors=True)
+            self.remover.remove(root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +158,13 @@ def made(plan: Plan, home: Path, warden: Warden, say: Callable[[str], None]) -> 
     """
     root = home.absolute() / store.FOLDER
     with contextlib.ExitStack() as held:
-        if plan.mode == "isolated":
-            yield _isolated(plan, Store(root, warden, say), held)
-        elif plan.mode == "docker":
+        if plan.mode == "docker":
             yield _contained(plan, root, warden, say)
-        else:
-            yield Current()
+        else:  # of this Python as it is, no step has packages of its own
+            yield _layered(plan, Store(root, warden, say), held)
 
 
-def _isolated(plan: Plan, stored: Store, held: contextlib.ExitStack) -> Isolated:
+def _layered(plan: Plan, stored: Store, held: contextlib.ExitStack) -> Layered:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
     known: dict[tuple[str, ...], Path | Problem | None] = {}
@@ -162,7 +186,7 @@ def _isolated(plan: Plan, stored: Store, held: contextlib.ExitStack) -> Isolated
             f"{found.name} has another MLflow: what its steps log with it stays in `{own_mlflow.FOLDER}` of"
             " their folders"
         )
-    return Isolated(plan, kept, strangers, stored.programs())
+    return Layered(plan, kept, strangers, stored.programs(), held.enter_context(Remover()))
 
 
 def _layer(found: Definition, stored: Store, held: contextlib.ExitStack) -> Path | Problem | None:

@@ -7,6 +7,8 @@ this. pip, told to install in it, finds what is below satisfied, and puts what i
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import site
 import sys
 import sysconfig
@@ -15,11 +17,45 @@ from importlib import util
 from pathlib import Path
 
 BELOW = "worldsize-layers.pth"
-NAMES = ("python", "python3", f"python{sys.version_info.major}.{sys.version_info.minor}")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+NAMES = ("python", "python3", f"python{VERSION}")
+START = "start"  # beside the ``bin`` of borrowed programs: what Python imports first
+HANDOVER = Path(__file__).with_name("handover.py")
 
-# pip's own script holds the layer's path in its first line, which may be longer than the system allows.
-_PIP = '#!/bin/sh\nexec "$(dirname -- "$0")/python" -m pip "$@"\n'
+# A script of pip's own would hold one layer's path in its first line.
+_PIP = '#!/bin/sh\nexec "$VIRTUAL_ENV/bin/python" -m pip "$@"\n'
+# conda changes the environment that it finds activated, which is nobody's layer.
+_CONDA = """#!/bin/sh
+for word in "$@"; do
+  case "$word" in
+    install|update|upgrade|remove|uninstall)
+      echo "$(basename -- "$0") $word is refused: it would change the environment that Worldsize runs in." >&2
+      echo "Take pip, which installs into the step's own layer; list the package in the conda file of the" >&2
+      echo "step's environment; or say --environment docker." >&2
+      exit 1 ;;
+    run) break ;;
+  esac
+done
+exec {program} "$@"
+"""
+# uv takes the first Python that has no layer for the system's.
+_UV = """#!/bin/sh
+case " $* " in
+  *" --system "*) UV_PYTHON="$WORLDSIZE_LAYER/bin/python"; export UV_PYTHON ;;
+esac
+exec {program} "$@"
+"""
+_STAND_INS = {"conda": _CONDA, "mamba": _CONDA, "micromamba": _CONDA, "uv": _UV}
 _PORTABLE = b"#!/usr/bin/env python\n"
+# A user's own settings of these would lead an installer, and what it installs, out of the layer.
+OUT_OF_REACH = {
+    **dict.fromkeys(("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"), ""),
+    "PIP_USER": "0",
+    "PIP_REQUIRE_VIRTUALENV": "1",  # another Python of this machine has no layer over it
+    "PIP_BREAK_SYSTEM_PACKAGES": "0",
+    "UV_SYSTEM_PYTHON": "0",
+    "UV_BREAK_SYSTEM_PACKAGES": "0",
+}
 
 
 def lay(folder: Path, below: Sequence[Path] = ()) -> None:
@@ -38,10 +74,6 @@ def lay(folder: Path, below: Sequence[Path] = ()) -> None:
     base = Path(getattr(sys, "_base_executable", None) or sys.executable)
     for name in NAMES:
         (bin_folder / name).symlink_to(base)
-    for name in ("pip", NAMES[1].replace("python", "pip")):
-        script = bin_folder / name
-        script.write_text(_PIP, encoding="utf-8")
-        script.chmod(0o755)
     version = ".".join(map(str, sys.version_info[:3]))
     (folder / "pyvenv.cfg").write_text(
         f"home = {base.parent}\ninclude-system-site-packages = false\nversion = {version}\n", encoding="utf-8"
@@ -75,13 +107,18 @@ def variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[s
     """
     bins = [*(str(folder / "bin") for folder in folders), str(Path(sys.executable).parent)]
     path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+    starts = [str(folder / START) for folder in folders if (folder / START).is_dir()]
+    modules = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return {
-        # A user's own settings of these would lead pip, and what it installs, out of the layer.
-        **dict.fromkeys(("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"), ""),
+        **OUT_OF_REACH,
         **environment,
         "PATH": os.pathsep.join([*bins, *filter(None, [path])]),
+        **({"PYTHONPATH": os.pathsep.join([*starts, *filter(None, [modules])])} if starts else {}),
         "VIRTUAL_ENV": str(folders[0]),
+        "WORLDSIZE_LAYER": str(folders[0]),
+        "WORLDSIZE_PYTHON": f"{sys.prefix}{os.pathsep}{VERSION}",
         "PYTHONNOUSERSITE": "1",
+        "PYTHONUSERBASE": str(folders[0] / "user"),
     }
 
 
@@ -94,15 +131,37 @@ def free_scripts(bin_folder: Path, interpreter: Path) -> None:
         path.write_bytes(text)
 
 
-def borrow_scripts(bin_folder: Path) -> None:
-    """Copies of the programs of this Python's packages, such as ``torchrun``, for any layer's Python."""
-    own = Path(sys.executable)
+def borrow_scripts(folder: Path) -> None:
+    """Copies of the programs of this Python's packages, such as ``torchrun``, for any layer's Python.
+
+    Beside them what hands over to a layer, and what keeps other installers to one where there are any.
+
+    Args:
+        folder: the programs go to its ``bin``.
+    """
+    own, bin_folder = Path(sys.executable), folder / "bin"
     bin_folder.mkdir(parents=True)
     for path, text in _scripts(own.parent, own):
         if not path.name.startswith(("pip", "python", "activate")):
-            copy = bin_folder / path.name
-            copy.write_bytes(text)
-            copy.chmod(0o755)
+            _write_program(bin_folder / path.name, text)
+    for name in ("pip", "pip3", f"pip{VERSION}"):
+        _write_program(bin_folder / name, _PIP.encode())
+    for name, program in installers().items():
+        _write_program(bin_folder / name, _STAND_INS[name].format(program=shlex.quote(program)).encode())
+    (folder / START).mkdir()
+    shutil.copyfile(HANDOVER, folder / START / "sitecustomize.py")
+
+
+def installers() -> dict[str, str]:
+    """The programs of this machine that install without a layer unless they are kept to it, by name."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {name: found for name in _STAND_INS if (found := shutil.which(name, path=path)) is not None}
+
+
+def _write_program(path: Path, text: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.write_bytes(text)
+    path.chmod(0o755)
 
 
 def _scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]]:

@@ -26,6 +26,7 @@ FOLDER = "environments"
 LAST_LINES = 6
 LONGEST_LINE = 200
 _FORMAT = "1"  # a layer of another format has another key
+_PROGRAMS_FORMAT = "2"
 _OPTIONS = (
     *("--no-input", "--disable-pip-version-check", "--no-color", "--no-python-version-warning"),
     *("--progress-bar", "off", "--no-warn-script-location", "--prefer-binary"),
@@ -89,12 +90,12 @@ class Store:
     def programs(self) -> Path:
         """A folder whose ``bin`` holds the programs of this Python's packages, for any layer's Python."""
         own = Path(sys.executable).parent
-        told = f"{_FORMAT}\0{own}\0{own.stat().st_mtime_ns}"
+        told = "\0".join([_PROGRAMS_FORMAT, str(own), str(own.stat().st_mtime_ns), repr(layers.installers())])
         found = self.root / f"programs-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
         if not found.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             with _beside(found) as building:
-                layers.borrow_scripts(building / "bin")
+                layers.borrow_scripts(building)
                 _move(building, found)
         return found
 

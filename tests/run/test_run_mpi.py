@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from worldsize.running.starting import private, scratch
+
 psutil = pytest.importorskip("psutil")
 HERE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 pytestmark = [
@@ -164,6 +166,42 @@ def test_kill_nine_of_the_runner_leaves_no_rank(project: Any) -> None:
     process.wait()
     assert project.nothing_left(12), project.processes()
     assert not kept.exists()
+
+
+def test_kill_nine_of_everything_leaves_what_the_next_run_removes(project: Any) -> None:
+    write(project, STUBBORN, wait=WAIT)
+    process = project.start("job.yml", stdout=-3)
+    project.wait_for("met-*", 2)
+    kept = memory(project)
+    everything = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, nobody can clean up
+        for each in everything:
+            each.send_signal(number)
+    process.wait()
+    assert project.nothing_left(12), project.processes()
+    assert kept.exists()
+    with scratch.folder(private.PREFIX, kept.parent) as living:
+        project.write("next.yml", "type: command\ncommand: 'true'\nenvironment: azureml:any@latest\n")
+        assert project.run("next.yml")[0] == 0
+        assert not kept.exists()
+        assert living.exists()
+
+
+@pytest.mark.parametrize("victim", ["parent of a rank", "mpirun"])
+def test_a_launcher_that_is_stopped_goes_on(project: Any, victim: str) -> None:
+    write(project, "bash -c 'touch up-$OMPI_COMM_WORLD_RANK; until test -e go; do sleep 0.1; done'")
+    process = project.start("job.yml")
+    project.wait_for("up-*", 2)
+    launcher = mpirun(project)
+    chosen = launcher if victim == "mpirun" else parent_of_a_rank(launcher)
+    chosen.send_signal(signal.SIGSTOP)
+    next(project.folder.rglob("up-0")).with_name("go").touch()
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, text
+
+
+def parent_of_a_rank(launcher: Any) -> Any:
+    return next(each for each in launcher.children(recursive=True) if "member.py" in " ".join(each.cmdline()))
 
 
 def test_term_gives_a_rank_its_time(project: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.running.nodes import namespaces, scratch
+from worldsize.running.nodes import namespaces
 
 psutil = pytest.importorskip("psutil")
 _ABLE = namespaces.look()
@@ -112,6 +112,28 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert traces() - before == set()
 
 
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_maker_that_fails_makes_the_nodes_all_the_same(project: Any, quiet: Path, number: int) -> None:
+    calls = project.folder / "calls"
+    project.write(
+        "bin/ip",
+        f"""\
+        #!/bin/sh
+        echo >> {calls}
+        case $(wc -l < {calls}) in 1|4) kill -{int(number)} $PPID ;; esac
+        exec {shutil.which("ip")} "$@"
+        """,
+    ).chmod(0o755)
+    project.write("src/empty.txt", "")
+    project.write("job.yml", JOB.format(command="hostname", each=1))
+    path = os.pathsep.join([str(project.folder / "bin"), os.environ["PATH"]])
+    with project.start("job.yml", "--nodes", "namespaces", env={**os.environ, "PATH": path}) as process:
+        said, _ = process.communicate(timeout=80)
+    assert process.returncode == 0, said
+    assert [project.log("command", rank).strip() for rank in range(2)] == ["node0", "node1"]
+    assert list(quiet.iterdir()) == []
+
+
 def test_instances_are_machines_and_a_killed_one_ends_the_step(project: Any, quiet: Path) -> None:
     project.write("src/empty.txt", "")
     project.write("job.yml", JOB.format(command=json.dumps(LOOK), each=2))
@@ -127,7 +149,7 @@ def test_instances_are_machines_and_a_killed_one_ends_the_step(project: Any, qui
         name, master, node, second, temporary = first.split()
         assert (name, node) == (f"node{rank // 2}", str(rank // 2))
         assert (master, second) == ("10.213.0.1", "10.213.0.2")
-        assert Path(temporary).parent.name.startswith(scratch.PREFIX)
+        assert Path(temporary).parent.name.startswith(namespaces.PREFIX)
         assert Path(temporary).name == name
         assert devices == "devices eth0 lo"
     assert list(quiet.iterdir()) == []

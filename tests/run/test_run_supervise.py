@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from worldsize.running.starting.processes import Process
+from worldsize.running.supervising import silence
 from worldsize.running.supervising.supervise import Group, Warden
 
 psutil = pytest.importorskip("psutil")
@@ -310,9 +311,63 @@ def test_one_warden_serves_groups_side_by_side(tmp_path: Path, warden: Warden) -
     assert one.guard != two.guard
 
 
-def test_a_dead_warden_is_an_error_not_a_hang(tmp_path: Path) -> None:
+def test_a_dead_warden_has_a_successor(tmp_path: Path) -> None:
     with Warden() as warden:
-        warden._process.kill()
+        os.kill(warden.pid, signal.SIGKILL)
         warden._process.wait()
-        with pytest.raises(OSError), Group(shell("true"), warden, cwd=tmp_path, logs=tmp_path):  # noqa: PT011
-            pass
+        with Group(shell("true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+            group.wait()
+    assert group.failure is None
+    assert group.lost is None
+
+
+@pytest.mark.parametrize("helper", ["guard", "warden"])
+def test_a_helper_that_is_stopped_goes_on(tmp_path: Path, warden: Warden, helper: str) -> None:
+    begin = time.monotonic()
+    if helper == "warden":
+        os.kill(warden.pid, signal.SIGSTOP)
+    with Group(shell("touch up; sleep 0.5; touch over"), warden, cwd=tmp_path, logs=tmp_path) as group:
+        if helper == "guard":
+            while group.guard is None:
+                group.read()
+            wait_for(tmp_path / "up")
+            os.kill(group.guard, signal.SIGSTOP)
+        group.wait()
+    assert [each.status for each in group.ended] == [0]
+    assert group.lost is None
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize("helper", ["guard", "warden"])
+def test_a_helper_that_never_answers_is_given_up(
+    tmp_path: Path, warden: Warden, marker: str, monkeypatch: pytest.MonkeyPatch, helper: str
+) -> None:
+    monkeypatch.setattr(silence, "CONTINUE_SECONDS", 600.0)
+    monkeypatch.setattr(silence, "LOST_SECONDS", 3.0)
+    stuck = warden.pid
+    if helper == "warden":
+        os.kill(stuck, signal.SIGSTOP)
+    with Group(shell(f"touch up; {marker}; true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+        if helper == "guard":
+            wait_for(tmp_path / "up")
+            while group.guard is None:
+                group.read()
+            os.kill(group.guard, signal.SIGSTOP)
+        group.wait()
+    assert group.lost == "the process that watched over it did not answer"
+    assert gone(marker)
+    if helper == "warden":  # the groups that come have another
+        assert warden.pid != stuck
+        with Group(shell("true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+            group.wait()
+        assert group.lost is None
+
+
+def test_a_group_whose_warden_was_killed_has_not_succeeded(tmp_path: Path, warden: Warden) -> None:
+    polite = "trap 'exit 0' TERM; touch up; while :; do sleep 0.1; done"
+    with Group(shell(polite), warden, cwd=tmp_path, logs=tmp_path) as group:
+        wait_for(tmp_path / "up")
+        os.kill(warden.pid, signal.SIGKILL)
+        group.wait()
+    assert [each.status for each in group.ended] == [0]
+    assert group.lost == "the process that starts those of the run was killed"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,6 +98,144 @@ def test_steps_are_nested_runs_with_their_own_metrics(pipeline: Path, tmp_path: 
     assert train.data.tags["mlflow.source.git.commit"] == head.stdout.strip()
     kept = list((tmp_path / "home" / "artifacts").rglob("note.txt"))
     assert [path.read_text() for path in kept] == ["kept"]
+
+
+def trackers(runner: int) -> list[int]:
+    """The pids of a runner's trackers."""
+    with contextlib.suppress(psutil.Error):
+        children = psutil.Process(runner).children()
+        return [each.pid for each in children if "tracker.py" in " ".join(each.cmdline())]
+    return []
+
+
+def sabotage(runner: subprocess.Popen[str], number: int, happened: Callable[[], bool]) -> None:
+    """Send a signal to the tracker once something has happened."""
+    deadline = time.monotonic() + 120
+    while not (happened() and trackers(runner.pid)):
+        assert time.monotonic() < deadline
+        assert runner.poll() is None
+        time.sleep(0.02)
+    for pid in trackers(runner.pid):
+        os.kill(pid, number)
+
+
+SMALL = """
+    type: pipeline
+    experiment_name: sabotaged
+    display_name: all of it
+    compute: azureml:cpu
+    jobs:
+      one:
+        command: touch up; until test -e go; do sleep 0.1; done; python log.py ${{outputs.o}}
+        code: ./src
+        environment: azureml:any@latest
+        inputs: {rate: 0.5}
+        outputs: {o: {type: uri_folder}}
+      two:
+        command: touch up; until test -e go; do sleep 0.1; done
+        environment: azureml:any@latest
+        inputs: {o: "${{parent.jobs.one.outputs.o}}"}
+"""
+LOGS = """
+    import pathlib, sys
+    from mlflow import MlflowClient
+    import os
+
+    MlflowClient().log_metric(os.environ["MLFLOW_RUN_ID"], "loss", 0.25)
+    pathlib.Path(sys.argv[1], "metrics.json").write_text('{"loss": 0.25}')
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_tracker_that_fails_at_any_time_leaves_one_whole_record(tmp_path: Path, number: int) -> None:
+    from mlflow import MlflowClient
+
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "log.py").write_text(textwrap.dedent(LOGS))
+    (tmp_path / "job.yml").write_text(textwrap.dedent(SMALL))
+    command = [sys.executable, "-m", "worldsize", "run", "job.yml", "-q", "--environment", "current"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as runner:
+        sabotage(runner, number, lambda: True)
+        for step in ("one", "two"):
+            place = f".worldsize/runs/*/steps/{step}/code/up"
+            sabotage(runner, number, lambda place=place: bool(list(tmp_path.glob(place))))  # type: ignore[misc]
+            next(tmp_path.glob(place)).with_name("go").touch()
+        said, _ = runner.communicate(timeout=150)
+    assert runner.returncode == 0, said
+    assert "mlflow ui" in said
+    client = MlflowClient(f"sqlite:///{tmp_path / '.worldsize' / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("sabotaged")
+    assert experiment is not None
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert sorted(run.info.run_name for run in client.search_runs([experiment.experiment_id])) == [
+        "all of it",
+        "one",
+        "two",
+    ]
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    whole = runs["all of it"]
+    assert whole.data.params == {"one.rate": "0.5"}
+    for run in (whole, runs["one"]):
+        assert len(client.get_metric_history(run.info.run_id, "loss")) == 1
+    assert {runs[name].data.tags["mlflow.parentRunId"] for name in ("one", "two")} == {whole.info.run_id}
+
+
+def test_a_record_that_cannot_be_finished_is_told_and_not_green(tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text(
+        "type: command\nexperiment_name: lost\ncompute: azureml:cpu\nenvironment: azureml:any@latest\n"
+        "command: touch up; until test -e go; do sleep 0.1; done\n"
+    )
+    command = [sys.executable, "-m", "worldsize", "run", "job.yml", "-q"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as runner:
+        place = ".worldsize/runs/*/steps/command/code/up"
+        sabotage(runner, signal.SIGKILL, lambda: bool(list(tmp_path.glob(place))))
+        next(tmp_path.glob(place)).with_name("go").touch()
+        while runner.poll() is None:
+            for pid in trackers(runner.pid):
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        said = runner.communicate(timeout=30)[1]
+    assert runner.returncode == 1
+    assert (
+        "error: the record of this run in MLflow is incomplete: the process that talks to MLflow has died"
+        in said
+    )
+    assert "mlflow ui" in said  # it shows what there is
+
+
+def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
+    from worldsize.running.recording.tracker import Record
+
+    begin = {
+        "uri": f"sqlite:///{tmp_path / 'mlflow.db'}",
+        "experiment": "twice",
+        "name": "whole",
+        "tags": {"worldsize.run": "r1"},
+        "parameters": {"rate": "0.5"},
+        "time": 1000,
+    }
+    first = Record(tmp_path, begin)
+    step = first.step("one", 2000, repeated=False)
+    # Killed before it could answer: the runner knows neither the run nor the step.
+    second = Record(tmp_path, {**begin, "again": True, "known": None})
+    assert second.run_id == first.run_id
+    known = {"run_id": first.run_id, "runs": {}, "open": []}
+    third = Record(tmp_path, {**begin, "again": True, "known": known})
+    other = third.step("two", 2500, repeated=True)
+    assert third.step("two", 2500, repeated=True) == other
+    for record in (
+        third,
+        Record(tmp_path, {**begin, "known": {**known, "runs": {"two": other}, "open": ["two"]}}),
+    ):
+        record.end("two", "succeeded", 3000)
+        record.finish("succeeded", {"loss": 0.5}, 4000)
+    client = third._client
+    runs = client.search_runs([third.experiment])
+    assert {run.info.run_id for run in runs} == {first.run_id, step, other}
+    ends = {run.info.run_id: (run.info.start_time, run.info.end_time, run.info.status) for run in runs}
+    assert ends[first.run_id] == (1000, 4000, "FINISHED")
+    assert ends[other] == (2500, 3000, "FINISHED")
+    assert len(client.get_metric_history(first.run_id, "loss")) == 1
 
 
 def test_two_first_runs_at_once_share_one_database(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.running.nodes import emulation, faults, links, namespaces, scratch, topology
+from worldsize.running.nodes import emulation, faults, links, namespaces, topology
 from worldsize.running.nodes.links import Link, LinkError
 from worldsize.running.options import RunOptions
-from worldsize.running.starting import processes
+from worldsize.running.starting import processes, scratch
 from worldsize.running.starting.processes import Call
 from worldsize.running.tasks import Task
 
@@ -353,6 +353,9 @@ def test_launchers_use_addresses_and_prefixes() -> None:
     assert mpirun.env["AZ_BATCH_MASTER_NODE"] == "10.0.0.1:7"
 
 
+PREFIX = "worldsize-test-"
+
+
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -360,33 +363,34 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_folders_of_dead_runs_are_swept_and_nothing_else(temporary: Path) -> None:
-    left = temporary / f"{scratch.PREFIX}dead"
+    left = temporary / f"{PREFIX}dead"
     (left / "node0").mkdir(parents=True)
     (left / scratch.LOCK).touch()
-    half_made = temporary / f"{scratch.PREFIX}old"
+    half_made = temporary / f"{PREFIX}old"
     half_made.mkdir()
     os.utime(half_made, (time.time() - 3600,) * 2)
-    just_made = temporary / f"{scratch.PREFIX}new"
+    just_made = temporary / f"{PREFIX}new"
     just_made.mkdir()
     somebody = temporary / "somebody"
     somebody.mkdir()
-    link = temporary / f"{scratch.PREFIX}link"
+    link = temporary / f"{PREFIX}link"
     link.symlink_to(somebody)
-    with scratch.folder() as own:
+    assert set(scratch.sweep(PREFIX)) == {left, half_made}
+    with scratch.folder(PREFIX) as own:
         assert not left.exists()
         assert not half_made.exists()
         assert just_made.exists()
         assert link.is_symlink()
-        assert scratch.sweep() == []  # ours is locked
+        assert scratch.sweep(PREFIX) == []  # ours is locked
         assert (own / scratch.LOCK).exists()
     assert not own.exists()
     assert somebody.exists()
 
 
 def test_a_folder_that_another_run_holds_stays(temporary: Path) -> None:
-    other = temporary / f"{scratch.PREFIX}other"
+    other = temporary / f"{PREFIX}other"
     other.mkdir()
     with (other / scratch.LOCK).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert scratch.sweep() == []
-    assert scratch.sweep() == [other]
+        assert scratch.sweep(PREFIX) == []
+    assert scratch.sweep(PREFIX) == [other]

@@ -55,8 +55,8 @@ A rank of our trainers ends with 75 when it was asked to stop and has saved (its
 again by itself), and with 124 when another rank hung (its log has the stacks).
 
 \b
-Exit status: 0 all steps succeeded, 1 a step failed or nothing could start, 2 usage,
-3 a fault of worldsize itself, 130 Ctrl-C, 143 SIGTERM.
+Exit status: 0 all steps succeeded, 1 a step failed, nothing could start, or what MLflow has of
+the run is incomplete, 2 usage, 3 a fault of worldsize itself, 130 Ctrl-C, 143 SIGTERM.
 """
 
 
@@ -173,7 +173,7 @@ def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
 
     # The table of a terminal stays on the screen: its rows are not said twice.
     text = summary.render(result, steps=quiet or not _on_terminal())
-    click.echo(text, nl=False, err=result.state != "succeeded")
+    click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from worldsize.running import execution
 from worldsize.running.environments import interpreters
+from worldsize.running.nodes import namespaces
 from worldsize.running.options import RunOptions
 from worldsize.running.preparing import preparation
 from worldsize.running.recording import folder, life, record, tracking
@@ -19,7 +20,7 @@ from worldsize.running.results import RunResult
 from worldsize.running.reuse.store import Store
 from worldsize.running.showing import preview
 from worldsize.running.showing.view import Quiet, View
-from worldsize.running.starting import contract
+from worldsize.running.starting import contract, private, scratch
 from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.supervise import Warden
 
@@ -86,6 +87,8 @@ def office(
         track: Whether MLflow records the run.
         eager: Whether the tracker is certainly needed; else it starts with the first step that is run.
     """
+    private.sweep()
+    scratch.sweep(namespaces.PREFIX)
     with contextlib.ExitStack() as stack:
         tracker = stack.enter_context(tracking.Tracking(home, wanted=track))
         if eager:

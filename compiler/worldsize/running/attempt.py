@@ -139,6 +139,10 @@ class Attempt:
             self._unfinished = tuple(self.group.unfinished)
             self.group.stop()
 
+    def watch_guard(self) -> Outcome | None:
+        """See whether what watches over the processes still does; the outcome where it never will."""
+        return None if self.group is None or self.group.look() else self._outcome()
+
     def hear(self) -> Outcome | None:
         """Take in what its processes say; the outcome once nothing of them runs."""
         assert self.group is not None
@@ -146,8 +150,10 @@ class Attempt:
             self.around.log.write(
                 "process_ended", step=self.task.name, process=ended.process.name, status=ended.status
             )
-        if not self.group.done:
-            return None
+        return self._outcome() if self.group.done else None
+
+    def _outcome(self) -> Outcome:
+        assert self.group is not None
         if self.told_to_stop:
             return Outcome("stopped")
         if self._overdue:
@@ -197,7 +203,7 @@ class Attempt:
 
         found = attribution.verdict(self.group.ended, tail, self.group.ranks)
         if found is None:
-            reason = self.blame or "the process that watched over it was killed"
+            reason = self.blame or self.group.lost or "its processes were lost"
             return Failure(None, None, None, None, (), reason)
         process, status = found.cause.process, found.cause.status
         notes = [attribution.others_failed(found.followers)] if found.followers else []

@@ -76,10 +76,13 @@ def execute(
         uri = tracker.uri if tracker.started else None
         result = replace(result, tracking_uri=uri, seconds=time.monotonic() - begun)
         _link_outputs(prepared.graph, place, steps)
+        tracker.finish(result.state, result.metrics)
+        if tracker.unavailable:
+            result = replace(result, untracked=tracker.unavailable, record_incomplete=tracker.incomplete)
+            log.write("run_untracked", reason=tracker.unavailable, incomplete=tracker.incomplete)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
             view.notice(f"the event log is incomplete: {reason(log.fault)}")
-    tracker.finish(result.state, result.metrics)
     return result
 
 

@@ -70,6 +70,8 @@ class RunResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     registrations: tuple[Registration, ...] = ()
     tracking_uri: str | None = None  # None where the run was not tracked
+    untracked: str | None = None  # why it was not, though it should have been
+    record_incomplete: bool = False  # MLflow has a record of it, to which something is missing
     notices: tuple[str, ...] = ()
     signal: int | None = None  # the signal that interrupted it
 
@@ -81,10 +83,10 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """0, 1 for a failed step, 128 + the signal for an interrupted run."""
+        """0, 1 for a failed step or an incomplete record in MLflow, 128 + the signal of an interruption."""
         if self.state == "interrupted":
             return 128 + (self.signal or signal.SIGINT)
-        return 0 if self.state == "succeeded" else 1
+        return 0 if self.state == "succeeded" and not self.record_incomplete else 1
 
 
 MOST_NAMES = 6

@@ -50,6 +50,7 @@ class Schedule:
     _children: dict[str, set[str]] = field(default_factory=dict)  # that have not ended
     _free: list[str] = field(default_factory=list)
     _stopping: bool = False
+    _told_untracked: bool = False
 
     def execute(self) -> dict[str, StepResult]:
         """Run every step; one result each, in the order of the tasks. No process is left when it returns."""
@@ -94,14 +95,17 @@ class Schedule:
                 self._interrupted()
             else:
                 self.tracking.read()
-                if self.tracking.unavailable:
-                    selector.unregister(key.fileobj)
-                    self.view.notice(f"not tracked by MLflow: {self.tracking.unavailable}")
         self._look_round()
         self.view.tick(self.statuses)
 
     def _look_round(self) -> None:
         """What happens without anybody saying so: time passes."""
+        self.tracking.look()
+        if self.tracking.unavailable and not self._told_untracked:
+            self._told_untracked = True
+            self.view.notice(f"not tracked by MLflow: {self.tracking.unavailable}")
+        for attempt in list(self._active.values()):
+            self._finish(attempt, attempt.watch_guard())
         for attempt in self._active.values():
             attempt.watch_time()
             if attempt.progress.update():

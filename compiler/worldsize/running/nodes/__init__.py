@@ -5,6 +5,6 @@ are gone, also by SIGKILL, the kernel removes them with their links and mounts. 
 the network of this machine.
 
 ``topology`` and ``links`` decide what is made, ``maker.py`` makes it and ``enter.py`` starts a program in it
-(both are programs of their own), ``namespaces`` holds it for as long as a step runs, ``scratch`` keeps the
-nodes' folders, ``faults`` kills nodes and cuts links.
+(both are programs of their own), ``namespaces`` holds it for as long as a step runs, ``faults`` kills
+nodes and cuts links.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -16,16 +17,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.nodes import scratch, topology
+from worldsize.running.nodes import topology
 from worldsize.running.nodes.links import UNSHAPED, Link
 from worldsize.running.nodes.topology import Node
+from worldsize.running.starting import scratch
 from worldsize.running.starting.processes import Call
 
 MAKER = Path(__file__).with_name("maker.py")
 ENTER = Path(__file__).with_name("enter.py")
 PATIENCE_SECONDS = 60.0  # for the next thing that is made
+STOPPED_SECONDS = 3.0  # of silence, after which the maker is continued, should it be stopped
 KILL_SECONDS = 5.0
+PREFIX = "worldsize-nodes-"
 INSTALL = "Debian, Ubuntu: `apt-get install iproute2`"
+
+
+class LostError(OSError):
+    """The program that makes namespaces was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,7 @@ def look() -> Abilities:
     if os.geteuid() != 0:
         return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
     try:
-        with _maker() as line:
-            said = json.loads(line.recv(1 << 16) or "{}")
+        said = _ask()
     except OSError as error:
         said = {"fault": error.strerror or str(error)}
     can = said.get("can") or {"nodes": said.get("fault", "it did not answer")}
@@ -56,6 +63,19 @@ def look() -> Abilities:
         help_ = "in a container, start it with `--privileged`"
         return Abilities((f"`--nodes namespaces` is not possible here: {can['nodes']}", help_))
     return Abilities(None, can["rate"], can["delay"])
+
+
+def _ask() -> dict[str, Any]:
+    """What the maker says of this machine; one that was killed is asked again."""
+    try:
+        return _answer()
+    except LostError:
+        return _answer()
+
+
+def _answer() -> dict[str, Any]:
+    with _maker() as maker:
+        return dict(json.loads(maker.hear()[0]))
 
 
 @dataclass(slots=True)
@@ -159,7 +179,7 @@ class Namespaces:
             yield call
             return
         with contextlib.ExitStack() as stack:
-            site = Site(topology.nodes(call.instance_count), stack.enter_context(scratch.folder()))
+            site = Site(topology.nodes(call.instance_count), stack.enter_context(scratch.folder(PREFIX)))
             stack.callback(site.close)
             _make(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
@@ -172,10 +192,18 @@ def _make(site: Site, link: Link) -> None:
     hosts.write_text(topology.hosts_file(site.nodes), encoding="utf-8")
     hosts.chmod(0o644)
     plan.write_text(json.dumps(plan_of(site.nodes, hosts, link)), encoding="utf-8")
-    with _maker(str(plan)) as line:
-        while _take(site, line):
-            pass
+    try:
+        _take_all(site, plan)
+    except LostError:  # somebody else killed it; what it had made is gone with its descriptors
+        site.close()
+        _take_all(site, plan)
     site.table.write_text(json.dumps(_table(site)), encoding="utf-8")
+
+
+def _take_all(site: Site, plan: Path) -> None:
+    with _maker(str(plan)) as maker:
+        while _take(site, maker):
+            pass
 
 
 def plan_of(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]:
@@ -196,8 +224,33 @@ def plan_of(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The program that makes namespaces, and the line to it."""
+
+    process: subprocess.Popen[bytes]
+    line: socket.socket
+
+    def hear(self) -> tuple[bytes, list[int]]:
+        """The next message, and the descriptors that came with it.
+
+        Raises:
+            OSError: It says nothing.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not select.select([self.line], [], [], STOPPED_SECONDS)[0]:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(0, "what makes its nodes does not answer")
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGCONT)  # and the child that becomes a node
+        message, descriptors, _, _ = socket.recv_fds(self.line, 1 << 16, 3)
+        if not message:
+            raise LostError(0, "what makes its nodes was killed")
+        return message, descriptors
+
+
 @contextlib.contextmanager
-def _maker(*arguments: str) -> Iterator[socket.socket]:
+def _maker(*arguments: str) -> Iterator[Maker]:
     """A line to the program that makes namespaces; it is gone when the context ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
@@ -207,21 +260,22 @@ def _maker(*arguments: str) -> Iterator[socket.socket]:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a group of its own, which ends as one
             )
-        ours.settimeout(PATIENCE_SECONDS)
         try:
-            yield ours
+            yield Maker(process, ours)
         finally:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1.0)
-            process.kill()
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def _take(site: Site, line: socket.socket) -> bool:
+def _take(site: Site, maker: Maker) -> bool:
     """Take in one thing that was made; False once all are."""
-    message, descriptors, _, _ = socket.recv_fds(line, 1 << 16, 3)
-    said = json.loads(message or '{"fault": "what makes them has ended"}')
+    message, descriptors = maker.hear()
+    said = json.loads(message)
     if "made" in said:
         kinds = ("net", "uts", "mnt")[: len(descriptors)]
         site.descriptors[said["made"]] = dict(zip(kinds, descriptors, strict=True))

@@ -1,9 +1,13 @@
 """The process that keeps a run's record in MLflow, so that the runner never waits for MLflow's import.
 
 A program of its own: started first, it imports MLflow (seconds) while the runner still checks and
-compiles. One JSON document a line. In: ``begin``, ``step``, ``metrics``, ``tag``, ``end``, ``finish``; the
-end of the input without ``finish`` means that the runner died. Out: ``ready`` (with the experiment), ``step``
-(with the run's id), ``metrics`` (with what was logged), or once ``unavailable`` with the reason.
+compiles. One JSON document a line. In: ``begin``, ``step``, ``metrics``, ``tag``, ``end``, ``finish``, each
+with its number and the time when it was said; the end of the input without ``finish`` means that the runner
+died. Out: ``ready`` (with the experiment), ``step`` (with the run's id), ``metrics`` (with what was logged),
+``done`` (the number of what is written now), or once ``unavailable`` with the reason; ``alive`` every second.
+
+When this process dies, the runner starts another and says again what was not ``done``. What had been written
+all the same is found and not written twice: a step's run by its tags, a metric by its time.
 """
 
 from __future__ import annotations
@@ -16,12 +20,15 @@ import queue
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 ANSWERS: TextIO = sys.stdout
 DATABASE = "mlflow.db"
+ALIVE_SECONDS = 1.0
+LOCK_SECONDS = 60.0  # for another run that prepares the database
 MOST_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
 STATES = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
 
@@ -31,7 +38,8 @@ class Record:
 
     Args:
         home: The folder of the database and the artifacts.
-        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run.
+        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run; ``known`` what an
+            earlier process of the same run had answered.
     """
 
     def __init__(self, home: Path, begin: Mapping[str, Any]) -> None:
@@ -40,15 +48,23 @@ class Record:
         self._tags: Mapping[str, str] = begin["tags"]
         self._steps: dict[str, str] = {}  # those that are open
         self._runs: dict[str, str] = {}  # all, because metrics are read of ended ones too
+        known = begin.get("known")
         with only_one(home / "mlflow.lock"):
             prepare_database(home)
             self._client = MlflowClient(begin["uri"], begin["uri"])
             self.experiment = self._experiment(begin["experiment"], home / "artifacts")
-        self.run_id: str = (begin.get("again") and self._continued()) or self._created(begin["name"])
+        if known is not None:
+            self.run_id: str = known["run_id"]
+            self._runs = dict(known["runs"])
+            self._steps = {name: self._runs[name] for name in known["open"]}
+            return
+        self.run_id = (begin.get("again") and self._continued()) or self._created(begin)
         self._parameters(begin["parameters"])
 
-    def _created(self, name: str) -> str:
-        run = self._client.create_run(self.experiment, tags=dict(self._tags), run_name=name)
+    def _created(self, begin: Mapping[str, Any]) -> str:
+        run = self._client.create_run(
+            self.experiment, begin["time"], tags=dict(self._tags), run_name=begin["name"]
+        )
         return str(run.info.run_id)
 
     def _continued(self) -> str | None:
@@ -79,11 +95,21 @@ class Record:
         place = artifact_folder(artifacts, name).absolute().as_uri()
         return str(self._client.create_experiment(name, artifact_location=place))
 
-    def step(self, name: str) -> str:
-        """Create the run of a step that is about to start, below that of the step it belongs to; its id."""
+    def step(self, name: str, time: int, *, repeated: bool) -> str:
+        """Create the run of a step that is about to start, below that of the step it belongs to; its id.
+
+        Args:
+            name: The step.
+            time: When it was asked for, in milliseconds.
+            repeated: Whether an earlier process may have created it and died before it could say so.
+        """
+        if name not in self._runs and repeated and (found := self._earlier(name, "RUNNING")):
+            self._steps[name] = self._runs[name] = found
+        if name in self._runs:
+            return self._runs[name]
         parent = self._runs.get(name.rpartition(".")[0], self.run_id)
         tags = {**self._tags, "mlflow.parentRunId": parent, "worldsize.step": name}
-        run = self._client.create_run(self.experiment, tags=tags, run_name=name)
+        run = self._client.create_run(self.experiment, time, tags=tags, run_name=name)
         self._steps[name] = self._runs[name] = run.info.run_id
         return str(run.info.run_id)
 
@@ -97,9 +123,10 @@ class Record:
         names = [] if history else sorted(self._client.get_run(run_id).data.metrics)
         return {"values": [each.value for each in history], "names": names}
 
-    def _earlier(self, name: str) -> str | None:
-        """The run of a step that had ended before the run was resumed."""
+    def _earlier(self, name: str, status: str | None = None) -> str | None:
+        """The newest run of a step that this process has not created, such as before a run was resumed."""
         ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}' and tags.`worldsize.step` = '{name}'"
+        ours += f" and attributes.status = '{status}'" if status else ""
         found = self._client.search_runs([self.experiment], ours, order_by=["start_time DESC"], max_results=1)
         return str(found[0].info.run_id) if found else None
 
@@ -109,19 +136,25 @@ class Record:
             if name in self._runs:
                 self._client.set_tag(self._runs[name], key, value)
 
-    def end(self, name: str, state: str) -> None:
+    def end(self, name: str, state: str, time: int) -> None:
         """Close the run of a step, unless the step has closed it by itself and did well."""
         run_id = self._steps.pop(name, None)
         if run_id is not None and (state != "succeeded" or self._is_open(run_id)):
-            self._client.set_terminated(run_id, STATES[state])
+            self._client.set_terminated(run_id, STATES[state], time)
 
-    def finish(self, state: str, metrics: Mapping[str, float]) -> None:
-        """Close the pipeline's run and whatever is still open below it."""
+    def finish(self, state: str, metrics: Mapping[str, float], time: int | None = None) -> None:
+        """Close the pipeline's run and whatever is still open below it.
+
+        Args:
+            state: The state of the pipeline's run.
+            metrics: Those of the whole run.
+            time: When that was said, in milliseconds; a metric that is logged again with it is the same.
+        """
         for name in list(self._steps):
-            self.end(name, "stopped")
+            self.end(name, "stopped", time or now())
         for name, value in metrics.items():
-            self._client.log_metric(self.run_id, name, value)
-        self._client.set_terminated(self.run_id, STATES[state])
+            self._client.log_metric(self.run_id, name, value, time, 0)
+        self._client.set_terminated(self.run_id, STATES[state], time)
 
     def _is_open(self, run_id: str) -> bool:
         return str(self._client.get_run(run_id).info.status) == "RUNNING"
@@ -155,8 +188,18 @@ def only_one(path: Path) -> Iterator[None]:
     """Hold a lock among the processes of this machine; the kernel lets go of it when the process dies."""
     import fcntl  # noqa: PLC0415 - POSIX only
 
+    deadline = time.monotonic() + LOCK_SECONDS
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(
+                        f"another run prepares its database for {LOCK_SECONDS:.0f} s"
+                    ) from None
+                time.sleep(0.05)
         yield
 
 
@@ -180,28 +223,51 @@ def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
     begin = lines.get()
     if begin is None or begin["do"] != "begin":
         return
+    STARTED.set()  # from here on there is something to close
     record = Record(home, begin)
-    STARTED.set()
     answer(ready={"experiment_id": record.experiment, "run_id": record.run_id})
     while (document := lines.get()) is not None:
-        if document["do"] == "step":
-            answer(step=document["step"], run_id=record.step(document["step"]))
-        elif document["do"] == "metrics":
-            found = record.metrics(document["step"], document["metric"])
-            answer(metrics={"step": document["step"], "metric": document["metric"], **found})
-        elif document["do"] == "tag":
-            record.tag(document["step"], document["tags"])
-        elif document["do"] == "end":
-            record.end(document["step"], document["state"])
-        elif document["do"] == "finish":
-            record.finish(document["state"], document["metrics"])
+        carry_out(record, document)
+        answer(done=document["number"])
+        if document["do"] == "finish":
             return
     record.finish("interrupted", {})
 
 
+def carry_out(record: Record, document: Mapping[str, Any]) -> None:
+    """Do what one document says."""
+    if document["do"] == "step":
+        run_id = record.step(document["step"], document["time"], repeated=document.get("repeated", False))
+        answer(step=document["step"], run_id=run_id)
+    elif document["do"] == "metrics":
+        found = record.metrics(document["step"], document["metric"])
+        answer(metrics={"step": document["step"], "metric": document["metric"], **found})
+    elif document["do"] == "tag":
+        record.tag(document["step"], document["tags"])
+    elif document["do"] == "end":
+        record.end(document["step"], document["state"], document["time"])
+    elif document["do"] == "finish":
+        record.finish(document["state"], document["metrics"], document["time"])
+
+
+def now() -> int:
+    """The time as MLflow has it."""
+    return int(time.time() * 1000)
+
+
+ANSWERING = threading.Lock()
+
+
+def stay_alive() -> None:
+    """Say every second that this process is not stopped."""
+    while True:
+        answer(alive=True)
+        time.sleep(ALIVE_SECONDS)
+
+
 def answer(**document: Any) -> None:
     """Tell the runner, should it still listen."""
-    with contextlib.suppress(OSError):
+    with ANSWERING, contextlib.suppress(OSError):
         ANSWERS.write(json.dumps(document) + "\n")
         ANSWERS.flush()
 
@@ -224,6 +290,7 @@ def main() -> None:
     os.dup2(2, 1)
     lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=listen, args=(lines,), daemon=True).start()
+    threading.Thread(target=stay_alive, daemon=True).start()
     logging.disable(logging.WARNING)
     try:
         import mlflow  # noqa: F401, PLC0415 - imported while the runner still plans

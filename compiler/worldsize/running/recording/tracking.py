@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
-import json
-import os
 import select
-import signal
 import subprocess
-import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from worldsize.running.recording.worker import Worker
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-TRACKER = Path(__file__).with_name("tracker.py")
-PATIENCE_SECONDS = 30.0  # for the last writes; a database that is locked longer is given up
+PATIENCE_SECONDS = 30.0  # for the last writes of a run that is broken off
+STUCK_SECONDS = 120.0  # for one thing to be written, from the import on; a database may be locked for long
+MOST_LOSSES = 3  # of trackers in a row that wrote nothing
+LOOK_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,9 @@ class Logged:
 class Tracking:
     """The line to the tracker process. Without MLflow every call still works and steps run untracked.
 
+    What is said stays here until the tracker has answered that it is written. A tracker that dies or falls
+    silent is started again, and told that again.
+
     Args:
         home: The folder of the database and the artifacts.
         wanted: Whether to track at all.
@@ -46,34 +49,38 @@ class Tracking:
         self.home = home.absolute()
         self.unavailable: str | None = None if wanted else ""  # the reason, empty where nobody wanted it
         self.run_id: str | None = None
+        self.started = False  # whether the tracker was ever needed
         self._experiment = ""
         self._experiment_id = ""
         self._runs: dict[str, str] = {}
+        self._ended: set[str] = set()  # steps whose runs are closed
         self._logged: dict[tuple[str, str], Logged] = {}
-        self._rest = b""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._description: Callable[[], dict[str, Any]] | None = None  # of the run, until it is sent
-        self.started = False  # whether the tracker was ever needed
+        self._description: Callable[[], dict[str, Any]] | None = None  # of the run, until it is needed
+        self._begin: dict[str, Any] | None = None
+        self._pending: deque[dict[str, Any]] = deque()  # not known to be written, the oldest first
+        self._number = 0
+        self._waited = 0.0  # seconds for the oldest
+        self._worker: Worker | None = None
+        self._finished = False  # whether the end of the run is written
+        self._losses = 0  # of trackers, since one of them wrote something
 
     @property
     def uri(self) -> str | None:
         """The tracking URI, None where nothing is tracked."""
         return None if self.unavailable is not None else f"sqlite:///{self.home / 'mlflow.db'}"
 
+    @property
+    def incomplete(self) -> bool:
+        """Whether the run has a record to which something is missing."""
+        return bool(self.unavailable) and self.run_id is not None
+
     def start(self) -> None:
         """Start the tracker process, which begins to import MLflow."""
-        if self.unavailable is not None or self._process is not None:
+        if self.unavailable is not None or self._worker is not None:
             return
         self.started = True
         self.home.mkdir(parents=True, exist_ok=True)
-        self._process = subprocess.Popen(
-            [sys.executable, str(TRACKER), str(self.home)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"},
-            start_new_session=True,  # a Ctrl-C is for the runner to handle
-        )
+        self._worker = Worker(self.home)
 
     def begin(
         self,
@@ -100,17 +107,17 @@ class Tracking:
 
         def describe() -> dict[str, Any]:
             what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
-            return {"experiment": experiment, **what}
+            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": _now(), **what}
 
         self._description = describe
-        if self._process is not None:
+        if self._worker is not None:
             self._describe()
 
     def request(self, step: str) -> None:
         """Ask for the run of a step; :meth:`environment` has it once it is there."""
         self.start()
         self._describe()
-        self._send(do="step", step=step)
+        self._say(do="step", step=step)
 
     def environment(self, step: str) -> dict[str, str] | None:
         """MLflow's variables for a step, as Azure ML presets them; None while they are not known yet."""
@@ -122,7 +129,7 @@ class Tracking:
 
     def ask(self, step: str, metric: str) -> None:
         """Ask what a step has logged of a metric; :meth:`logged` has it once it is there."""
-        self._send(do="metrics", step=step, metric=metric)
+        self._say(do="metrics", step=step, metric=metric)
 
     def logged(self, step: str, metric: str) -> Logged | None:
         """The newest answer to :meth:`ask`, taken out: None until there is one, and after it was taken."""
@@ -133,15 +140,13 @@ class Tracking:
         self._logged.pop((step, metric), None)
         self.ask(step, metric)
         deadline = time.monotonic() + seconds
-        while (number := self.fileno()) is not None and (step, metric) not in self._logged:
-            if not select.select([number], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                break
-            self.read()
+        while self._attend() and (step, metric) not in self._logged and time.monotonic() < deadline:
+            pass
         return self.logged(step, metric)
 
     def tag(self, step: str, tags: Mapping[str, str]) -> None:
         """Add tags to the run of a step; returns at once."""
-        self._send(do="tag", step=step, tags=dict(tags))
+        self._say(do="tag", step=step, tags=dict(tags))
 
     def run_of(self, step: str) -> str | None:
         """The id of a step's run, None where it has none."""
@@ -149,41 +154,80 @@ class Tracking:
 
     def end(self, step: str, state: str) -> None:
         """Close the run of a step; returns at once."""
-        self._send(do="end", step=step, state=state)
+        self._say(do="end", step=step, state=state)
 
     def finish(self, state: str, metrics: Mapping[str, float]) -> None:
         """Close the run, and wait until everything is written; nothing is, where it never began."""
-        self._send(do="finish", state=state, metrics=dict(metrics))
-        self._close(PATIENCE_SECONDS if self.run_id is not None else 0.0)
+        if self.run_id is not None:
+            self._say(do="finish", state=state, metrics=dict(metrics))
+            while self._pending and self._attend():
+                pass
+        self._close()
 
     def fileno(self) -> int | None:
-        """What a selector waits on, None where there is nothing to wait for."""
-        if self._process is None or self._process.stdout is None or self.unavailable is not None:
-            return None
-        return self._process.stdout.fileno()
+        """What a selector waits on, None where there is nothing to wait for; the same for the whole run."""
+        return None if self._worker is None or self.unavailable is not None else self._worker.fileno()
 
     def read(self) -> None:
-        """Take in what the tracker said (blocks where it said nothing)."""
-        number = self.fileno()
-        if number is None:
+        """Take in what the tracker has said."""
+        for document in self._worker.read() if self._worker is not None else ():
+            self._take(document)
+
+    def look(self) -> None:
+        """See whether the tracker still works, and start another where it does not."""
+        if self._worker is None or self.unavailable is not None or self._finished:
             return
-        chunk = os.read(number, 1 << 16)
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            self._take(json.loads(line))
-        if not chunk and self.unavailable is None:
-            self.unavailable = "the process that talks to MLflow has died"
+        waited = self._worker.look()
+        self._waited = self._waited + waited if self._pending else 0.0
+        fault = self._worker.fault
+        if fault is None and self._waited > STUCK_SECONDS:
+            fault = f"the process that talks to MLflow has got no further for {STUCK_SECONDS:.0f} s"
+        if fault is not None:
+            self._replace(fault)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close(PATIENCE_SECONDS if self.run_id is not None else 0.0)
+        self._close()
 
     def _describe(self) -> None:
-        if self._description is not None and self._process is not None:
-            self._send(do="begin", uri=self.uri, **self._description())
-            self._description = None
+        if self._description is not None and self._worker is not None:
+            self._begin, self._description = self._description(), None
+            self._worker.send(self._begin)
+
+    def _replace(self, fault: str) -> None:
+        """Start another tracker in place of one that does not work, and say again what is not written."""
+        assert self._worker is not None
+        self._worker.kill()
+        self.read()  # what it could still answer is done
+        self._waited = 0.0
+        self._losses += 1
+        if self.unavailable is not None or self._finished:
+            return
+        if self._losses > MOST_LOSSES:
+            self.unavailable = self._worker.fault or fault
+            return
+        self._worker.launch()
+        if self._begin is None:
+            return
+        if self.run_id is None:
+            known = None
+        else:
+            still = [step for step in self._runs if step not in self._ended]
+            known = {"run_id": self.run_id, "runs": self._runs, "open": still}
+        self._worker.send({**self._begin, "again": True, "known": known})
+        for document in self._pending:
+            self._worker.send({**document, "repeated": True})
+
+    def _attend(self) -> bool:
+        """Wait a moment for the tracker; False where there is none to wait for."""
+        number = self.fileno()
+        if number is not None:
+            select.select([number], [], [], LOOK_SECONDS)
+            self.read()
+            self.look()
+        return self.fileno() is not None
 
     def _take(self, answer: dict[str, Any]) -> None:
         if "ready" in answer:
@@ -194,29 +238,35 @@ class Tracking:
             found = answer["metrics"]
             key = (found["step"], found["metric"])
             self._logged[key] = Logged(tuple(found["values"]), tuple(found["names"]))
-        elif "unavailable" in answer:
-            self.unavailable = answer["unavailable"]
+        elif "done" in answer:
+            self._losses, self._waited = 0, 0.0
+            while self._pending and self._pending[0]["number"] <= answer["done"]:
+                written = self._pending.popleft()
+                if written["do"] == "end":
+                    self._ended.add(written["step"])
+                self._finished = self._finished or written["do"] == "finish"
+        elif "unavailable" in answer and self._worker is not None:
+            self._worker.fault = answer["unavailable"]
+            if self.run_id is None:  # without MLflow, or without its database, another would not do better
+                self.unavailable = answer["unavailable"]
 
-    def _send(self, **document: Any) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._process.stdin.write(json.dumps(document).encode() + b"\n")
-                self._process.stdin.flush()
-
-    def _close(self, patience: float) -> None:
-        process, self._process = self._process, None
-        if process is None:
+    def _say(self, **document: Any) -> None:
+        if self._worker is None or self.unavailable is not None:
             return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(patience)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        process.stdout.close()
+        self._number += 1
+        document |= {"number": self._number, "time": _now()}
+        self._pending.append(document)
+        self._worker.send(document)
+
+    def _close(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close(PATIENCE_SECONDS)
+
+
+def _now() -> int:
+    """Milliseconds, as MLflow counts them."""
+    return int(time.time() * 1000)
 
 
 def variables(uri: str, experiment: str, experiment_id: str, run_id: str) -> dict[str, str]:

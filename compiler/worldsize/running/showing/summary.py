@@ -20,7 +20,11 @@ MOST_METRICS = 8
 
 def render(result: RunResult, *, steps: bool = True) -> str:
     """The summary as lines, ending in a line break; without a line for each step where a table shows them."""
-    lines = [*_failures(result), f"run {result.id} {result.state} after {duration(result.seconds)}"]
+    lines = [
+        *_failures(result),
+        *_incomplete(result),
+        f"run {result.id} {result.state} after {duration(result.seconds)}",
+    ]
     if steps:
         lines += _steps(result)
     return "\n".join([*lines, *_outcome(result)]) + "\n"
@@ -44,6 +48,8 @@ def _outcome(result: RunResult) -> Iterator[str]:
     rows += [("model", text) for text in _models(result)]
     if result.tracking_uri is not None:
         rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
+    elif result.untracked:
+        rows.append(("mlflow", f"not tracked: {clean(result.untracked)}"))
     if result.state != "succeeded":
         rows.append(("go on", _resume(result)))
     yield from (f"  {name:<7}  {text}" for name, text in rows)
@@ -83,6 +89,13 @@ def _failures(result: RunResult) -> Iterator[str]:
     for step in result.steps.values():
         if step.failure is not None and step.parent is None:
             yield from _failure(step.name, step.failure)
+
+
+def _incomplete(result: RunResult) -> Iterator[str]:
+    if result.record_incomplete:
+        yield f"error: the record of this run in MLflow is incomplete: {clean(str(result.untracked))}"
+        yield "  what the run made is in its folder; `worldsize show` says how each step ended"
+        yield ""
 
 
 def _failure(step: str, failure: Failure) -> Iterator[str]:

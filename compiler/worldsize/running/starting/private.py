@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from worldsize.running.starting import scratch
 from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.guard import REPORTS
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
 
 
-def folder() -> Path:
-    """Make a folder with a short path, because sockets lie in it, in memory where there is such a place.
+PREFIX = "worldsize-mpi-"
+
+
+def folder() -> contextlib.AbstractContextManager[Path]:
+    """A folder that lasts as long as the context, in memory where there is such a place.
 
     Raises:
         OSError: It cannot be made.
     """
-    memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None
-    return Path(tempfile.mkdtemp(prefix="worldsize-", dir=memory))
+    return scratch.folder(PREFIX, _memory())
+
+
+def sweep() -> list[Path]:
+    """Remove the folders of runs of which nothing is left; what was removed."""
+    return scratch.sweep(PREFIX, _memory())
+
+
+def _memory() -> Path | None:
+    return MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None
 
 
 def request(process: Process, known: Sequence[Process], logs: Path, shared: Path | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The parents of a run's processes: they start them, say how each ends, and leave none behind.
 
-This file is a program of its own, started by :mod:`worldsize.running.supervising.supervise`; it imports the
-standard library only and has one thread. One *warden* serves a run; for each step it forks a *guard*,
+This file belongs to a program of its own (``warden.py``); it imports the standard library only and has one
+thread. One *warden* serves a run; for each step it forks a *guard*,
 which is the parent of that step's ranks. Parents of their own are what makes the promise hold:
 
 - The kernel hands every orphan to the nearest of them (``PR_SET_CHILD_SUBREAPER``), also one that opened
@@ -17,17 +17,18 @@ as ``mpirun`` are started by it; their parents (``member.py``) report through a 
 The runner sends the warden one socket a group. Protocol on it, one JSON document a line. In: the request
 (``processes``, ``cwd``, ``grace``, ``folder``), then ``"stop"`` or ``"kill"``; the end of the input means
 stop. Out: ``guarded`` (pid of the guard), ``started`` (index, pid), ``ended`` (index, status; a signal as a
-negative number; told: whether it had been asked to end), ``done`` (left: processes that could not be killed).
+negative number; told: whether it had been asked to end), ``alive`` every second, ``abandoned`` when the
+warden has died, ``done`` (left: processes that could not be killed).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -38,6 +39,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 TICK_SECONDS = 0.5  # how often the parent is looked after, should its socket be kept open by somebody else
 RETRY_SECONDS = 0.05
 REPORTS = "reports"  # the pipe's name
+ALIVE_SECONDS, LAUNCHERS_SECONDS = 1.0, 3.0  # between signs of life; between looks at launchers
 UNKILLABLE_SECONDS = 5.0  # after SIGKILL; only a process stuck in the kernel lasts so long
 
 
@@ -54,6 +56,7 @@ class Guard:
         self.groups: list[int] = []
         self.stopping = False
         self.asked = self.killed = False  # before this reaping; with SIGKILL
+        self.alive_at = self.launchers_at = 0.0  # when to do so again
         self.kill_at: float | None = None  # when TERM has had its time
         self.give_up_at: float | None = None
 
@@ -152,6 +155,20 @@ class Guard:
             return time.monotonic() < self.give_up_at
         return True
 
+    def show_life(self) -> None:
+        """Say that the guard works, unless the runner does not read; continue launchers that are stopped."""
+        now = time.monotonic()
+        if now >= self.alive_at and select.select([], [self.line.connection], [], 0)[1]:
+            self.alive_at = now + ALIVE_SECONDS
+            self.line.say(event="alive")
+        launching = [pid for pid, process in self.running.items() if process["launches"]]
+        if LINUX and launching and now >= self.launchers_at:
+            self.launchers_at = now + LAUNCHERS_SECONDS
+            started = {*launching, *launchers(self.members, parents=True)}
+            for pid, _ in descendants(os.getpid()):
+                if pid in started and is_stopped(pid):
+                    quietly(os.kill, pid, signal.SIGCONT)
+
     def patience(self) -> float:
         """Seconds until there is something to do without being woken."""
         left = TICK_SECONDS if self.kill_at is None else self.kill_at - time.monotonic()
@@ -205,15 +222,23 @@ def descendants(root: int) -> Iterator[tuple[int, int]]:
         level = [pid for pid, _ in children]
 
 
-def launchers(members: Iterable[int]) -> set[int]:
+def launchers(members: Iterable[int], *, parents: bool = False) -> set[int]:
     """Whatever is above the parents of ranks: their launcher, and its daemons on other nodes."""
     above = {child: parent for parent, children in families().items() for child, _ in children}
     found: set[int] = set()
-    level = {above.get(above.get(pid, 0), 0) for pid in members}
+    level = {above.get(pid, 0) for pid in members}
+    level = level if parents else {above.get(pid, 0) for pid in level}
     while not level <= found:
         found |= level
         level = {above.get(pid, 0) for pid in level}
     return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+        return file.read().rpartition(b")")[2].split()[0] == b"T"
+    return False
 
 
 def prctl(option: int, value: int) -> None:
@@ -269,6 +294,8 @@ class Reports:
         self.pipe: int | None = None
         self._pending = b""
         if folder is not None:
+            with contextlib.suppress(OSError):  # held: the runner may die first
+                fcntl.flock(os.open(f"{folder}/lock", os.O_RDONLY), fcntl.LOCK_SH)
             os.mkfifo(f"{folder}/{REPORTS}", 0o600)
             self.pipe = os.open(f"{folder}/{REPORTS}", os.O_RDWR | os.O_NONBLOCK)  # a writer: it never ends
 
@@ -319,82 +346,9 @@ def attend(guard: Guard, wake: Wake) -> None:
         guard.stop()
     words = line.hear() if line.connection in ready else []
     if os.getppid() != guard.warden:
+        if not guard.stopping:
+            line.say(event="abandoned")
         words.append('"stop"')
+    guard.show_life()
     for word in words:
         guard.stop(grace=0.0 if word == '"kill"' else None)
-
-
-class Warden:
-    """Forks a guard for each socket that the runner sends, and takes in what a killed guard leaves."""
-
-    def __init__(self, control: socket.socket) -> None:
-        self.control = control
-        self.runner = os.getppid()
-        self.guards: set[int] = set()
-        self.wake = Wake()
-        self.open, self.sweep_until = True, 0.0
-
-    def serve(self) -> None:
-        """Serve until the runner is gone and every group is over."""
-        while self.open or self.guards or time.monotonic() < self.sweep_until:
-            sources = [self.wake.reading, *([self.control.fileno()] if self.open else [])]
-            ready, _, _ = select.select(sources, [], [], TICK_SECONDS)
-            if self.wake.reading in ready:
-                os.read(self.wake.reading, 1 << 12)
-            if self.open and self.control.fileno() in ready:
-                self.take()
-            if os.getppid() != self.runner:
-                self.open = False
-            self.reap()
-
-    def take(self) -> None:
-        """Fork a guard for the group that was sent."""
-        message, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
-        self.open = bool(message)
-        for connection in descriptors:
-            pid = os.fork()
-            if pid == 0:
-                self.become_guard(connection)
-            self.guards.add(pid)
-            os.close(connection)
-
-    def become_guard(self, connection: int) -> NoReturn:
-        """The forked child's life: the guard of one group."""
-        status = 1
-        try:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), self.control.detach())
-            os.close(self.wake.reading)
-            os.close(self.wake.writing)
-            serve_group(Line(connection))
-            status = 0
-        finally:
-            os._exit(status)
-
-    def reap(self) -> None:
-        """Collect what has ended; after a guard that was killed, kill what it left for a while."""
-        with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] in self.guards and found[1] != 0:
-                    self.sweep_until = time.monotonic() + UNKILLABLE_SECONDS
-                self.guards.discard(found[0])
-        if LINUX and time.monotonic() < self.sweep_until:
-            for pid, _ in families().get(os.getpid(), []):
-                if pid not in self.guards:
-                    for below, _ in [*descendants(pid), (pid, 0)]:
-                        quietly(os.kill, below, signal.SIGKILL)
-
-
-def main() -> None:
-    """Be the warden of one run; descriptor 0 is the socket on which the runner sends others.
-
-    A descriptor named in the arguments is the lock of the run: held by wardens and guards, by no rank.
-    """
-    for word in sys.argv[1:]:
-        os.set_inheritable(int(word), False)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    with socket.socket(fileno=0) as control:
-        Warden(control).serve()
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
+import select
 import signal
 import socket
 import subprocess
@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 
 from worldsize.running.starting import private
 from worldsize.running.starting.processes import Process, every
+from worldsize.running.supervising.silence import Silence
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-GUARD = Path(__file__).with_name("guard.py")
+PROGRAM = Path(__file__).with_name("warden.py")
+LOOK_SECONDS = 0.15
 GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL, one budget for the whole group
 MARGIN_SECONDS = 7.0  # what the guard may take beyond that before it is given up
 
@@ -48,24 +50,33 @@ class Warden:
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None, held: int | None = None) -> None:
+        self._environment, self._held = environment, held
+        self._silent: list[subprocess.Popen[bytes]] = []  # that were given up while they may have guards
+        self._spawn()
+
+    def _spawn(self) -> None:
+        held = self._held
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(GUARD), *([] if held is None else [str(held)])],
+                [sys.executable, "-I", "-S", str(PROGRAM), *([] if held is None else [str(held)])],
                 stdin=theirs.fileno(),
                 pass_fds=() if held is None else (held,),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment,
+                env=self._environment,
                 start_new_session=True,  # a Ctrl-C is for the runner to handle
             )
 
     def connect(self) -> socket.socket:
-        """A line to the guard of a new group.
+        """A line to the guard of a new group; a warden that is dead has a successor.
 
         Raises:
-            OSError: The warden is dead.
+            OSError: There can be none.
         """
+        if self._process.poll() is not None:
+            self._control.close()
+            self._spawn()
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -75,14 +86,28 @@ class Warden:
                 raise
         return ours
 
+    @property
+    def pid(self) -> int:
+        """Its pid."""
+        return self._process.pid
+
+    def give_up(self) -> None:
+        """Have another start the groups that come; this one stays, because guards end without it."""
+        self._silent.append(self._process)
+        self._control.close()
+        self._spawn()
+
     def close(self) -> None:
         """Let the warden go; it ends once every group is over."""
         self._control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_SECONDS + MARGIN_SECONDS)
-            return
-        self._process.kill()
-        self._process.wait()
+        for process in (self._process, *self._silent):
+            with contextlib.suppress(OSError):
+                process.send_signal(signal.SIGCONT)
+            try:
+                process.wait(GRACE_SECONDS + MARGIN_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -117,15 +142,19 @@ class Group:
         self.processes = tuple(every(processes))
         self.ended: list[Ended] = []
         self.left: tuple[int, ...] = ()  # processes that even SIGKILL did not end
-        self.lost = False  # whether the guard died before its group was over
+        self.lost: str | None = None  # how the guard was lost before its group was over
         self.guard: int | None = None  # its pid
         self._pids: list[int] = []
         self._leaders = {self.processes.index(each) for each in processes}  # of sessions of their own
         self._grace = grace
         self._done = False
         self._rest = b""
+        self._warden = warden
+        self._silence = Silence()
         self._line = warden.connect()
-        self._folder = private.folder() if any(each.members for each in processes) else None
+        self._stack = contextlib.ExitStack()
+        shares = any(each.members for each in processes)
+        self._folder = self._stack.enter_context(private.folder()) if shares else None
         self._send(
             {
                 "processes": [
@@ -173,12 +202,22 @@ class Group:
             chunk = self._line.recv(1 << 16)
         except ConnectionError:
             chunk = b""
+        self._silence.end()
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._take(json.loads(line))
         if not chunk and not self._done:
-            self._guard_died()
+            self._guard_died("the process that watched over it was killed")
         return self.ended[before:]
+
+    def look(self) -> bool:
+        """See whether the guard still works; a stopped one is continued. False once it is given up."""
+        if not self._done and self._silence.last(self.guard or self._warden.pid):
+            if self.guard is None:
+                self._warden.give_up()
+            self._give_up()
+            return False
+        return True
 
     def stop(self) -> None:
         """Ask the group to end; what has not after the grace time is killed. Returns at once."""
@@ -190,23 +229,22 @@ class Group:
 
     def wait(self) -> None:
         """Wait for the group to end by itself."""
-        while not self._done:
-            self.read()
+        while not self._done and self.look():
+            if select.select([self._line], [], [], LOOK_SECONDS)[0]:
+                self.read()
 
     def close(self) -> None:
         """Stop whatever still runs, and return when it is gone."""
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + self._grace + MARGIN_SECONDS
-        while not self._done:
-            self._line.settimeout(max(0.1, deadline - time.monotonic()))
-            try:
+        while not self._done and self.look():
+            if select.select([self._line], [], [], LOOK_SECONDS)[0]:
                 self.read()
-            except TimeoutError:
+            elif time.monotonic() >= deadline:
                 self._give_up()
         self._line.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -219,7 +257,7 @@ class Group:
         if self.guard is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.guard, signal.SIGKILL)
-        self._guard_died()
+        self._guard_died("the process that watched over it did not answer")
 
     def _take(self, event: dict[str, object]) -> None:
         if event["event"] == "guarded":
@@ -230,17 +268,19 @@ class Group:
         elif event["event"] == "ended":
             process = self.processes[int(str(event["index"]))]
             self.ended.append(Ended(process, int(str(event["status"])), told=bool(event["told"])))
+        elif event["event"] == "abandoned":
+            self.lost = "the process that starts those of the run was killed"
         elif event["event"] == "done":
             left = event["left"]
             self.left = tuple(left) if isinstance(left, list) else ()
             self._done = True
 
-    def _guard_died(self) -> None:
+    def _guard_died(self, how: str) -> None:
         """The kernel has killed the ranks; what they started is still in their sessions."""
         for pid in self._pids:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-        self._done = self.lost = True
+        self._done, self.lost = True, how
 
     def _send(self, document: object) -> None:
         with contextlib.suppress(OSError):  # a guard that is gone has nothing left to stop

@@ -1,8 +1,8 @@
-"""The nodes' folder: their temporary files, their `/etc/hosts`, and a lock that says whether anybody uses it.
+"""Folders outside a run's own, which last as long as a step: with a lock that says whether anybody uses one.
 
-Namespaces end with their processes; files do not. So each folder holds a lock of the runner's, which the
-kernel gives back when the runner dies. A folder whose lock is free is a dead run's, and the next run that
-emulates machines removes it.
+Processes and namespaces end with the kernel's help; files do not. So each folder holds a lock of those who
+use it, which the kernel gives back when they die. A folder whose lock is free is a dead run's, and the next
+run removes it.
 """
 
 from __future__ import annotations
@@ -17,38 +17,44 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PREFIX = "worldsize-nodes-"
 LOCK = "lock"
 YOUNG_SECONDS = 60.0  # a folder without a lock may be one that is just being made
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[Path]:
+def folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """A folder with a short path, because sockets are made below it, for as long as the context lasts.
+
+    Args:
+        prefix: Of its name.
+        parent: Where; by default where temporary files are.
 
     Raises:
         OSError: It cannot be made.
     """
-    sweep()
-    path = Path(tempfile.mkdtemp(prefix=PREFIX))
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         new = path / f"{LOCK}.new"
         with new.open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_SH)
             new.rename(path / LOCK)  # whoever sees it finds it held
             yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def sweep() -> list[Path]:
+def sweep(prefix: str, parent: Path | None = None) -> list[Path]:
     """Remove the folders of runs that have died.
+
+    Args:
+        prefix: Of their names.
+        parent: Where they are.
 
     Returns:
         What was removed.
     """
     removed = []
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for path in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _abandoned(path) as gone:
             if gone:
                 shutil.rmtree(path, ignore_errors=True)

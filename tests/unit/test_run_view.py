@@ -111,6 +111,17 @@ def test_a_version_of_an_untracked_run_is_not_claimed_for_the_registry() -> None
     assert "  model    digits version 3, in this run's folder only\n" in text
 
 
+def test_what_is_missing_in_mlflow_is_said_and_no_success() -> None:
+    done = StepResult("train", "succeeded", 1.0, Path("x"), {})
+    never = result(done, untracked="mlflow is not installed (mlflow)")
+    assert never.exit_code == 0  # there is no record that says otherwise
+    assert "  mlflow   not tracked: mlflow is not installed (mlflow)\n" in summary.render(never)
+    half = result(done, untracked="its database: database is locked", record_incomplete=True)
+    assert half.exit_code == 1
+    said = "error: the record of this run in MLflow is incomplete: its database: database is locked\n"
+    assert summary.render(half).startswith(said)
+
+
 def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() -> None:
     log = Path("home/runs/20260102-1/steps/train/logs/rank-1.log")
     failure = Failure("rank-1", 1, 3, log, ("be\tfore", "bad \x1b[2J end"), "rank 1 ended with exit status 3")

@@ -31,14 +31,24 @@ SPEC = """
         scale: {reference: {batch_size: 32, learning_rate: 0.05}, optimizer: sgd, rows: 4096, epochs: 3}
 """
 
+ACCUMULATES = "echo ${{plan.world_size}} ${{plan.gradient_accumulation_steps}}"
+
 
 def planned(
-    folder: Path, kind: str, machine: Machine, processes: int | None = None, *, keep_instances: bool = False
+    folder: Path,
+    kind: str,
+    machine: Machine,
+    processes: int | None = None,
+    *,
+    keep_instances: bool = False,
+    command: str = ACCUMULATES,
+    more: str = "",
 ) -> Fitted:
     (folder / "src").mkdir()
     (folder / "src" / "empty.txt").touch()
     spec = folder / "spec.yml"
-    spec.write_text(textwrap.dedent(SPEC).replace("KIND", kind), encoding="utf-8")
+    text = textwrap.dedent(SPEC).replace("KIND", kind).replace(ACCUMULATES, command)
+    spec.write_text(f"{text.rstrip()}\n{more}", encoding="utf-8")
     pipeline = compiling.compile(spec, folder / "build").pipeline
     found, _ = job.read(pipeline)
     assert found is not None
@@ -113,6 +123,79 @@ def test_processes_that_instances_cannot_share_are_refused(tmp_path: Path) -> No
     assert problem.help == "say `--processes 4`, or leave it out"
 
 
+FIXED = "echo --batch-size ${{plan.batch_size_per_device}} --lr ${{plan.learning_rate}}"
+NOT_TOLD = "its command is not told `gradient_accumulation_steps`"
+
+
+@pytest.mark.parametrize(
+    ("command", "machine", "processes", "world", "said"),
+    [
+        (  # the planned batch for each, and as many processes as keep the global batch
+            FIXED,
+            Machine(2),
+            None,
+            8,
+            (
+                f"all 8 processes share 2 cores, so this will be slow: {NOT_TOLD},"
+                " and fewer would change its global batch of 256"
+            ),
+        ),
+        ("echo --batch-size 32", Machine(8), None, 8, None),
+        (
+            FIXED,
+            Machine(2),
+            4,
+            4,
+            (
+                f"planned for 8 processes (2 × 4), running 4 here; {NOT_TOLD}, so an optimizer step takes 128 of"
+                " the 256 planned samples at the learning rate planned for all of them"
+            ),
+        ),
+        (
+            "echo --batch-size 32",
+            Machine(16, ("0", "1")),  # GPUs are not shared
+            None,
+            2,
+            (
+                f"planned for 8 processes (2 × 4), running 2 here; {NOT_TOLD}, so an optimizer step takes 64 of"
+                " the 256 planned samples"
+            ),
+        ),
+        (
+            "echo --global-batch-size ${{plan.global_batch_size}}",
+            Machine(2),
+            None,
+            2,
+            (
+                "planned for 8 processes (2 × 4), running 2 here; its command is told the global batch 256,"
+                " and has to divide it itself"
+            ),
+        ),
+    ],
+)
+def test_the_global_batch_is_claimed_only_for_commands_that_can_keep_it(
+    tmp_path: Path, command: str, machine: Machine, processes: int | None, *, world: int, said: str | None
+) -> None:
+    fitted = planned(tmp_path, "pytorch", machine, processes, command=command)
+    assert fitted.tasks["train"].world_size == world
+    assert fitted.notices == ([f"train: {said}"] if said else [])
+
+
+def test_a_script_is_told_the_accumulation_by_a_variable_too(tmp_path: Path) -> None:
+    variables = "    environment_variables: {ACCUMULATION: '${{plan.gradient_accumulation_steps}}'}\n"
+    fitted = planned(tmp_path, "pytorch", Machine(2), command="echo trains", more=variables)
+    task = fitted.tasks["train"]
+    assert (task.world_size, task.environment_variables["ACCUMULATION"]) == (2, "4")
+    assert fitted.notices[0].endswith("with accumulation ×4, global batch 256 unchanged")
+
+
+def test_an_accumulation_that_was_pinned_by_hand_is_not_claimed(tmp_path: Path) -> None:
+    inputs = "    with: {steps: 1}\n"
+    command = "echo --accumulation ${{inputs.steps}}"
+    fitted = planned(tmp_path, "pytorch", Machine(2), command=command, more=inputs)
+    assert fitted.tasks["train"].world_size == 8
+
+
 NATIVE = """
     type: command
     command: python train.py
@@ -155,6 +238,7 @@ def test_a_native_job_keeps_its_instances_too(
     assert (task.instance_count, task.world_size) == shape
 
 
+OTHER_BATCH = "a batch that is fixed for each makes another global batch"
 CROWDED = (
     "`worker_count` is 4 but `instance_count` is 3: 4 workers are started, and share instances and their GPUs"
 )
@@ -164,7 +248,7 @@ CROWDED = (
     ("distribution", "processes", "world", "notices"),
     [
         ("{type: tensorflow}", None, 3, ["3 processes share 2 cores, so this will be slow"]),
-        ("{type: tensorflow, parameter_server_count: 2}", 2, 2, []),
+        ("{type: tensorflow, parameter_server_count: 2}", 2, 2, [f"2 processes instead of 3; {OTHER_BATCH}"]),
         (
             "{type: tensorflow, worker_count: 1, parameter_server_count: 1}",
             None,
@@ -188,7 +272,13 @@ CROWDED = (
             6,
             ["6 processes share 2 cores, so this will be slow"],
         ),
-        ("{type: mpi, process_count_per_instance: 2}", 2, 2, []),
+        (
+            "{type: mpi, process_count_per_instance: 2}",
+            6,
+            6,
+            ["6 processes share 2 cores, so this will be slow"],
+        ),
+        ("{type: mpi, process_count_per_instance: 2}", 2, 2, [f"2 processes instead of 6; {OTHER_BATCH}"]),
     ],
 )
 def test_a_native_job_keeps_its_world_unless_it_is_told(

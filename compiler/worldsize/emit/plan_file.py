@@ -19,7 +19,8 @@ def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence
 
     Args:
         plan: The plan.
-        templates: By step and input the text that the plan filled in, ``${{plan.learning_rate}}``.
+        templates: By step and input the text that the plan filled in, ``${{plan.learning_rate}}``; names of
+            environment variables begin with ``$``.
         files: Every other file of the folder, so that a later compile knows which it may replace.
     """
     steps = {

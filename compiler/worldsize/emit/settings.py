@@ -113,7 +113,9 @@ def environment_variables(work: Work, step: str) -> Field[Any] | None:
     """Variables as text, since what a boolean looks like in the process is not documented."""
     variables: dict[str, Any] = {}
     for name, located in work.spec.steps[step].environment_variables.items():
-        value, why, _ = planned.fill(work, step, located)
+        value, why, follows = planned.fill(work, step, located)
+        if follows:
+            work.templates.setdefault(step, {})[f"${name}"] = str(located.value)
         variables[name] = Field(literals.render(value), located.span, located.key_span, comment=why)
         strange = [found for found in binding.find(str(value)) if found.scope != "plan"]
         if strange:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
-from worldsize.azureml import binding, literals
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import plan_file
-from worldsize.emit.memory_bound import PREDICTION
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
-from worldsize.planning.model import PlanValue
 from worldsize.running.preparing.machine import Machine
-from worldsize.running.starting.sources import Source, Text
+from worldsize.running.preparing.plan_inputs import refill_plan, told_quantities
 from worldsize.running.tasks import Task
 from worldsize.yaml.span import Span
 
 Templates = Mapping[str, Mapping[str, str]]
 MOST_PROCESSES = 1024  # of one step
+MOST_PER_CORE = 8  # processes that share a core where a script needs them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +95,24 @@ def _fit_planned(
     fitted = localise(
         plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
     )
+    told = {
+        name: told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
+        for name, task in tasks.items()
+    }
+    if processes is None:
+        fitted = _with_whole_groups(plan, fitted, told, machine, keep_instances=keep_instances)
     found, notices = {}, []
     for name, task in tasks.items():
-        found[name] = _refill(task, templates.get(name, {}), plan, fitted)
+        found[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or task.launcher == "none":
             continue
         found[name] = _shaped(found[name], step.topology, machine, keep_instances=keep_instances)
         unequal = _unequal(step, processes)
         if step.topology.world_size != before.topology.world_size or unequal:
-            notices.append(f"{name}: {_said(before, step, found[name])}{unequal}")
+            notices.append(f"{name}: {_said(before, step, found[name], told[name])}{unequal}")
+        elif step.training is not None and step.topology.world_size > machine.slots:
+            notices.append(f"{name}: {_said_whole(step, machine)}")
         if keep_instances and step.topology.instance_count < before.topology.instance_count:
             count = before.topology.instance_count
             notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
@@ -131,7 +138,47 @@ def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: boo
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _said(before: StepPlan, here: StepPlan, task: Task) -> str:
+def _with_whole_groups(
+    plan: Plan, fitted: Plan, told: Mapping[str, frozenset[str]], machine: Machine, *, keep_instances: bool
+) -> Plan:
+    """The fitted plan, with all planned processes for steps that keep their global batch in no other way.
+
+    Cores can be shared, GPUs cannot; and a machine has memory for so many processes only.
+    """
+    steps = dict(fitted.steps)
+    for name, before in plan.steps.items():
+        world = before.topology.world_size
+        if _keeps_batch(before, steps[name], told.get(name, frozenset())):
+            continue
+        if world <= machine.slots * (1 if machine.gpus else MOST_PER_CORE):
+            one = Plan(plan.name, {name: before})
+            steps[name] = localise(one, world, keep_instances=keep_instances).steps[name]
+    return Plan(plan.name, steps)
+
+
+def _keeps_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
+    """Whether the command can take the planned global batch with the processes that there are.
+
+    It has to be told the accumulation, or the global batch, which it then divides itself.
+    """
+    if before.training is None or here.training is None:
+        return True
+    planned, fitted = before.training.gradient_accumulation_steps, here.training.gradient_accumulation_steps
+    return planned == fitted or bool(told & {"gradient_accumulation_steps", "global_batch_size"})
+
+
+def _said_whole(here: StepPlan, machine: Machine) -> str:
+    """Why a step runs with more processes than run at full speed."""
+    assert here.training is not None
+    slots = f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+    return (
+        f"all {_processes(here.topology.world_size)} share {slots}, so this will be slow: its command is"
+        f" not told `gradient_accumulation_steps`, and fewer would change its global batch"
+        f" of {here.training.global_batch_size}"
+    )
+
+
+def _said(before: StepPlan, here: StepPlan, task: Task, told: frozenset[str]) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
     said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
@@ -146,8 +193,26 @@ def _said(before: StepPlan, here: StepPlan, task: Task) -> str:
         said += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
     if here.training is None:
         return said
+    return said + _said_batch(before, here, told)
+
+
+def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
+    """What becomes of the global batch with other processes than planned."""
+    assert before.training is not None
+    assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
-    return f"{said} with accumulation ×{accumulation}, global batch {batch} unchanged"
+    changed = accumulation != before.training.gradient_accumulation_steps
+    if "gradient_accumulation_steps" in told or not changed:
+        return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
+    if "global_batch_size" in told:
+        return f"; its command is told the global batch {batch}, and has to divide it itself"
+    planned, now = before.topology.data_parallel_size, here.topology.data_parallel_size
+    taken = Fraction(batch * now, planned)
+    rate = " at the learning rate planned for all of them" if "learning_rate" in told else ""
+    return (
+        f"; its command is not told `gradient_accumulation_steps`, so an optimizer step takes"
+        f" {round(float(taken), 2):g} of the {batch} planned samples{rate}"
+    )
 
 
 def _workers(count: int, gpus: int) -> str:
@@ -183,44 +248,6 @@ def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
 
 
-def _refill(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
-    """Give the inputs that follow the plan their value for this number of processes."""
-    inputs: dict[str, Source | None] = dict(task.inputs)
-    for name, template in templates.items():
-        given = inputs.get(name)
-        planned, here = _fill(template, plan, task.name), _fill(template, fitted, task.name)
-        if planned is None or here is None or not isinstance(given, Text):
-            continue
-        # A value that was changed by hand since compiling is the user's, not the plan's.
-        if literals.render(given.value) == literals.render(planned):
-            inputs[name] = Text(here)
-    if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
-        inputs[PREDICTION] = None  # other processes take other memory than was foreseen
-    return replace(task, inputs=inputs)
-
-
-def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
-    whole = binding.whole(template)
-    if whole is not None:
-        return _quantity(plan, step, whole.port or "")
-    text = template
-    for found in reversed(binding.find(template)):
-        value = _quantity(plan, step, found.port or "") if found.scope == "plan" else str(found)
-        if value is None:
-            return None
-        text = text[: found.start] + literals.render(value) + text[found.end :]
-    return text
-
-
-def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
-    """A step's own quantity; without one that of the only training step, as in the compiler."""
-    own = plan.steps.get(step)
-    if own is not None and name in own.inputs:
-        return own.inputs[name]
-    having = [each.inputs[name] for each in plan.steps.values() if each.training and name in each.inputs]
-    return having[0] if len(having) == 1 else None
-
-
 def _fit_native(
     tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
 ) -> Fitted:
@@ -230,6 +257,11 @@ def _fit_native(
         task = given
         if processes is not None and given.launcher != "none":
             task = _asked(given, processes, given.instance_count if keep_instances else 1)
+            if task.world_size != given.world_size:
+                counts = f"{_processes(task.world_size)} instead of {given.world_size}"
+                fitted.notices.append(
+                    f"{name}: {counts}; a batch that is fixed for each makes another global batch"
+                )
         fitted.tasks[name] = task
         fitted.notices.extend(_uneven(task))
         if task.launcher == "none" or task.world_size <= machine.slots:

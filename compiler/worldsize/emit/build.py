@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worldsize.azureml.files import Files
 from worldsize.diagnostics.problem import Problem
-from worldsize.emit import lookup, memory_bound, rows
+from worldsize.emit import gpu_builds, lookup, memory_bound, rows
 from worldsize.emit.resolve import Resolved, resolve, wired
 from worldsize.planning.model import Plan
 from worldsize.records import dataclass
@@ -39,7 +39,8 @@ def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]
     )  # planning needs to know what trains on which data
     plan, faults = derive(spec, lookup.interfaces(components), counted)
     resolved, more = resolve(spec, components, plan, files)
-    return Built(spec, plan, resolved), [*problems, *faults, *more, *_memory(spec, plan, resolved)]
+    unfit = gpu_builds.check(spec, resolved.job, plan, files) if plan is not None else ()
+    return Built(spec, plan, resolved), [*problems, *faults, *more, *unfit, *_memory(spec, plan, resolved)]
 
 
 def _memory(spec: Spec, plan: Plan | None, resolved: Resolved) -> list[Problem]:

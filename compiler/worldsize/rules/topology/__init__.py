@@ -81,5 +81,8 @@ RULES = (
     Entry("WS240", "parameter-servers-missing"),
     Entry("WS241", "heads-do-not-divide-width"),
     Entry("WS242", "option-without-effect"),
+    Entry("WS270", "gpu-without-kernels", on=("Job",), when="native"),
+    Entry("WS271", "cpu-build-on-gpu-size", on=("Job",), when="native"),
+    Entry("WS272", "cuda-driver-too-old", on=("Job",), when="native"),
     Entry("WS250", "distribution-field-of-other-type"),
 )

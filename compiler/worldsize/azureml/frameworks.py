@@ -1,0 +1,210 @@
+"""Which torch or TensorFlow an environment installs: by conda and pip, a Dockerfile, or in the image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml.environment import is_file
+from worldsize.azureml.model import Field
+from worldsize.azureml.references import local_path
+from worldsize.records import dataclass, replace
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.yaml.span import Span
+
+Documents = Callable[[Path], "Node | None"]
+Texts = Callable[[Path], "str | None"]
+
+_REQUIREMENT = re.compile(
+    r"(?P<name>torch|tensorflow(?:-cpu|-gpu)?)(?:\[[\w,. -]{0,60}\])?\s{0,9}(?P<how>==|~=)\s{0,9}"
+    r"(?P<version>\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)(?P<any>\.\*)?(?:\+(?P<tag>[a-z][\w.]{0,20}))?",
+    re.IGNORECASE,
+)
+_CONDA = re.compile(r"(?:\S{1,60}::)?pytorch\s{0,3}={1,2}\s{0,3}(?P<version>\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_CONDA_CUDA = re.compile(r"(?:\S{1,60}::)?pytorch-cuda\s{0,3}={1,2}\s{0,3}(?P<cuda>\d{1,3}\.\d{1,3})")
+_INDEX = re.compile(r"download\.pytorch\.org/whl/(?P<tag>[a-z]+[\d.]*)/?$")
+_INDEX_OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i", "-f")
+_IMAGE = re.compile(
+    r"(?:acpt-pytorch-(?P<curated>\d{1,3}\.\d{1,3})"
+    r"|pytorch/pytorch:(?P<hub>\d{1,3}\.\d{1,3})(?:\.\d{1,3})?)-cuda"
+    r"(?P<cuda>\d{1,3}\.\d{1,3})",
+    re.IGNORECASE,
+)
+_LINE_JOIN = re.compile(r"\\[ \t]{0,9}\n")
+LONGEST = 10_000  # characters of a line that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A framework that an environment holds.
+
+    Attributes:
+        package: ``torch`` or ``tensorflow``.
+        version: as far as it is fixed: ``2.10.0`` or ``2.10``.
+        tag: the build, ``cu128``, ``cpu`` or ``rocm7.2``; None for that of Python's package index.
+        text: as it is written.
+        span: where, in a YAML file; None where it stands in another file.
+        image: the image it runs in, where that is named.
+        is_in_image: whether the image brings it.
+    """
+
+    package: str
+    version: str
+    tag: str | None
+    text: str
+    span: Span | None
+    image: str = ""
+    is_in_image: bool = False
+
+
+def installed(
+    environment: Field[Any] | None, folder: Path, documents: Documents, texts: Texts
+) -> list[Installed]:
+    """The frameworks of an environment; none where that cannot be told.
+
+    Args:
+        environment: the field ``environment`` of a job or component.
+        folder: the folder of the file it stands in.
+        documents: reads the root of a YAML file, None where it may not or cannot be read.
+        texts: the same for other text files.
+    """
+    if environment is None:
+        return []
+    value, node = environment.value, environment.node
+    if isinstance(value, str):
+        if not is_file(value):
+            return list(_of_image(value, environment.span))
+        path = local_path(value, folder)
+        root = documents(path) if path is not None else None
+        if path is None or not isinstance(root, Mapping):
+            return []
+        node, folder = root, path.parent
+    return _of_mapping(node, folder, documents, texts) if isinstance(node, Mapping) else []
+
+
+def _of_mapping(node: Mapping, folder: Path, documents: Documents, texts: Texts) -> list[Installed]:
+    image, conda, build = node.get("image"), node.get("conda_file"), node.get("build")
+    name = image.text if isinstance(image, Scalar) else ""
+    if conda is not None:
+        listed = local_path(conda.text, folder) if isinstance(conda, Scalar) else None
+        conda = documents(listed) if listed is not None else conda
+        return [replace(each, image=name) for each in _of_conda(conda)]
+    if isinstance(build, Mapping):
+        path, file = build.get("path"), build.get("dockerfile_path")
+        named = file.text if isinstance(file, Scalar) else "Dockerfile"
+        context = local_path(path.text, folder) if isinstance(path, Scalar) else None
+        return _of_dockerfile(context, named, texts) if context is not None else []
+    return list(_of_image(name, image.span)) if image is not None else []
+
+
+def _of_image(name: str, span: Span | None) -> Iterator[Installed]:
+    """The torch of Azure ML's curated images and of PyTorch's own, whose names say it."""
+    found = _IMAGE.search(name[:500])
+    if found is not None:
+        version, tag = found["curated"] or found["hub"], "cu" + found["cuda"].replace(".", "")
+        yield Installed("torch", version, tag, name, span, name, is_in_image=True)
+
+
+def _of_conda(root: Node | None) -> list[Installed]:
+    listed = root.get("dependencies") if isinstance(root, Mapping) else None
+    own: list[Scalar] = []
+    found: list[Installed] = []
+    for item in listed.items if isinstance(listed, Sequence) else ():
+        if isinstance(item, Scalar):
+            own.append(item)
+        inner = item.get("pip") if isinstance(item, Mapping) else None
+        if isinstance(inner, Sequence):
+            lines = [line for line in inner.items if isinstance(line, Scalar)]
+            found += _of_requirements([(line.text, line.span) for line in lines])
+    return found or list(_of_conda_packages(own))
+
+
+def _of_conda_packages(items: list[Scalar]) -> Iterator[Installed]:
+    """PyTorch's own conda packages, whose CUDA a package beside them names."""
+    cudas = [match["cuda"] for item in items if (match := _CONDA_CUDA.match(item.text[:LONGEST]))]
+    tag = "cpu" if any(item.text.strip() == "cpuonly" for item in items) else None
+    tag = "cu" + cudas[0].replace(".", "") if len(cudas) == 1 else tag
+    for item in items:
+        match = _CONDA.match(item.text[:LONGEST])
+        if match is not None and tag is not None:
+            yield Installed("torch", match["version"], tag, item.text.strip(), item.span)
+
+
+def _of_requirements(lines: Iterable[tuple[str, Span | None]]) -> list[Installed]:
+    """The frameworks of pip's lines; an index that is not PyTorch's makes the builds unknown."""
+    found: list[Installed] = []
+    indexes: list[str | None] = []
+    for text, span in lines:
+        line = text[:LONGEST].split(" #", 1)[0].strip()
+        if line.startswith("#") or ";" in line:
+            continue  # a marker
+        words = line.replace("=", " ", 1).split() if line.startswith("--") else line.split()
+        if words and words[0] in _INDEX_OPTIONS:
+            indexes.append(_index_tag(words[1] if len(words) > 1 else ""))
+            continue
+        one = _of_requirement(line, span)
+        found += [one] if one is not None else []
+    return _with_index(found, indexes)
+
+
+def _of_requirement(line: str, span: Span | None) -> Installed | None:
+    match = _REQUIREMENT.fullmatch(line)
+    if match is None:
+        return None
+    name, version = match["name"].lower(), match["version"]
+    if match["how"] == "~=":
+        if version.count(".") < 2:
+            return None  # ~=2.10 is any 2.x from 2.10 on
+        version = version.rpartition(".")[0]
+    if match["any"] and version.count(".") > 1:
+        return None
+    tag = "cpu" if name == "tensorflow-cpu" else match["tag"]
+    return Installed(name.partition("-")[0], version, tag, line, span)
+
+
+def _index_tag(url: str) -> str | None:
+    match = _INDEX.search(url.strip("\"'"))
+    return match["tag"] if match is not None else None
+
+
+def _with_index(found: list[Installed], indexes: list[str | None]) -> list[Installed]:
+    """A build of PyTorch's index goes before the plain version; of other indexes nothing is known."""
+    if not indexes:
+        return found
+    tag = indexes[0] if len(set(indexes)) == 1 else None
+    kept = [each for each in found if each.tag is not None or (each.package == "torch" and tag is not None)]
+    return [each if each.tag is not None else replace(each, tag=tag) for each in kept]
+
+
+def _of_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
+    """What a Dockerfile installs by pip, else what the image it starts from brings."""
+    text = texts(context / name)
+    if text is None:
+        return []
+    found: list[Installed] = []
+    images: list[str] = []
+    for line in _LINE_JOIN.sub(" ", text).splitlines():
+        words = line[:LONGEST].split()
+        if words and words[0].upper() == "FROM" and len(words) > 1:
+            images.append(words[1])
+        elif words and words[0].upper() == "RUN" and "install" in words and "pip" in line[:LONGEST]:
+            found += _of_pip_words(words, context, texts)
+    image = images[-1] if images else ""
+    return [replace(each, image=image) for each in found] or list(_of_image(image, None))
+
+
+def _of_pip_words(words: list[str], context: Path, texts: Texts) -> list[Installed]:
+    lines: list[tuple[str, Span | None]] = []
+    for position, word in enumerate(words):
+        option, _, joined = word.partition("=") if word.startswith("--") else (word, "", "")
+        following = joined or (words[position + 1] if position + 1 < len(words) else "")
+        if option in _INDEX_OPTIONS:
+            lines.append((f"{option} {following}", None))
+        elif option in ("-r", "--requirement"):
+            listed = texts(context / following.strip("\"'").removeprefix("./"))
+            lines += [(line, None) for line in (listed or "").splitlines()]
+        elif not word.startswith("-"):
+            lines.append((word.strip("\"'"), None))
+    return _of_requirements(lines)

@@ -1,0 +1,54 @@
+"""What the environments of a native job install, against the GPUs of its steps' sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.azureml.frameworks import Installed, installed
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.planning import gpu_support
+from worldsize.rules import launch
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.yaml.nodes import Node
+
+
+def problems(context: Context, job: Job, slug: str) -> Iterator[Problem]:
+    """The problems of one rule, worked out once a job. Those of a spec are found while it is built."""
+    yield from (problem for problem in context.once(_judge, job) if problem.slug == slug)
+
+
+def _judge(context: Context, job: Job) -> list[Problem]:
+    found: list[Problem] = []
+    if job.raw is None:
+        return found
+    for each in launch.of(context, job):
+        if each.size is None or not each.size.devices:
+            continue
+        trains = each.kind in (*launch.STARTS_PROCESSES, "tensorflow")
+        for framework in _frameworks(context, each):
+            problem = gpu_support.report(framework, each.size, each.size_span, trains=trains, shown=True)
+            if problem is not None:
+                found.append(problem)
+    return list(dict.fromkeys(found))  # steps that share a component share its fault
+
+
+def _frameworks(context: Context, each: Launch) -> list[Installed]:
+    component = each.step.component
+    if component is None or component.environment is None:
+        return []
+    node = component.environment.node
+    here = component.path or (Path(node.source.path) if node is not None else None)
+    if here is None:
+        return []
+
+    def document(path: Path) -> Node | None:
+        return context.document(path).root if context.exists(path) and not context.is_folder(path) else None
+
+    def text(path: Path) -> str | None:
+        source = context.text(path)
+        return source.text if source is not None else None
+
+    return installed(component.environment, here.parent, document, text)

@@ -10,6 +10,7 @@ from worldsize.planning.numbers import plural, show
 
 _LABELS = {
     "kappa": "κ",
+    "shm_size": "shared memory",
     "gpus_per_instance": "GPUs per instance",
     "warmup_epochs": "warm-up epochs",
     "warmup_steps": "warm-up steps",

@@ -73,12 +73,14 @@ def interfaces(components: Mapping[str, Component | None]) -> dict[str, Interfac
 def _interface(component: Component) -> Interface:
     block = view(component.distribution)
     instances = member(component.resources, "instance_count")
+    shared = member(component.resources, "shm_size")
     return Interface(
         inputs={
             name: port.default.value if port.default else None for name, port in component.inputs.items()
         },
         launcher=_LAUNCHERS.get(block.kind or "", "none") if block else "none",
         instance_count=instances.value if instances and isinstance(instances.value, int) else None,
+        shm_size=shared.value if shared and isinstance(shared.value, str) else None,
         choices={
             name: tuple(port.enum.value)
             for name, port in component.inputs.items()

@@ -85,6 +85,8 @@ def resources(work: Work, step: str) -> Field[Any] | None:
         block["instance_count"] = Field(topology.instance_count, span)
     if spec_step.shm_size is not None:
         block["shm_size"] = field(spec_step.shm_size)
+    elif (derived := _derived(work, step, "shm_size")) is not None:
+        block["shm_size"] = derived
     return Field(block) if block else None
 
 
@@ -133,6 +135,13 @@ def field(located: model.Located[Any] | None) -> Field[Any] | None:
 def _topology(work: Work, step: str) -> Topology | None:
     plan = work.plan.steps.get(step) if work.plan else None
     return plan.topology if plan else None
+
+
+def _derived(work: Work, step: str, quantity: str) -> Field[Any] | None:
+    """A row of the plan as a field, with its arithmetic."""
+    plan = work.plan.steps.get(step) if work.plan else None
+    rows = [row.value for row in plan.derivations if row.quantity == quantity] if plan else []
+    return Field(rows[0], comment=comment(plan, quantity)) if plan and rows else None
 
 
 def _counted(work: Work, step: str, quantity: str, value: int | None) -> Field[Any]:

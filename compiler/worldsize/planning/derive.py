@@ -14,6 +14,7 @@ from worldsize.planning.notes import Notes
 from worldsize.planning.parallelism import arrange
 from worldsize.planning.place import place
 from worldsize.planning.resilience import plan as plan_resilience
+from worldsize.planning.shared_memory import plan_shared_memory
 from worldsize.planning.train import train
 from worldsize.records import fields
 from worldsize.spec.model import Spec, Step
@@ -70,6 +71,7 @@ def _step(
         training = train(step, step.scale, topology, interface, counted=counted, notes=notes)
         if training is None:
             return None
+    plan_shared_memory(step, interface, topology, notes)
     resilience = plan_resilience(step, profile, topology, notes)
     return StepPlan(
         step=step.name,

@@ -16,5 +16,6 @@ class Interface:
     inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default, None where it has none
     launcher: Launcher = "none"  # the component's distribution type
     instance_count: int | None = None  # the component's own resources
+    shm_size: str | None = None
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # name -> values, where listed
     outputs: frozenset[str] = frozenset()

@@ -1,0 +1,62 @@
+"""The shared memory of a container: Azure ML's 2 GiB are for one process with few loader workers.
+
+Loader workers of PyTorch hand batches over in it, and NCCL copies through it between GPUs that cannot reach
+each other. It is a limit and reserves nothing; a container that is given too little ends in `bus error`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from worldsize.azureml import literals
+from worldsize.facts import vm_sizes
+from worldsize.planning.interface import Interface
+from worldsize.planning.model import Topology
+from worldsize.planning.notes import Notes
+from worldsize.spec.model import Step
+
+QUANTITY = "shm_size"
+DEFAULT_GIB = 2  # of a container for which nothing is said
+ASSUMED_WORKERS = 4  # of a process whose loader workers nothing tells
+_INPUTS = ("loader_workers", "num_workers", "num_loader_workers", "dataloader_num_workers", "workers")
+_FLAG = re.compile(r"--(?:dataloader[-_])?(?:num[-_])?(?:loader[-_])?workers[ =](\d{1,3})(?!\S)")
+
+
+def plan_shared_memory(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
+    """Add the row of the shared memory of a PyTorch step on a size with several GPUs.
+
+    A process and each of its loader workers get 1 GiB; together at most half the memory of the size, as Linux
+    gives its own ``/dev/shm``. What the step or its component says is taken as it is.
+    """
+    size = vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
+    if topology.launcher not in ("pytorch", "mpi") or size is None or size.devices < 2:
+        return
+    if step.shm_size is not None:
+        notes.derive(QUANTITY, step.shm_size.value, "", notes.given(QUANTITY))
+        return
+    if size.ram_gib is None or (interface is not None and interface.shm_size is not None):
+        return
+    processes, (workers, source) = topology.process_count_per_instance, _workers(step, interface, notes)
+    wanted, most = processes * (1 + workers), int(size.ram_gib / 2)
+    formula = f"{processes} × (1 + {workers}) GiB"
+    if wanted > most:
+        wanted, formula, source = most, f"half of {size.ram_gib:g} GiB", f"VM size {size.name}"
+    if wanted > DEFAULT_GIB:
+        notes.derive(QUANTITY, f"{wanted}g", formula, source)
+
+
+def _workers(step: Step, interface: Interface | None, notes: Notes) -> tuple[int, str]:
+    """The loader workers of a process, and where that number is from."""
+    for name in _INPUTS:
+        given = step.with_.get(name)
+        number = literals.number(given.value) if given is not None else None
+        if number is not None:
+            return max(int(number), 0), notes.given(f"with.{name}")
+    flags = _FLAG.findall(step.command.value) if step.command is not None else []
+    if len(flags) == 1:
+        return int(flags[0]), "loader workers of the command"
+    for name in _INPUTS:
+        number = literals.number(interface.inputs.get(name)) if interface is not None else None
+        if number is not None:
+            return max(int(number), 0), f"default of {name}"
+    return ASSUMED_WORKERS, f"{ASSUMED_WORKERS} loader workers a process assumed"

@@ -314,11 +314,11 @@ PIPELINE = """\
     jobs:
       train:
         type: command
-        command: python train.py --tensor ${{inputs.tensor}}
+        command: python train.py --tensor ${{inputs.tensor}} --accumulation ${{inputs.accumulation}}
         environment: azureml:env:1
         distribution: {type: pytorch, process_count_per_instance: 4}
         resources: {instance_count: 2}
-        inputs: {tensor: 2}
+        inputs: {tensor: 2, accumulation: 1}
 """
 
 
@@ -340,7 +340,8 @@ def test_running_here_says_the_mesh_in_one_line(
     planner: Planner, tmp_path: Path, *, processes: int | None, here: str, accumulation: int, why: str
 ) -> None:
     plan, _ = planner.planned(planner.write(more="instance_count: 2\n    parallelism: {tensor: 2}"))
-    templates = {"train": {"tensor": "${{plan.tensor_parallel_size}}"}}
+    given = {"tensor": "tensor_parallel_size", "accumulation": "gradient_accumulation_steps"}
+    templates = {"train": {name: f"${{{{plan.{quantity}}}}}" for name, quantity in given.items()}}
     (tmp_path / "plan.json").write_text(plan_file.dump(plan, templates, []), encoding="utf-8")
     path = tmp_path / "pipeline.yml"
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")

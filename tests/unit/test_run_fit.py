@@ -125,6 +125,7 @@ def test_processes_that_instances_cannot_share_are_refused(tmp_path: Path) -> No
 
 FIXED = "echo --batch-size ${{plan.batch_size_per_device}} --lr ${{plan.learning_rate}}"
 NOT_TOLD = "its command is not told `gradient_accumulation_steps`"
+PLANNED = "planned for 8 processes (2 × 4)"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ NOT_TOLD = "its command is not told `gradient_accumulation_steps`"
             4,
             4,
             (
-                f"planned for 8 processes (2 × 4), running 4 here; {NOT_TOLD}, so an optimizer step takes 128 of"
+                f"{PLANNED}, running 4 here; {NOT_TOLD}, so an optimizer step takes 128 of"
                 " the 256 planned samples at the learning rate planned for all of them"
             ),
         ),
@@ -157,7 +158,7 @@ NOT_TOLD = "its command is not told `gradient_accumulation_steps`"
             None,
             2,
             (
-                f"planned for 8 processes (2 × 4), running 2 here; {NOT_TOLD}, so an optimizer step takes 64 of"
+                f"{PLANNED}, running 2 here; {NOT_TOLD}, so an optimizer step takes 64 of"
                 " the 256 planned samples"
             ),
         ),
@@ -167,7 +168,7 @@ NOT_TOLD = "its command is not told `gradient_accumulation_steps`"
             None,
             2,
             (
-                "planned for 8 processes (2 × 4), running 2 here; its command is told the global batch 256,"
+                f"{PLANNED}, running 2 here; its command is told the global batch 256,"
                 " and has to divide it itself"
             ),
         ),

@@ -26,6 +26,9 @@ class Memory(Protocol):
             OSError: the outputs cannot be put in place.
         """
 
+    def key(self, task: Task) -> str | None:
+        """What a step does, the same for the very same step; None before `recall`, or where it is unknown."""
+
     def keep(self, task: Task, seconds: float) -> None:
         """Remember what a step has made just now."""
 
@@ -49,6 +52,10 @@ class Nothing:
 
     def recall(self, _task: Task) -> str | None:
         """Nothing."""
+        return None
+
+    def key(self, _task: Task) -> str | None:
+        """Unknown."""
         return None
 
     def keep(self, _task: Task, _seconds: float) -> None:

@@ -161,8 +161,8 @@ class Schedule:
         attempt = self._active[name] = Attempt(task, slots, self.around, self._tries[name])
         self._change(self.statuses[name], "preparing")
         outcome = attempt.prepare()
-        if outcome is None and attempt.number == 1:
-            self.tracking.request(name)
+        if outcome is None:
+            self.tracking.request(name, self.memory.key(task))
         self._finish(attempt, outcome)
 
     def _start(self, attempt: Attempt, selector: selectors.BaseSelector) -> None:
@@ -259,7 +259,7 @@ class Schedule:
         status = self.statuses[task.name]
         status.started = time.monotonic()
         self._children[task.name] = set()
-        self.tracking.request(task.name)
+        self.tracking.request(task.name, self.memory.key(task))
         self.around.log.write("step_started", step=task.name, attempt=1, processes=[])
         self._change(status, "running")
         self._follow(task.name, self.expansions[task.name].begin())

@@ -16,17 +16,21 @@ from typing import Any
 
 import mlflow
 from mlflow.entities import Metric
-from mlflow.exceptions import MlflowException
 
-from wsshards.errors import Interrupted, UserError
+from wsshards.errors import Interrupted
+from wstrain.mlflow_run import MOST_METRICS, one_sentence, refusal
 
 MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
 BATCH_SECONDS = 2.0  # between two requests
-MOST_METRICS = 1_000  # a request may carry (MLflow REST API, runs/log-batch)
+LONGEST_PARAMETER = 500  # characters
+REFUSED = "MLflow does not take the metrics"
 
 
 class Tracker:
     """One MLflow run, as a context manager that ends it.
+
+    A training that is started again joins its run and goes on from a checkpoint. The steps after it that the
+    run has already are not logged twice, unless the training is another now.
 
     Args:
         parameters: what the run was started with.
@@ -38,24 +42,23 @@ class Tracker:
 
     def __init__(self, parameters: Mapping[str, Any], total_steps: int) -> None:
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # its migrations are no news to a training
-        try:
-            self._run = mlflow.start_run()
-        except (MlflowException, OSError) as error:
-            raise _refused(error) from error
         self._stride = max(1, -(-total_steps // MOST_POINTS))
         self._queue: queue.Queue[list[Metric] | None] = queue.Queue()
         self._failure: Exception | None = None
-        self._log_parameters(parameters)
+        with one_sentence(REFUSED):
+            self._run = mlflow.start_run()
+            self._known = {} if self._log_parameters(parameters) else self._last_steps()
         self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
         self._thread.start()
 
     def log(self, step: int, values: Mapping[str, float], *, always: bool = False) -> None:
         """Queue the values of one optimizer step, counted from 1; returns at once."""
         if self._failure:
-            raise _refused(self._failure)
-        if step % self._stride == 0 or always:
+            raise refusal(REFUSED, self._failure)
+        fresh = {name: value for name, value in values.items() if step > self._known.get(name, -1)}
+        if fresh and (step % self._stride == 0 or always):
             now = int(time.time() * 1000)
-            self._queue.put([Metric(name, value, now, step) for name, value in values.items()])
+            self._queue.put([Metric(name, value, now, step) for name, value in fresh.items()])
 
     def __enter__(self) -> Tracker:  # noqa: PYI034  Self is younger than Python 3.10
         return self
@@ -67,18 +70,36 @@ class Tracker:
     def _close(self, status: str) -> None:
         self._queue.put(None)
         self._thread.join()
-        mlflow.end_run(status)
-        if self._failure and status == "FINISHED":
-            raise _refused(self._failure)
-
-    def _log_parameters(self, parameters: Mapping[str, Any]) -> None:
         try:
-            mlflow.log_params({name: str(value) for name, value in parameters.items()})
-        except MlflowException as error:
-            # A job that is restarted with another world size joins its old run, whose parameters are fixed.
-            if "already logged" not in str(error) and "Changing param" not in str(error):
-                raise _refused(error) from error
-            mlflow.set_tags({f"resumed.{name}": str(value) for name, value in parameters.items()})
+            mlflow.end_run(status)
+        except Exception as error:  # what ended the training otherwise is to be heard
+            self._failure = self._failure or error
+        if self._failure and status == "FINISHED":
+            raise refusal(REFUSED, self._failure)
+
+    def _log_parameters(self, parameters: Mapping[str, Any]) -> bool:
+        """Log parameters; whether some differ from those that the run has, which are fixed.
+
+        A job that is restarted with another world size joins its old run.
+        """
+        wanted = {name: str(value)[:LONGEST_PARAMETER] for name, value in parameters.items()}
+        known = self._run.data.params
+        fresh = {name: value for name, value in wanted.items() if name not in known}
+        changed = {name: value for name, value in wanted.items() if known.get(name, value) != value}
+        if fresh:
+            mlflow.log_params(fresh)
+        if changed:
+            mlflow.set_tags({f"resumed.{name}": value for name, value in changed.items()})
+        return bool(changed)
+
+    def _last_steps(self) -> dict[str, int]:
+        """The last step that the run has of each metric; all of a step are logged together."""
+        client, run_id = mlflow.MlflowClient(), self._run.info.run_id
+        try:
+            histories = {name: client.get_metric_history(run_id, name) for name in self._run.data.metrics}
+        except Exception:  # curves with steps twice are better than no training
+            return {}
+        return {name: max(each.step for each in history) for name, history in histories.items() if history}
 
     def _send(self) -> None:
         client = mlflow.MlflowClient()
@@ -103,8 +124,3 @@ class Tracker:
             except queue.Empty:
                 return metrics, False
         return metrics, True
-
-
-def _refused(error: Exception) -> UserError:
-    first = str(error).strip().splitlines() or [type(error).__name__]
-    return UserError(f"MLflow does not take the metrics: {first[0][:120]}", "check `MLFLOW_TRACKING_URI`")

@@ -6,10 +6,8 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import mlflow
-from mlflow.exceptions import MlflowException
 from picture import draw_confusion
 from predict import Predictor
 from scores import ClassifierScores, LanguageScores
@@ -17,8 +15,7 @@ from scores import ClassifierScores, LanguageScores
 from wsshards.data import ShardReader
 from wsshards.errors import UserError, entry
 from wsshards.manifest import LANGUAGE_MODEL
-
-PER_CLASS_LOGGED = 50  # classes whose own metrics go to MLflow; metrics.json has them all
+from wstrain.mlflow_run import MOST_METRIC_NAMES, log_artifact_once, log_metrics_once, one_sentence
 
 
 def main() -> None:
@@ -40,7 +37,8 @@ def main() -> None:
         picture = folder / "confusion_matrix.png"
         draw_confusion(scores.confusion(), scores.classes, picture)
     publish(folder / "metrics.json", summary | details)
-    log(summary, details if len(details) <= 3 * PER_CLASS_LOGGED else {}, picture)
+    both = summary | details  # metrics.json has those of every class, MLflow where it has room for them
+    log(both if len(both) <= MOST_METRIC_NAMES else summary, picture)
     for name, value in summary.items():
         print(f"{name}: {value:.6g}")
 
@@ -69,21 +67,16 @@ def publish(path: Path, metrics: dict[str, float]) -> None:
         raise UserError(f"cannot write `{path}`: {os.strerror(error.errno or 0).lower()}") from None
 
 
-def log(summary: dict[str, float], details: dict[str, float], picture: Path | None) -> None:
-    """Send the metrics to the run that the platform prepared.
+def log(metrics: dict[str, float], picture: Path | None) -> None:
+    """Send the metrics to the run that the platform prepared; what an earlier attempt has sent is there.
 
     Raises:
-        UserError: the tracking server does not answer.
+        UserError: the tracking server does not take them.
     """
-    values: dict[str, Any] = summary | details
-    try:
-        with mlflow.start_run():
-            mlflow.log_metrics(values)
-            if picture is not None:
-                mlflow.log_artifact(str(picture))
-    except (MlflowException, OSError) as error:
-        first = (str(error).strip().splitlines() or ["no reason given"])[0][:120]
-        raise UserError(f"MLflow does not take the metrics: {first}", "check `MLFLOW_TRACKING_URI`") from None
+    with one_sentence("MLflow does not take the metrics"), mlflow.start_run() as run:
+        log_metrics_once(run, metrics)
+        if picture is not None:
+            log_artifact_once(run, picture)
 
 
 if __name__ == "__main__":

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import yaml
 from gate import parse_gate, read_metrics, shortfalls
-from mlflow.exceptions import MlflowException
 from proof import predict_once
 from tags import version_tags
+from versions import register_once
 
 from wsshards.errors import UserError, entry
-
-ARTIFACT = "model"  # where the run keeps the model
+from wstrain.mlflow_run import one_sentence
 
 
 def main() -> None:
@@ -31,8 +28,9 @@ def main() -> None:
     if failed:
         refuse(options, failed)
         return
-    with tracking():
-        version, tags = register(options, card, metrics, "; ".join(map(str, gate)))
+    with one_sentence("MLflow does not register the model"), mlflow.start_run() as run:
+        tags = version_tags(card, metrics, run.data.tags, "; ".join(map(str, gate)), options.tags)
+        version = register_once(run, options.model, options.model_name, tags, options.description)
         uri = f"models:/{options.model_name}/{version}"
         rows = prove(options, version, uri)
     publish(
@@ -95,34 +93,6 @@ def refuse(options: argparse.Namespace, failed: list[str]) -> None:
         )
     publish(options.registration, {"registered": False, "name": options.model_name, "reason": reason})
     print(f"nothing is registered: {reason}")
-
-
-@contextmanager
-def tracking() -> Iterator[None]:
-    """The run that the platform prepared; what MLflow refuses becomes one sentence."""
-    try:
-        with mlflow.start_run():
-            yield
-    except (MlflowException, OSError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:140]
-        raise UserError(
-            f"MLflow does not register the model: {first}", "check `MLFLOW_TRACKING_URI` and the registry"
-        ) from error
-
-
-def register(
-    options: argparse.Namespace, card: dict[str, Any], metrics: dict[str, float], gate: str
-) -> tuple[str, dict[str, str]]:
-    """Keep the model with the run and register it; returns the version and its tags."""
-    run = mlflow.active_run()
-    assert run is not None
-    tags = version_tags(card, metrics, run.data.tags, gate, options.tags)
-    mlflow.log_artifacts(options.model, ARTIFACT)
-    uri = f"runs:/{run.info.run_id}/{ARTIFACT}"
-    version = str(mlflow.register_model(uri, options.model_name, tags=tags).version)
-    if options.description:
-        mlflow.MlflowClient().update_model_version(options.model_name, version, options.description)
-    return version, tags
 
 
 def prove(options: argparse.Namespace, version: str, uri: str) -> int:

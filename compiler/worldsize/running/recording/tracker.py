@@ -29,6 +29,8 @@ ANSWERS: TextIO = sys.stdout
 DATABASE = "mlflow.db"
 ALIVE_SECONDS = 1.0
 LOCK_SECONDS = 60.0  # for another run that prepares the database
+# Tags of a step's run: how often it was started, when last, and what it does.
+ATTEMPT, ATTEMPT_TIME, KEY = "worldsize.attempt", "worldsize.attempt_time", "worldsize.step_key"
 MOST_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
 STATES = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
 
@@ -48,6 +50,7 @@ class Record:
         self._tags: Mapping[str, str] = begin["tags"]
         self._steps: dict[str, str] = {}  # those that are open
         self._runs: dict[str, str] = {}  # all, because metrics are read of ended ones too
+        self._earlier_runs: dict[tuple[str, str], str] = {}  # of a run that is resumed, by step and key
         known = begin.get("known")
         with only_one(home / "mlflow.lock"):
             prepare_database(home)
@@ -57,6 +60,7 @@ class Record:
             self.run_id: str = known["run_id"]
             self._runs = dict(known["runs"])
             self._steps = {name: self._runs[name] for name in known["open"]}
+            self._note_earlier(self._children(), frozenset(self._runs.values()))
             return
         self.run_id = (begin.get("again") and self._continued()) or self._created(begin)
         self._parameters(begin["parameters"])
@@ -69,15 +73,30 @@ class Record:
 
     def _continued(self) -> str | None:
         """The record of a run that is resumed; what it left open is closed. None where it has none."""
-        ours = self._tags["worldsize.run"]
-        runs = self._client.search_runs([self.experiment], f"tags.`worldsize.run` = '{ours}'")
-        for run in runs:
-            if "mlflow.parentRunId" in run.data.tags and run.info.status == "RUNNING":
+        children = self._children()
+        for run in children:
+            if run.info.status == "RUNNING":
                 self._client.set_terminated(run.info.run_id, "KILLED")
-        found = [run.info.run_id for run in runs if "mlflow.parentRunId" not in run.data.tags]
+        self._note_earlier(children)
+        found = [run.info.run_id for run in self._all_runs() if "mlflow.parentRunId" not in run.data.tags]
         if found:
             self._client.update_run(found[0], status="RUNNING")
         return str(found[0]) if found else None
+
+    def _all_runs(self) -> list[Any]:
+        """The runs of this run and of its steps, the newest first."""
+        ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}'"
+        return list(self._client.search_runs([self.experiment], ours))
+
+    def _children(self) -> list[Any]:
+        return [run for run in self._all_runs() if "mlflow.parentRunId" in run.data.tags]
+
+    def _note_earlier(self, children: list[Any], known: frozenset[str] = frozenset()) -> None:
+        """Remember the runs that steps may go on with; of a step's several the newest, which comes first."""
+        for run in children:
+            which = run.data.tags.get("worldsize.step", ""), run.data.tags.get(KEY, "")
+            if run.info.run_id not in known:
+                self._earlier_runs.setdefault(which, run.info.run_id)
 
     def _parameters(self, parameters: Mapping[str, str]) -> None:
         """Log parameters; those that a resumed run has already cannot change."""
@@ -95,22 +114,41 @@ class Record:
         place = artifact_folder(artifacts, name).absolute().as_uri()
         return str(self._client.create_experiment(name, artifact_location=place))
 
-    def step(self, name: str, time: int, *, repeated: bool) -> str:
-        """Create the run of a step that is about to start, below that of the step it belongs to; its id.
+    def step(self, name: str, key: str, time: int, *, repeated: bool) -> str:
+        """Open the run of a step that is about to start, below that of the step it belongs to; its id.
+
+        A step that starts again goes on with its run, as a job does that Azure ML starts again. After a
+        resumption that is so only where nothing of the step has changed, and never for the trials of a
+        sweep: it reads their metrics, which an earlier attempt must not stand before.
 
         Args:
             name: The step.
+            key: What the step does, empty where it is not known.
             time: When it was asked for, in milliseconds.
-            repeated: Whether an earlier process may have created it and died before it could say so.
+            repeated: Whether an earlier process may have opened it and died before it could say so.
         """
-        if name not in self._runs and repeated and (found := self._earlier(name, "RUNNING")):
-            self._steps[name] = self._runs[name] = found
-        if name in self._runs:
-            return self._runs[name]
-        parent = self._runs.get(name.rpartition(".")[0], self.run_id)
-        tags = {**self._tags, "mlflow.parentRunId": parent, "worldsize.step": name}
+        owner = name.rpartition(".")[0]
+        earlier = self._earlier_runs.pop((name, key), None) if key and owner not in self._runs else None
+        if repeated and name not in self._runs:
+            earlier = earlier or self._earlier(name, "RUNNING")
+        run_id = self._runs.get(name) or earlier or self._new_step(name, key, owner, time)
+        self._count_attempt(run_id, time)
+        self._steps[name] = self._runs[name] = run_id
+        return run_id
+
+    def _count_attempt(self, run_id: str, time: int) -> None:
+        """Count an attempt once, also where a process died between the count and its answer."""
+        run = self._client.get_run(run_id)
+        if run.info.status != "RUNNING":
+            self._client.update_run(run_id, status="RUNNING")
+        if run.data.tags.get(ATTEMPT_TIME) != str(time):
+            self._client.set_tag(run_id, ATTEMPT, str(int(run.data.tags.get(ATTEMPT, "0")) + 1))
+            self._client.set_tag(run_id, ATTEMPT_TIME, str(time))
+
+    def _new_step(self, name: str, key: str, owner: str, time: int) -> str:
+        parent = {"mlflow.parentRunId": self._runs.get(owner, self.run_id)}
+        tags = {**self._tags, **parent, "worldsize.step": name, KEY: key}
         run = self._client.create_run(self.experiment, time, tags=tags, run_name=name)
-        self._steps[name] = self._runs[name] = run.info.run_id
         return str(run.info.run_id)
 
     def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
@@ -237,7 +275,8 @@ def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
 def carry_out(record: Record, document: Mapping[str, Any]) -> None:
     """Do what one document says."""
     if document["do"] == "step":
-        run_id = record.step(document["step"], document["time"], repeated=document.get("repeated", False))
+        repeated = document.get("repeated", False)
+        run_id = record.step(document["step"], document["key"], document["time"], repeated=repeated)
         answer(step=document["step"], run_id=run_id)
     elif document["do"] == "metrics":
         found = record.metrics(document["step"], document["metric"])

@@ -113,11 +113,16 @@ class Tracking:
         if self._worker is not None:
             self._describe()
 
-    def request(self, step: str) -> None:
-        """Ask for the run of a step; :meth:`environment` has it once it is there."""
+    def request(self, step: str, key: str | None = None) -> None:
+        """Ask for the run of a step, each time it starts; :meth:`environment` has it once it is there.
+
+        Args:
+            step: Its name.
+            key: What it does; with the same one a resumed run goes on with the step's run.
+        """
         self.start()
         self._describe()
-        self._say(do="step", step=step)
+        self._say(do="step", step=step, key=key or "")
 
     def environment(self, step: str) -> dict[str, str] | None:
         """MLflow's variables for a step, as Azure ML presets them; None while they are not known yet."""

@@ -78,6 +78,11 @@ class StepMemory:
             return self._reuse(task, key.of(parts))
         return adopted
 
+    def key(self, task: Task) -> str | None:
+        """What a step does that was asked for, None where that cannot be said."""
+        parts = self._keys.get(task.name)
+        return None if parts is None else key.of(parts)
+
     def keep(self, task: Task, seconds: float) -> None:
         """Remember what a step has made just now.
 

@@ -1,0 +1,69 @@
+"""What every component asks of the MLflow run that the platform prepared, whoever keeps it.
+
+The run is in a local database, or in an Azure ML workspace behind the plugin azureml-mlflow: that raises
+errors of other classes, the service does not replace an artifact, and it has limits that MLflow's servers do
+not have. A job that is started again finds its run, and what it logged there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import mlflow
+from mlflow.entities import Run
+
+from wstrain.errors import UserError
+
+# Azure ML: "Service limits", which has "Metrics".
+MOST_METRIC_NAMES = 50  # of one run
+MOST_METRICS = 250  # of one request
+
+_HELP = "check `MLFLOW_TRACKING_URI`, and what the job's identity may do there"
+
+
+@contextmanager
+def one_sentence(what: str) -> Iterator[None]:
+    """Turn whatever MLflow or its plugin raises into one sentence.
+
+    Args:
+        what: what is not done then, as the beginning of the sentence.
+
+    Raises:
+        UserError: something was raised.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # MlflowException, azure.core's, PyJWT's, or just Exception
+        raise refusal(what, error) from error
+
+
+def refusal(what: str, error: Exception) -> UserError:
+    """The sentence for an error of MLflow's or its plugin's."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return UserError(f"{what}: {first}", _HELP)
+
+
+def log_metrics_once(run: Run, metrics: Mapping[str, float]) -> None:
+    """Log the metrics that the active run does not have with these values."""
+    known = run.data.metrics
+    fresh = {name: value for name, value in metrics.items() if known.get(name) != value}
+    if fresh:
+        mlflow.log_metrics(fresh)
+
+
+def log_artifact_once(run: Run, path: Path) -> None:
+    """Log a file with the active run, unless the store has it and does not replace it."""
+    try:
+        mlflow.log_artifact(str(path))
+    except Exception:
+        if path.name not in artifact_names(run):
+            raise
+
+
+def artifact_names(run: Run) -> set[str]:
+    """The names of files and folders in the root of a run's artifacts."""
+    return {each.path for each in mlflow.MlflowClient().list_artifacts(run.info.run_id)}

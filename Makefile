@@ -37,6 +37,7 @@ bench: $(VENV)/.all $(VENV)/.horovod ## speed, as ratios against named peers
 
 soak: $(VENV)/.all $(VENV)/.horovod ## kill runs and trainings at random for half an hour; prints what was lost
 	$(BIN)/python tests/soak/kills.py --runs 100
+	$(BIN)/python tests/soak/register_kills.py --kills 20
 	$(BIN)/python tests/soak/kill_table.py ddp horovod tensorflow --minutes 20
 
 fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for twenty minutes

@@ -34,7 +34,7 @@ ARTIFACTS = re.compile(rf"/history/v1\.0{SCOPE}/experiments/([^/]+)/runs/([^/]+)
 STORED = re.compile(r"mlflow-artifacts:/([^/\"]+)/([0-9a-f]{32})/artifacts")
 BLOBS = "/blob/account.blob.core.windows.net/azureml/"
 MOST_NAMES, MOST_TAGS, MOST_METRICS = 50, 50, 250  # Azure ML's documented limits
-SECONDS_TO_START = 60
+SECONDS_TO_START = 180
 
 
 class Store:
@@ -107,10 +107,7 @@ class Handler(BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         path = urllib.parse.unquote(url.path)
         if not self.store.note(self.command, path, body):
-            said = "The client does not have authorization to perform this action."
-            self._json(
-                {"error_code": "PERMISSION_DENIED", "message": said, "error": {"code": "UserError"}}, 403
-            )
+            self._deny(blob=path.startswith(BLOBS))
         elif path.startswith(MLFLOW):
             refused = self.store.beyond_limits(path, body)
             if refused:
@@ -138,6 +135,18 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         self.rfile.readline()
         return b"".join(parts)
+
+    def _deny(self, *, blob: bool) -> None:
+        said, code = (
+            "This client is not authorized to perform this action.",
+            "AuthorizationPermissionMismatch",
+        )
+        if blob:
+            text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{said}</Message></Error>"
+            self._send(403, text.encode(), "application/xml", {"x-ms-error-code": code})
+            return
+        mlflow = {"error_code": "PERMISSION_DENIED", "message": said}
+        self._json({**mlflow, "error": {"code": "UserError", "message": said}}, 403)
 
     def _forward(self, body: bytes) -> None:
         connection = HTTPConnection("127.0.0.1", self.store.backend, timeout=60)

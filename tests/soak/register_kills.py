@@ -12,12 +12,15 @@ import os
 import random
 import shutil
 import sqlite3
+import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from kills import inside, kill, start
+from kills import MOST_RESUMES, inside, kill, start
+
+from worldsize.running.recording import history
 
 COMPONENT = Path(__file__).parents[2] / "components" / "register" / "component.yml"
 PIPELINE = """\
@@ -83,8 +86,11 @@ def round_(folder: Path, number: int, seconds: float | None, moments: Counter[st
     runner.wait(60)
     found = dict(query(folder, VERSIONS))
     moments["after the version" if f"model-{number}" in found else "before the version"] += 1
-    while start(folder, "resume", "last", "-q").wait(300) not in (0, 2):
-        time.sleep(0.1)
+    for _ in range(MOST_RESUMES):
+        if history.load(max((folder / ".worldsize" / "runs").iterdir())).state == "succeeded":
+            break
+        start(folder, "resume", "last", "-q").wait(300)
+    print(f"{number}: killed after {seconds:.1f} s", file=sys.stderr, flush=True)
     return 0.0
 
 

@@ -142,8 +142,11 @@ class Record:
         if run.info.status != "RUNNING":
             self._client.update_run(run_id, status="RUNNING")
         if run.data.tags.get(ATTEMPT_TIME) != str(time):
-            self._client.set_tag(run_id, ATTEMPT, str(int(run.data.tags.get(ATTEMPT, "0")) + 1))
-            self._client.set_tag(run_id, ATTEMPT_TIME, str(time))
+            from mlflow.entities import RunTag  # noqa: PLC0415
+
+            attempt = str(int(run.data.tags.get(ATTEMPT, "0")) + 1)
+            tags = [RunTag(ATTEMPT, attempt), RunTag(ATTEMPT_TIME, str(time))]
+            self._client.log_batch(run_id, tags=tags)
 
     def _new_step(self, name: str, key: str, owner: str, time: int) -> str:
         parent = {"mlflow.parentRunId": self._runs.get(owner, self.run_id)}

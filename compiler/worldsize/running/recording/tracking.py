@@ -122,6 +122,8 @@ class Tracking:
         """
         self.start()
         self._describe()
+        self._runs.pop(step, None)  # of an attempt before this one: the step waits until it is counted
+        self._ended.discard(step)
         self._say(do="step", step=step, key=key or "")
 
     def environment(self, step: str) -> dict[str, str] | None:

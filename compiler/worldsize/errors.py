@@ -16,9 +16,12 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
+        from worldsize.secrecy import conceal  # noqa: PLC0415 - most verbs meet no error
+
         super().__init__()
-        self.diagnostics = tuple(diagnostics)
-        self.sources = sources
+        masked, shown = conceal.mask_findings(diagnostics, sources)
+        self.diagnostics = tuple(masked)
+        self.sources: Sources = shown
 
     def __str__(self) -> str:
         return self.render().rstrip("\n")

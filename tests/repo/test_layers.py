@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "compiler" / "worldsize"
 
 # A module may import from its own layer and from any earlier one.
 ORDER = [
-    {"yaml", "diagnostics", "facts", "records", "resources"},
+    {"yaml", "diagnostics", "facts", "records", "resources", "secrecy"},
     {"errors", "spec", "azureml"},
     {"planning"},
     {"rules"},

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from worldsize.azureml.files import Files, anything
-from worldsize.azureml.gate import Gate, everything
-from worldsize.checking import boundary, conceal, discover, shorten
+from worldsize.azureml.gate import Gate
+from worldsize.azureml.gate import everything
+from worldsize.checking import boundary
+from worldsize.checking import discover
+from worldsize.checking import shorten
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
 from worldsize.diagnostics.problem import Problem
@@ -18,6 +21,7 @@ from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.records import dataclass, field, replace
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
+from worldsize.secrecy import conceal
 from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
@@ -96,7 +100,6 @@ def check(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     asked = Wanted(_prefixes(select), _prefixes(ignore))
     files = Files(texts={Path(os.path.realpath(path)): text for path, text in (texts or {}).items()})
-    everything: list[Diagnostic] = []  # also what is not wanted: a secret is a secret
     found: list[Diagnostic] = []
     sources: dict[str, Source] = {}
     checked: list[str] = []
@@ -104,12 +107,13 @@ def check(
         run, wanted, severity = _run(project, files, asked)
         problems = run.problems + list(engine.run(run.context, run.subjects))
         diagnostics = [_levelled(each, severity) for each in arrange(engine.diagnose(problems))]
-        everything += diagnostics
         kept = _suppressed([each for each in diagnostics if wanted(each.code)], run, wanted)
         found += shorten.many(kept, wanted)
         sources |= run.context.sources()
         checked += run.files
-    return Report(tuple(arrange(found)), conceal.secrets(sources, everything), tuple(sorted(checked)))
+    roots = {document.path: document.root for document in files.documents.values()}
+    masked, shown = conceal.mask_findings(arrange(found), sources, roots)
+    return Report(tuple(masked), shown, tuple(sorted(checked)))
 
 
 def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:

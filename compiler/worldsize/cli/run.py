@@ -66,7 +66,11 @@ the run is incomplete, 2 usage, 3 a fault of worldsize itself, 130 Ctrl-C, 143 S
     "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
 )
 @click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An input of the pipeline; repeatable."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An input of the pipeline; repeatable. The value of a secret is not kept.",
 )
 @click.option(
     "--map",
@@ -128,7 +132,7 @@ def command(
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.running.showing import preview  # noqa: PLC0415
 
-    options = running.RunOptions(settings=_pairs(settings), assets=_mapped(assets), **asked)
+    options = running.RunOptions(settings=pairs(settings), assets=_mapped(assets), **asked)
     if dry_run:
         with answering():
             click.echo(preview.render(running.dry_run(target, options)), nl=False)
@@ -177,7 +181,7 @@ def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
     raise SystemExit(result.exit_code)
 
 
-def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+def pairs(texts: tuple[str, ...]) -> dict[str, str]:
     """What ``--set NAME=VALUE`` says, by name."""
     found = {}
     for text in texts:

@@ -156,7 +156,8 @@ def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
     if step.failed_process is None:
         return []
     log = run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
-    return [clean(line.expandtabs()) for line in last_lines(log, LAST_LINES)]
+    lines = last_lines(log, LAST_LINES) if step.last_lines is None else step.last_lines[-LAST_LINES:]
+    return [clean(line.expandtabs()) for line in lines]
 
 
 def document(run: RunRecord) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from worldsize.running.environments import interpreters
 from worldsize.running.nodes import namespaces
 from worldsize.running.options import RunOptions
 from worldsize.running.preparing import preparation
-from worldsize.running.recording import folder, life, record, tracking
+from worldsize.running.recording import folder, life, privacy, record, tracking
 from worldsize.running.results import RunResult
 from worldsize.running.reuse.store import Store
 from worldsize.running.showing import preview
@@ -59,14 +59,16 @@ def run(
     home, path = Path(runs_dir), Path(target)
     begun, shown = time.monotonic(), view or Quiet()
     with contextlib.ExitStack() as stack:
+        umask = stack.enter_context(privacy.private_files())
         place = folder.create(home)
         lock = stack.enter_context(life.held(place.root, patience=1.0))  # for others who look at it
         eager = options.force or Store(home).empty
-        staff = stack.enter_context(office(place, home, lock, track=track, eager=eager))
+        staff = stack.enter_context(office(place, home, lock, track=track, eager=eager, umask=umask))
         try:
             prepared = preparation.prepare(path, place.pipeline, options, track=track)
             environments = interpreters.made(prepared.environments, home, staff[1], shown.notice)
             entered = stack.enter_context(environments)
+            privacy.hide_in_compiled(place.pipeline, prepared.mask)
         except BaseException:
             shutil.rmtree(place.root, ignore_errors=True)
             raise
@@ -76,7 +78,7 @@ def run(
 
 @contextlib.contextmanager
 def office(
-    place: folder.RunFolder, home: Path, lock: int, *, track: bool, eager: bool
+    place: folder.RunFolder, home: Path, lock: int, *, track: bool, eager: bool, umask: int
 ) -> Iterator[tuple[tracking.Tracking, Warden]]:
     """The processes that serve a run, which start while its pipeline is read.
 
@@ -85,6 +87,7 @@ def office(
         home: What runs share.
         lock: The descriptor of the run's lock.
         track: Whether MLflow records the run.
+        umask: Of the steps.
         eager: Whether the tracker is certainly needed; else it starts with the first step that is run.
     """
     private.sweep()
@@ -94,7 +97,7 @@ def office(
         if eager:
             tracker.start()
         environment = contract.inherited(contract.interpreter_folder(place.root))
-        yield tracker, stack.enter_context(Warden(environment, lock))
+        yield tracker, stack.enter_context(Warden(environment, lock, umask))
 
 
 def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tuple[Process, ...]]:
@@ -106,4 +109,6 @@ def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tup
     """
     with tempfile.TemporaryDirectory() as temporary:
         prepared = preparation.prepare(Path(target), Path(temporary) / "pipeline", options)
-        return preview.plan(prepared.tasks, prepared.machine, prepared.experiment, prepared.emulation.shown)
+        return preview.plan(
+            prepared.tasks, prepared.machine, prepared.experiment, prepared.emulation.shown, prepared.mask
+        )

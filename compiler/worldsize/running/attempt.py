@@ -28,6 +28,7 @@ from worldsize.running.starting import calls, inputs, ports, processes, workplac
 from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.supervise import GRACE_SECONDS, Group, Warden
 from worldsize.running.tasks import Task
+from worldsize.secrecy.masking import Mask
 
 LAST_LINES = 15
 
@@ -45,6 +46,7 @@ class Surroundings:
     interpreters: Interpreters
     grace: float = GRACE_SECONDS
     places: Places = field(default_factory=Here)
+    mask: Mask = field(default_factory=Mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,11 @@ class Attempt:
             tracking: MLflow's variables.
         """
         task, around = self.task, self.around
+        values = inputs.resolve(task, around.run)
         call = calls.of(
             task,
             around.run,
-            inputs.resolve(task, around.run),
+            values,
             experiment=around.experiment,
             tracking=tracking,
             cores=around.machine.cores,
@@ -125,7 +128,7 @@ class Attempt:
             return _failed(f"its processes cannot be started: {reason(error)}")
         self.group = self._stack.enter_context(group)
         self.began = time.monotonic()
-        listed = disclosure.listed(plan)
+        listed = disclosure.of_step(task, call, values, around.mask).processes(plan)
         around.log.write("step_started", step=task.name, attempt=self.number, processes=listed)
         return None
 

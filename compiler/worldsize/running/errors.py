@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.snippet import clean, draw
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
+from worldsize.secrecy import conceal
 
 
 class RunError(Exception):
@@ -17,8 +18,9 @@ class RunError(Exception):
 
     def __init__(self, problems: Sequence[Problem], sources: Sources | None = None) -> None:
         super().__init__()
-        self.problems = tuple(problems)
-        self.sources: Sources = sources or {}
+        masked, shown = conceal.mask_findings(problems, dict(sources or {}))
+        self.problems = tuple(masked)
+        self.sources: Sources = shown
 
     def __str__(self) -> str:
         return "\n".join(_block(problem, self.sources) for problem in self.problems)

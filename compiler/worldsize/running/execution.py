@@ -17,11 +17,12 @@ from worldsize.running.preparing.preparation import Prepared
 from worldsize.running.recording import disclosure, folder, outcome, tracking
 from worldsize.running.recording.events import EventLog
 from worldsize.running.recording.history import RunRecord
-from worldsize.running.results import DONE, RunResult, RunState, StepResult
+from worldsize.running.results import DONE, Registration, RunResult, RunState, StepResult
 from worldsize.running.schedule import Schedule
-from worldsize.running.showing.view import View
+from worldsize.running.showing.view import Masked, View
 from worldsize.running.supervising import interrupts
 from worldsize.running.supervising.supervise import Warden
+from worldsize.secrecy.masking import Mask
 
 LONGEST_PARAMETER = 500  # characters; more is no parameter but data
 
@@ -51,8 +52,9 @@ def execute(
         interpreters: What interprets the steps.
         earlier: What is known of the run, where it is resumed.
     """
+    view = Masked(view, prepared.mask)
     _describe(tracker, prepared, place, again=earlier is not None)
-    with EventLog(place.events) as log, _showing(view, prepared.notices):
+    with EventLog(place.events, mask=prepared.mask) as log, _showing(view, prepared.notices):
         event = "run_started" if earlier is None else "run_resumed"
         log.write(event, run=place.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
         with contextlib.ExitStack() as stack:
@@ -70,6 +72,7 @@ def execute(
                 experiment=prepared.experiment,
                 places=equipped.places,
                 interpreters=interpreters,
+                mask=prepared.mask,
             )
             steps = _schedule(prepared, around, equipped, view=view, tracker=tracker, caught=caught).execute()
         result = _result(prepared, place, steps, caught.received)
@@ -93,12 +96,12 @@ def _describe(
     parameters = {
         f"{task.name}.{name}": value
         for task in prepared.tasks.values()
-        for name, value in disclosure.parameters(task.inputs, LONGEST_PARAMETER).items()
+        for name, value in disclosure.parameters(task.inputs, LONGEST_PARAMETER, prepared.mask).items()
     }
     name = prepared.job.display_name or prepared.job.name
     tracker.begin(
         prepared.experiment,
-        str(name.value) if name else place.id,
+        prepared.mask.text(str(name.value)) if name else place.id,
         lambda: tracking.tags(prepared.target, place.id, prepared.target.absolute().parent),
         parameters,
         again=again,
@@ -149,10 +152,15 @@ def _result(
         state=state,
         steps=steps,
         metrics=outcome.metrics(steps),
-        registrations=outcome.registrations(steps),
-        notices=prepared.notices,
+        registrations=tuple(_masked(each, prepared.mask) for each in outcome.registrations(steps)),
+        notices=tuple(map(prepared.mask.text, prepared.notices)),
         signal=signals[0] if signals else None,
     )
+
+
+def _masked(registration: Registration, mask: Mask) -> Registration:
+    """A step has written why it registered nothing, and may have quoted what it was given."""
+    return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
 
 
 def _link_outputs(graph: Graph, place: folder.RunFolder, steps: Mapping[str, StepResult]) -> None:

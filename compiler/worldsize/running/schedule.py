@@ -5,13 +5,14 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from worldsize.diagnostics.system import reason
 from worldsize.running.attempt import Attempt, Outcome, Surroundings
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
+from worldsize.running.recording import disclosure
 from worldsize.running.recording.tracking import Tracking
 from worldsize.running.results import DONE, Failure, StepResult, StepState
 from worldsize.running.showing.view import Status, View
@@ -191,6 +192,7 @@ class Schedule:
         """Close an attempt that is over, give back what it held, and see what follows."""
         if outcome is None:
             return
+        outcome = replace(outcome, failure=disclosure.failure(outcome.failure, self.around.mask))
         name = attempt.task.name
         if attempt.group is not None and attempt.group.left:
             self.view.notice(f"{name}: processes {attempt.group.left} could not be killed")
@@ -300,11 +302,15 @@ class Schedule:
             outputs=made,
             failure=failure,
             parent=self._parents.get(status.name),
-            summary=summary,
+            summary=self.around.mask.text(summary) if summary else summary,
         )
-        reason = failure.message if failure else None
         self.around.log.write(
-            "step_ended", step=status.name, state=state, seconds=round(status.seconds, 3), reason=reason
+            "step_ended",
+            step=status.name,
+            state=state,
+            seconds=round(status.seconds, 3),
+            reason=failure.message if failure else None,
+            last_lines=list(failure.last_lines) if failure else [],
         )
         self._change(status, state)
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.security import _secrets
+from worldsize.secrecy import forms
 from worldsize.yaml import Document
 
 RULE = Rule("WS801", "secret-in-text", "error", since="0.1.0", summary="a key, token or password in a file")
@@ -34,7 +34,7 @@ _HELP = "revoke it, then read it from a datastore, a workspace connection or Key
 
 @RULE.checks(Document)
 def check(context: Context, document: Document) -> Iterator[Problem]:
-    for secret in _secrets.find(document.text):
-        shown = _secrets.masked(document.text[secret.start : secret.end])
+    for secret in forms.find(document.text):
+        shown = forms.masked(document.text[secret.start : secret.end])
         message = f"this is {secret.label} (`{shown}`), readable by whoever reads this file"
         yield RULE.problem(document.source.span(secret.start, secret.end), message, _HELP)

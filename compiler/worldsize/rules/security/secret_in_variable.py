@@ -1,9 +1,10 @@
-"""A variable whose name says "secret" is given its value in the file.
+"""A variable or input whose name says "secret" is given its value in the file.
 
-Names that end in ``_TOKEN``, ``_API_KEY``, ``_SECRET``, ``_PASSWORD`` and the like are meant, with a value
-of at least 16 letters and digits that is neither a binding nor a placeholder.
+Names that end in ``_TOKEN``, ``_KEY``, ``_PAT`` and the like are meant with a value of at least 12 letters
+and digits, and names that hold ``PASSWORD``, ``PASSPHRASE`` or ``SECRET`` with any value. Bindings, paths,
+references and placeholders are none. ``sort_key``, ``pad_token`` or ``KEY_COLUMN`` say something else.
 
-Why: Environment variables of a job are shown in Studio and stay in the repository's history.
+Why: Environment variables and inputs of a job are shown in Studio and stay in the repository's history.
 
 Bad::
 
@@ -13,7 +14,8 @@ Good::
 
     KEY_VAULT: https://digits.vault.azure.net
 
-Fix: Revoke the secret; fetch it in the script from Key Vault with the job's identity.
+Fix: Revoke the secret; fetch it in the script from Key Vault with the job's identity. Here,
+``worldsize run --set NAME=VALUE`` gives an input its value without writing it down.
 
 Source: Microsoft Learn, Use authentication credential secrets in Azure Machine Learning jobs.
 """
@@ -26,35 +28,41 @@ from collections.abc import Iterator
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.security import _secrets
+from worldsize.secrecy import assignments, forms, names
+from worldsize.secrecy.assignments import Assignment
 from worldsize.yaml import Document
 
 RULE = Rule(
     "WS802", "secret-in-variable", "warning", since="0.1.0", summary="a secret as the value of a variable"
 )
-_ASSIGNED = re.compile(
-    r"^[ \t]*(?P<name>[\w.-]*(?:token|api_?key|access_?key|account_?key|secret|password|passwd|sas_token))"
-    r"[ \t]*:[ \t]+[\"']?(?P<value>[A-Za-z0-9+/_.~=-]{16,})[\"']?[ \t]*(?:#.*)?$",
-    re.IGNORECASE | re.MULTILINE,
+_ELSEWHERE = re.compile(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
+_PLACEHOLDER = re.compile(
+    r"your|change|example|placeholder|dummy|replace|insert|redacted|todo|x{3}|\.{3}|not[ _-]?set"
+    r"|(?:my|the|some|a)?[ _-]?(?:password|passphrase|secret|token|key|pass|none|default|test)\d?$",
+    re.IGNORECASE,
 )
-_HINTS = re.compile(r"token|key|secret|passw", re.IGNORECASE)
+_SHORTEST_KEY = 12  # of what is only called a key or a token
+_SHORTEST_PASSWORD = 4
 
 
 @RULE.checks(Document)
 def check(context: Context, document: Document) -> Iterator[Problem]:
-    text = document.text
-    if _HINTS.search(text) is None:
-        return
-    known = {secret.start for secret in _secrets.find(text)}
-    for found in _ASSIGNED.finditer(text):
-        value = found["value"]
-        if found.start("value") in known or not (re.search(r"\d", value) and re.search(r"[A-Za-z]", value)):
+    known = {(secret.start, secret.end) for secret in forms.find(document.text)}
+    for found in sorted(set(assignments.find(document.root, document.text)), key=lambda each: each.start):
+        if any(start < found.end and found.start < end for start, end in known) or not _is_real(found):
             continue
-        if re.match(r"azureml|https?:|\.{0,2}/", value) or len(set(value)) < 8:
-            continue  # a reference, a path, or `xxxxxxxx`
-        shown = _secrets.masked(value)
-        message = (
-            f"`{found['name']}` is given its value here (`{shown}`), readable by whoever reads this file"
-        )
+        shown = f" (`{forms.masked(found.value)}`)" if len(found.value) >= forms.LONG else ""
+        message = f"`{found.name}` is given its value here{shown}, readable by whoever reads this file"
         help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
-        yield RULE.problem(document.source.span(*found.span("value")), message, help_)
+        yield RULE.problem(document.source.span(found.start, found.end), message, help_)
+
+
+def _is_real(found: Assignment) -> bool:
+    """Whether a value looks like one that works somewhere, and no reference or stand-in."""
+    value = found.value.strip()
+    if _ELSEWHERE.match(value) or _PLACEHOLDER.match(value) or "\n" in value:
+        return False
+    if names.is_password(found.name):
+        return len(value) >= _SHORTEST_PASSWORD and len(set(value)) > 1
+    random = re.search(r"\d", value) and re.search(r"[A-Za-z]", value) and len(set(value)) >= 8
+    return bool(random) and len(value) >= _SHORTEST_KEY and re.search(r"\s", value) is None

@@ -167,7 +167,7 @@ def _lock_path(layer: Path) -> Path:
 
 @contextlib.contextmanager
 def _lock_file(layer: Path) -> Iterator[int]:
-    number = os.open(_lock_path(layer), os.O_RDWR | os.O_CREAT, 0o644)
+    number = os.open(_lock_path(layer), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         os.utime(number)  # when it was last wanted
         yield number

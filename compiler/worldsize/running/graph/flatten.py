@@ -43,6 +43,7 @@ class Graph:
         notices: what to say before it runs.
         keep_going: whether steps that do not need a failed one still run.
         force_rerun: whether no step takes over what an earlier run has made.
+        secrets: values that came through a name which says that they are secret.
     """
 
     tasks: Mapping[str, Task]
@@ -51,6 +52,7 @@ class Graph:
     sweeps: Mapping[str, SweepPlan] = field(default_factory=dict)
     keep_going: bool = False
     force_rerun: bool = False
+    secrets: frozenset[str] = frozenset()
 
 
 def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
@@ -73,7 +75,8 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         return Graph({}, {}), [Problem("run-refused", whole, message, "run one of its components alone")]
     tasks: dict[str, Task] = {}
     sweeps: dict[str, SweepPlan] = {}
-    for reader in _readers(outer, whole, Tracer(assets), faults):
+    tracer = Tracer(assets)
+    for reader in _readers(outer, whole, tracer, faults):
         task = reader.task()
         if task is not None:
             tasks[task.name] = task
@@ -90,6 +93,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         # the page, and the schedule's, still say false.
         keep_going=_switch(job, "continue_on_step_failure", default=True),
         force_rerun=_switch(job, "force_rerun", default=False),
+        secrets=frozenset(tracer.secrets),
     )
     return graph, faults.problems or _cycle(tasks, whole)
 

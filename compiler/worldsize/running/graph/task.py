@@ -21,6 +21,7 @@ from worldsize.running.graph.trace import Absent, Reason, Tracer, Unknown
 from worldsize.running.starting import sources
 from worldsize.running.starting.sources import Source
 from worldsize.running.tasks import KINDS, Task
+from worldsize.secrecy.names import is_secret
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml.span import Span
 
@@ -132,6 +133,8 @@ class Reader:
         if field is None:
             return self._without_value(port)
         found = self.tracer.trace(self.scope, field.value, is_data=port.is_data)
+        if is_secret(port.name):
+            found = self.tracer.keep_secret(found)
         if isinstance(found, Unknown):
             return _SAID
         if isinstance(found, Reason):

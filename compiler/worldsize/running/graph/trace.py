@@ -13,6 +13,7 @@ from worldsize.azureml.references import exists, kind, local_path, shown
 from worldsize.running.graph.scope import Scope, given
 from worldsize.running.starting import sources
 from worldsize.running.starting.sources import ARTIFACTS, File, Joined, Output, Part, RunName, Source, Text
+from worldsize.secrecy.names import is_secret
 
 DEEPEST_TEXT = 20  # bindings inside texts that are bound inside texts
 MOST_PARTS = 1000  # of one text
@@ -63,6 +64,7 @@ class Tracer:
     """Follows arguments; what was found once is not looked for again."""
 
     assets: Assets
+    secrets: set[str] = field(default_factory=set)
     _known: dict[tuple[int, str, bool], Traced] = field(default_factory=dict)
 
     def trace(self, scope: Scope, argument: Argument, *, is_data: bool, depth: int = 0) -> Traced:
@@ -74,7 +76,7 @@ class Tracer:
             is_data: Whether a text is a path.
             depth: How many texts around it are being put together.
         """
-        passed: dict[tuple[int, str, bool], None] = {}
+        passed: dict[tuple[int, str, bool], str] = {}  # the name of the port at each
         found: Traced | _Next = (scope, argument)
         while isinstance(found, tuple):
             scope, argument = found
@@ -86,10 +88,21 @@ class Tracer:
                 message = f"is bound to itself through `{argument.expression}`"
                 found = Reason(message, "bind it to what makes the value")
                 break
-            passed[key] = None
+            passed[key] = argument.expression.port or ""
             found = self._known[key] if key in self._known else follow(scope, argument.expression)
+        if any(map(is_secret, passed.values())):
+            found = self.keep_secret(found)
         for key in passed:
             self._known[key] = found
+        return found
+
+    def keep_secret(self, found: Traced) -> Traced:
+        """A value that came through a name which says secret: it is one wherever it goes from here."""
+        if isinstance(found, Text):
+            self.secrets.add(found.rendered)
+            return replace(found, secret=True)
+        if isinstance(found, Joined):
+            self.secrets |= {part.rendered for part in found.parts if isinstance(part, Text)}
         return found
 
     def _value(self, scope: Scope, argument: Literal | Data, *, is_data: bool, depth: int) -> Traced:
@@ -154,7 +167,8 @@ class Tracer:
         merged: list[Part] = []
         for part in parts:
             if isinstance(part, Text) and merged and isinstance(merged[-1], Text):
-                merged[-1] = Text(merged[-1].rendered + part.rendered)
+                secret = merged[-1].secret or part.secret
+                merged[-1] = Text(merged[-1].rendered + part.rendered, secret)
             elif not isinstance(part, Text) or part.rendered:
                 merged.append(part)
         if not merged:

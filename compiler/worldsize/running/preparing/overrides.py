@@ -19,6 +19,8 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.records import dataclass, replace
 from worldsize.running.graph.scope import Scope, given
+from worldsize.secrecy.masking import HIDDEN
+from worldsize.secrecy.names import is_secret
 from worldsize.yaml.scalars import resolve
 from worldsize.yaml.span import Span
 
@@ -35,7 +37,15 @@ class _Given:
     @property
     def span(self) -> Span:
         """The option itself, which stands in no file."""
-        return Span(f"--set {self.name}={self.text[:80]}", 1, 1, 1, 1)
+        shown = HIDDEN if is_secret(self.name) else self.text[:80]
+        return Span(f"--set {self.name}={shown}", 1, 1, 1, 1)
+
+    def quiet(self, text: str, ports: list[Port]) -> str:
+        """A sentence that quotes the value, without it where it is a secret."""
+        secret = is_secret(self.name) or any(is_secret(port.name) for port in ports)
+        return (
+            text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN) if secret else text
+        )
 
 
 def apply(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Problem]]:
@@ -119,7 +129,8 @@ def _field(
         loose = replace(as_before, type="number") if as_before.type == "integer" else as_before
         wrong = fit.fault(setting.name, value, loose, setting.span)
     if wrong is not None:
-        problems.append(Problem("run-refused", setting.span, wrong.message, wrong.help))
+        message = setting.quiet(wrong.message, ports)
+        problems.append(Problem("run-refused", setting.span, message, wrong.help))
     return Field(Literal(value), setting.span)
 
 

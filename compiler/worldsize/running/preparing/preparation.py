@@ -31,9 +31,11 @@ from worldsize.running.preparing import targets
 from worldsize.running.preparing import devices
 from worldsize.running.parallel.plan import DRIVER
 from worldsize.running.preparing.machine import Machine
+from worldsize.running.recording import disclosure
 from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
 from worldsize.running.tasks import Task
+from worldsize.secrecy.masking import Mask
 from worldsize.yaml.span import Span
 
 
@@ -52,6 +54,7 @@ class Prepared:
     emulation: Emulation = field(default_factory=Emulation)
     environments: planning.Plan = field(default_factory=planning.Plan)
     restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec says how many
+    mask: Mask = field(default_factory=Mask)  # hides what was given as a secret
 
     @property
     def experiment(self) -> str:
@@ -106,7 +109,20 @@ def prepare(
     said = (graph.notices, fitted.notices, devices_said, emulated.notices, surroundings.notices)
     notices = tuple(itertools.chain.from_iterable((*said, _overridden(tasks))))
     restarts = planned_restarts(path)
-    return Prepared(target, options, job, graph, tasks, code, here, notices, emulated, surroundings, restarts)
+    return Prepared(
+        target,
+        options,
+        job,
+        graph,
+        tasks,
+        code,
+        here,
+        notices,
+        emulated,
+        surroundings,
+        restarts,
+        disclosure.mask_of(graph, options.settings),
+    )
 
 
 def _blind(graph: Graph, *, track: bool) -> Iterator[Problem]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from worldsize import yaml
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.secrecy.masking import HIDDEN
+from worldsize.secrecy.names import is_secret
 from worldsize.yaml.scalars import resolve
 from worldsize.yaml.span import Span
 
@@ -44,13 +46,14 @@ def _edited(document: yaml.Document, name: str, value: str) -> str | Problem:
         return document.text  # what is wrong with the spec is found when it is checked
     step_name, _, port = name.partition(".")
     step = _under(steps, step_name)
-    span = Span(f"--set {name}={value[:80]}", 1, 1, 1, 1)
+    shown = HIDDEN if is_secret(name) else value[:80]
+    span = Span(f"--set {name}={shown}", 1, 1, 1, 1)
     if not isinstance(step, yaml.Mapping) or not port:
         help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
         if step is not None:
             help_ = f"write `--set {step_name}.INPUT=…`"
         elif not port and (owner := _owner(steps, name)) is not None:
-            help_ = f"did you mean `--set {owner}.{name}={value[:80]}`?"
+            help_ = f"did you mean `--set {owner}.{name}={shown}`?"
         message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
         return Problem("run-refused", span, message, help_)
     given = _under(step, "with")

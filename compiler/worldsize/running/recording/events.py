@@ -9,8 +9,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from worldsize.secrecy.masking import Mask
+
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+# Names that others look up: a secret that happens to be one of these words must not change them.
+_NAMES = frozenset({"run", "step", "steps", "process", "processes", "state", "best", "policy"})
 
 
 def now() -> datetime:
@@ -26,10 +32,12 @@ class EventLog:
     Args:
         path: The file.
         clock: Gives the time of an event.
+        mask: Hides secrets; the names of runs, steps and states stay.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], datetime] = now) -> None:
+    def __init__(self, path: Path, clock: Callable[[], datetime] = now, *, mask: Mask | None = None) -> None:
         self.fault: OSError | None = None
+        self.mask = mask or Mask()
         self._file = path.open("a+b", buffering=0)
         self._clock = clock
         if self._file.seek(0, os.SEEK_END):
@@ -45,7 +53,8 @@ class EventLog:
             details: Plain data. Never an environment: only what we set ourselves may be logged.
         """
         time = self._clock().isoformat(timespec="milliseconds")
-        line = json.dumps({"time": time, "event": event, **details}, ensure_ascii=False) + "\n"
+        shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
+        line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"
         if self.fault is None:
             try:
                 self._file.write(line.encode("utf-8", "surrogateescape"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from worldsize.running.recording.events import now
+from worldsize.running.recording.privacy import OTHERS
 
 HOME = ".worldsize"
 
@@ -80,6 +82,18 @@ class RunFolder:
         return StepFolder(self.root / "steps" / name)
 
 
+# What every run of a home shares, and older versions made readable for everybody.
+_SHARED = ("runs", "cache", "artifacts", "environments", "mlflow.db")
+
+
+def _make_private(home: Path) -> None:
+    for path in (home / name for name in _SHARED):
+        with contextlib.suppress(OSError):
+            mode = path.stat().st_mode
+            if mode & OTHERS:
+                path.chmod(mode & ~OTHERS)
+
+
 def create(home: Path, clock: Callable[[], datetime] = now) -> RunFolder:
     """Make the folder of a new run.
 
@@ -91,6 +105,7 @@ def create(home: Path, clock: Callable[[], datetime] = now) -> RunFolder:
     """
     runs = home / "runs"
     runs.mkdir(parents=True, exist_ok=True)
+    _make_private(home)
     ignore = home / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
@@ -98,7 +113,7 @@ def create(home: Path, clock: Callable[[], datetime] = now) -> RunFolder:
     while True:
         root = runs / f"{time:%Y%m%d-%H%M%S}-{time.microsecond // 1000:03}"
         try:
-            root.mkdir()
+            root.mkdir(mode=0o700)
         except FileExistsError:
             time += timedelta(milliseconds=1)
         else:

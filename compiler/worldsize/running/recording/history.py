@@ -31,6 +31,7 @@ class StepRecord:
     parameters: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[str, ...] = ()
     failed_process: str | None = None  # the first that ended badly
+    last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in records of older versions
 
 
 @dataclass(slots=True)
@@ -184,6 +185,8 @@ def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
     # A step that a resumed run takes over ends once more, after no time at all.
     step.seconds = float(event.get("seconds", 0.0)) or (step.seconds if step.state in DONE else 0.0)
     step.reason = _text(event["reason"]) if event.get("reason") else None
+    lines = event.get("last_lines")
+    step.last_lines = tuple(map(_text, lines)) if isinstance(lines, list) else None
 
 
 def _ignore(_run: RunRecord, _event: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from worldsize.running.recording.folder import RunFolder
 from worldsize.running.recording.history import RECORD
 from worldsize.running.reuse.environment import version
 from worldsize.running.reuse.files import read, write
+from worldsize.secrecy.names import is_secret
 
 VERSION = 1
 LONGEST_VALUE = 500
@@ -30,6 +32,7 @@ class Asked:
     options: RunOptions
     track: bool
     compiled: bool  # from a spec: what ran lies in the run's folder
+    withheld: tuple[str, ...] = ()  # of `--set`: secrets, whose values are not kept
 
 
 def save(place: RunFolder, prepared: Prepared, *, track: bool) -> None:
@@ -38,10 +41,16 @@ def save(place: RunFolder, prepared: Prepared, *, track: bool) -> None:
     Raises:
         OSError: It cannot be written.
     """
+    withheld = [
+        name
+        for name, value in prepared.options.settings.items()
+        if is_secret(name) or prepared.mask.text(value) != value
+    ]
     document = {
         "version": VERSION,
         "target": str(prepared.target.absolute()),
-        "options": _options(prepared.options),
+        "options": _options(prepared.options, withheld),
+        "withheld": withheld,
         "track": track,
         "compiled": (place.pipeline / "pipeline.yml").exists(),
         "cwd": str(Path.cwd()),
@@ -50,7 +59,7 @@ def save(place: RunFolder, prepared: Prepared, *, track: bool) -> None:
         "steps": {
             name: {
                 "needs": sorted(task.needs),
-                "parameters": disclosure.parameters(task.inputs, LONGEST_VALUE),
+                "parameters": disclosure.parameters(task.inputs, LONGEST_VALUE, prepared.mask),
             }
             for name, task in prepared.tasks.items()
         },
@@ -70,7 +79,8 @@ def load(place: RunFolder) -> Asked | None:
             **{name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
         )
         target = Path(document["target"])
-        return Asked(target, options, bool(document["track"]), bool(document["compiled"]))
+        withheld = tuple(map(str, document.get("withheld", ())))
+        return Asked(target, options, bool(document["track"]), bool(document["compiled"]), withheld)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -79,10 +89,10 @@ def _given(**options: Any) -> RunOptions:
     return RunOptions(**options)
 
 
-def _options(options: RunOptions) -> dict[str, Any]:
-    """As JSON; paths no longer depend on the working folder."""
+def _options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
+    """As JSON, without secrets; paths no longer depend on the working folder."""
     found = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
-    found["settings"] = dict(options.settings)
+    found["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}
     found["assets"] = {
         name: os.path.abspath(path) if kind(path) == "local" else path  # noqa: PTH100 - no link is followed
         for name, path in options.assets.items()

@@ -13,16 +13,20 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
 from worldsize.azureml.model import Field
 from worldsize.running.tasks import Task
+from worldsize.secrecy.names import is_secret
 from worldsize.yaml.load import to_python
 
 VERSION = 1  # of this recipe: another one makes other keys
 _BY_NAME = ("component", "inputs", "outputs", "step", "span")  # what of them counts is taken out below
 _WITHOUT_EFFECT = ("name", "display_name", "folder", "timeout")
+
+_ROUNDS = 200_000  # a tenth of a second
 
 Parts = dict[str, str]  # a digest by the name that a message gives the part
 
@@ -40,6 +44,10 @@ def parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any)
     for name in (each.name for each in dataclasses.fields(task)):
         if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
             found[name] = getattr(task, name)
+    found["environment_variables"] = {
+        name: derive(value) if is_secret(name) else value
+        for name, value in task.environment_variables.items()
+    }
     found["resources"] = (task.step and task.step.resources) or task.component.resources
     found["command"] = task.component.command
     if task.kind != "command":  # a sweep's space and limits, a parallel step's batches and thresholds
@@ -53,6 +61,14 @@ def parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any)
 def of(found: Parts) -> str:
     """The key itself: 64 hexadecimal digits."""
     return _digest(found)
+
+
+@cache
+def derive(secret: str) -> str:
+    """What stands for a secret in a key: slow to compute, so that nobody finds the secret by trying many."""
+    return hashlib.pbkdf2_hmac(
+        "sha256", secret.encode("utf-8", "surrogateescape"), b"worldsize", _ROUNDS
+    ).hex()
 
 
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -186,6 +186,8 @@ class StepMemory:
         return [self._part(part) for part in parts_of(source)] if source is not None else [["absent"]]
 
     def _part(self, part: Part) -> list[str]:
+        if isinstance(part, Text) and part.secret:
+            return ["secret", key.derive(part.rendered)]
         if isinstance(part, Text):
             return ["text", part.rendered]
         if isinstance(part, RunName):

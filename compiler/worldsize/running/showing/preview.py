@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from worldsize.running.preparing.machine import Machine
-from worldsize.running.recording.disclosure import command, masked
+from worldsize.running.recording import disclosure
 from worldsize.running.recording.folder import RunFolder
 from worldsize.running.recording.tracking import variables
 from worldsize.running.starting import calls, inputs, processes
 from worldsize.running.starting.processes import Call, Process
 from worldsize.running.tasks import Task
+from worldsize.secrecy.masking import Mask
 
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
 PORT = "{port}"
@@ -25,30 +26,37 @@ def plan(
     machine: Machine,
     experiment: str,
     placed: Callable[[Call], Call] = lambda call: call,
+    mask: Mask | None = None,
 ) -> dict[str, tuple[Process, ...]]:
-    """The processes of every step, with placeholders for ports, the run's folder and MLflow's ids.
+    """The processes of every step as they may be seen, with placeholders for what is not known yet.
 
     Args:
         tasks: The steps.
         machine: What there is.
         experiment: The experiment's name.
         placed: Gives a call the places of its instances.
+        mask: Hides secrets.
     """
-    return {name: _processes(task, machine, experiment, placed) for name, task in tasks.items()}
+    return {
+        name: _processes(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
+    }
 
 
 def _processes(
-    task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call]
+    task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
 ) -> tuple[Process, ...]:
+    values = inputs.resolve(task, RUN, _shown)
     call = calls.of(
         task,
         RUN,
-        inputs.resolve(task, RUN, _shown),
+        values,
         experiment=experiment,
         tracking=variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
         cores=machine.cores,
     )
-    return processes.plan(placed(call), ports(processes.ports_needed(call)))
+    disclosed = disclosure.of_step(task, call, values, mask)
+    plan = processes.plan(placed(call), ports(processes.ports_needed(call)))
+    return tuple(map(disclosed.process, plan))
 
 
 def ports(count: int) -> list[str]:
@@ -73,7 +81,7 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
         yield f"  {starter.name}, which starts every rank"
         own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
         yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
-        yield f"    $ {shlex.join(command(starter))}"
+        yield f"    $ {shlex.join(starter.argv)}"
     if common:
         yield "  every process" if any(process.serves for process in ranks) else "  every rank"
         yield from _environment(common)
@@ -81,12 +89,12 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
         served = ", ended when all others have" if process.serves else ""
         yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
         yield from _environment({name: value for name, value in process.env.items() if name not in common})
-        yield f"    $ {shlex.join(command(process))}"
+        yield f"    $ {shlex.join(process.argv)}"
     yield ""
 
 
 def _environment(environment: Mapping[str, str]) -> Iterator[str]:
-    for name, value in sorted(masked(environment).items()):
+    for name, value in sorted(Mask().named(environment).items()):
         yield f"    {name}={value if _is_placeholder(value) else shlex.quote(value)}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from worldsize.running.results import StepState
 from worldsize.running.showing.progress import Progress
+from worldsize.secrecy.masking import Mask
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -99,6 +100,38 @@ class Plain:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Masked:
+    """Another view, which is told no secrets.
+
+    Args:
+        view: Shows the run.
+        mask: Hides its secrets.
+    """
+
+    def __init__(self, view: View, mask: Mask) -> None:
+        self._view = view
+        self._mask = mask
+
+    def notice(self, text: str) -> None:
+        """Say something once."""
+        self._view.notice(self._mask.text(text))
+
+    def changed(self, status: Status) -> None:
+        """A step has another state."""
+        self._view.changed(status)
+
+    def tick(self, statuses: Mapping[str, Status]) -> None:
+        """Some time has passed."""
+        self._view.tick(statuses)
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._view.__exit__(*error)
 
 
 class Quiet(Plain):

@@ -102,5 +102,5 @@ def interpreter_folder(run: Path) -> Path:
     folder.mkdir(exist_ok=True)
     script = folder / "python"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
-    script.chmod(0o755)
+    script.chmod(0o700)
     return folder

@@ -9,15 +9,17 @@ from typing import Any
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Port
+from worldsize.secrecy.names import is_secret
 
 ARTIFACTS = "artifacts"  # an output that every job has: the folder with its ./outputs and ./logs
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A literal."""
+    """A literal. It is ``secret`` where a name on its way says so, whatever its last port is called."""
 
     value: Any
+    secret: bool = False
 
     @property
     def rendered(self) -> str:
@@ -77,10 +79,10 @@ def is_text(source: Source) -> bool:
 def default(port: Port) -> Text:
     """The default of an input, read as its type: 10.7 of an integer is 10, as azure-ai-ml reads it."""
     assert port.default is not None
-    value = port.default.value
+    value, secret = port.default.value, is_secret(port.name)
     number = literals.number(value)
     if port.type == "number" and number is not None:
-        return Text(float(number))
+        return Text(float(number), secret)
     if port.type == "integer" and number is not None:
-        return Text(int(number))
-    return Text(value)
+        return Text(int(number), secret)
+    return Text(value, secret)

@@ -12,6 +12,7 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
 from worldsize.running.preparing import untrusted
 from worldsize.running.recording.folder import RunFolder
+from worldsize.running.recording.privacy import OTHERS
 from worldsize.running.starting.inputs import link_inputs, prepare_outputs
 from worldsize.running.tasks import Task
 
@@ -82,6 +83,6 @@ def materialise(code: Snapshot, folder: Path) -> None:
         if isinstance(source, bytes):
             target.write_bytes(source)
         else:
-            target.chmod(copy_listed(source, target))
+            target.chmod(copy_listed(source, target) & ~OTHERS)
     for name in PRESENT:
         (folder / name).mkdir(exist_ok=True)

@@ -80,7 +80,7 @@ def become(own: dict[str, Any], argv: list[str]) -> NoReturn:
                 os._exit(128 + signal.SIGKILL)
         for number in DEFAULTS:
             signal.signal(number, signal.SIG_DFL)
-        log = os.open(own["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        log = os.open(own["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)

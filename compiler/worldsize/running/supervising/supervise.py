@@ -47,10 +47,13 @@ class Warden:
     Args:
         environment: What the processes' own variables are added to; by default the runner's.
         held: A descriptor that it keeps open until the last process is gone: the lock of the run.
+        umask: Of the processes; by default the runner's.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, held: int | None = None) -> None:
-        self._environment, self._held = environment, held
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, held: int | None = None, umask: int = -1
+    ) -> None:
+        self._environment, self._held, self._umask = environment, held, umask
         self._silent: list[subprocess.Popen[bytes]] = []  # that were given up while they may have guards
         self._spawn()
 
@@ -66,6 +69,7 @@ class Warden:
                 stderr=subprocess.DEVNULL,
                 env=self._environment,
                 start_new_session=True,  # a Ctrl-C is for the runner to handle
+                umask=self._umask,
             )
 
     def connect(self) -> socket.socket:

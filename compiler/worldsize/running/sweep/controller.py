@@ -20,6 +20,8 @@ from worldsize.running.sweep import early, sampler, trials
 from worldsize.running.sweep.plan import SweepPlan
 from worldsize.running.sweep.sampler import Sampler, Values
 from worldsize.running.tasks import Task
+from worldsize.secrecy.masking import HIDDEN
+from worldsize.secrecy.names import is_secret
 
 ASK_SECONDS = 1.0  # between looks at what the running trials have logged
 ALIKE_ENOUGH = 3  # trials that end badly in the same way before no further one is started
@@ -158,7 +160,10 @@ class Sweep:
         """The best trial in words, once there is one."""
         if self.best is None:
             return None
-        values = ", ".join(f"{name} {_shown(value)}" for name, value in self.best.values.items())
+        shown = {
+            name: HIDDEN if is_secret(name) else _shown(value) for name, value in self.best.values.items()
+        }
+        values = ", ".join(f"{name} {value}" for name, value in shown.items())
         short = self.best.name.rpartition(".")[2]
         score = _shown(self._score(self.best))
         return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
@@ -300,7 +305,8 @@ class Sweep:
         with contextlib.suppress(OSError):
             folder = self.run.step(self.task.name).root
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "sweep.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            text = json.dumps(self.log.mask.data(document), indent=1) + "\n"
+            (folder / "sweep.json").write_text(text, encoding="utf-8")
 
     def _is_untracked(self) -> bool:
         """Whether MLflow is not there, which may turn out only while trials run: no further one is made."""

@@ -11,6 +11,7 @@ from worldsize.running.sweep.plan import SweepPlan
 from worldsize.running.sweep.sampler import Values
 from worldsize.running.sweep.space import Value
 from worldsize.running.tasks import Task
+from worldsize.secrecy.names import is_secret
 
 
 def name(step: str, number: int) -> str:
@@ -41,7 +42,7 @@ def task(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
             command=Field(filled(step.command, fitting)),
             is_deterministic=Field(False),  # its metric is not kept with its outputs, so it is never reused
         ),
-        inputs={**step.inputs, **{key: Text(value) for key, value in fitting.items()}},
+        inputs={**step.inputs, **{key: Text(value, is_secret(key)) for key, value in fitting.items()}},
         environment_variables={**step.environment_variables, **seen},
         timeout=plan.trial_timeout,
     )

@@ -28,6 +28,10 @@ _HINTS = ("Key=", "sig=", "AKIA", "ASIA", "gh", "hf_", "sk-", "xox", "AIza", "Q~
 _PLACEHOLDERS = frozenset({"password", "pass", "passwd", "token", "secret", "changeme", "xxxx"})
 
 
+LONG = 16  # characters from which a secret's beginning may be shown
+SHOWN = 4  # characters at its start, by which its owner recognises it
+
+
 class Secret(NamedTuple):
     """One secret: what kind, and where in the text."""
 
@@ -47,5 +51,5 @@ def find(text: str) -> Iterator[Secret]:
 
 
 def masked(secret: str) -> str:
-    """As much of a secret as lets its owner find it: the first four characters."""
-    return f"{secret[:4]}…"
+    """As much of a secret as lets its owner find it: the first four characters of a long one."""
+    return f"{secret[:SHOWN]}…" if len(secret) >= LONG else "***"

@@ -207,13 +207,14 @@ def holders(folder: Path, secret: str) -> list[str]:
         quote(secret, safe=""),
         base64.b64encode(secret.encode()).decode(),
     }
-    own = ("logs", "outputs")
+    own = {"logs", "outputs"}
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     assert any(path.name == "events.jsonl" for path in files)
     return [
         str(path.relative_to(folder))
         for path in files
-        if path.parent.name not in own and any(way.encode() in path.read_bytes() for way in ways)
+        if not own & set(path.relative_to(folder).parts)
+        and any(way.encode() in path.read_bytes() for way in ways)
     ]
 
 

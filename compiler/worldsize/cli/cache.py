@@ -56,7 +56,7 @@ def _list(home: Path) -> None:
         for each in entries
     ]
     headings = ("step", "run", "age", "size", "hits", "used")
-    click.echo("\n".join(texts.table(headings, rows, right=frozenset({2, 3, 4, 5}))))
+    texts.say("\n".join(texts.table(headings, rows, right=frozenset({2, 3, 4, 5}))))
     saved = sum(each.hits * each.seconds for each in entries)
     size = texts.size(sum(each.size for each in entries))
     click.echo(f"{_count(len(entries), 'step')}, {size} of outputs, {texts.age(saved)} of running saved")
@@ -95,12 +95,12 @@ def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) 
     said = f"forgot {_count(len(removal.entries), 'step')}"
     if runs:
         said += f", removed {_count(len(gone), 'run')}"
-    click.echo(said)
+    texts.say(said)
 
 
 def _agreed(removal: Removal) -> bool:
     for path in removal.runs:
-        click.echo(f"  {path.name}")
+        texts.say(f"  {path.name}")
     asked = f"remove {_count(len(removal.runs), 'run')}, {texts.size(removal.size)}?"
     try:
         return click.confirm(asked)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.cli import texts
+
 if TYPE_CHECKING:
     from worldsize.compiling import Compiled
 
@@ -45,12 +47,12 @@ def command(spec: Path, output: Path) -> None:
         internal = any(found.code == "WS000" for found in error.diagnostics)
         raise SystemExit(3 if internal else 1) from None
     except OutputError as error:
-        click.echo(f"error: {error}\n  = help: {error.help}", err=True)
+        texts.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     if compiled.warnings:
         shown = SpecError(compiled.warnings, compiled.sources)
         click.echo(shown.render(colour=_colour()), nl=False, color=True, err=True)
-    click.echo(_summary(compiled), nl=False)
+    texts.say(_summary(compiled), nl=False)
 
 
 def _summary(compiled: Compiled) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.cli import texts
+
 if TYPE_CHECKING:
     from worldsize.deriving import Derived
     from worldsize.emit.memory import Need
@@ -57,17 +59,17 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     if as_json:
         import json  # noqa: PLC0415
 
-        click.echo(json.dumps(deriving.document(derived.plan, needs), indent=2, ensure_ascii=False))
+        texts.say(json.dumps(deriving.document(derived.plan, needs), indent=2, ensure_ascii=False))
         return
     from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
 
     if _colour(sys.stdout.isatty()):
         plan_table.show_plan(derived.plan)
     else:
-        click.echo(plan_table.text(derived.plan), nl=False)
+        texts.say(plan_table.text(derived.plan), nl=False)
     if needs is not None:
         job = derived.built.resolved.job
-        click.echo("\n" + memory_table.text(derived.plan, needs, job, imported=import_model), nl=False)
+        texts.say("\n" + memory_table.text(derived.plan, needs, job, imported=import_model), nl=False)
 
 
 def _memory(derived: Derived, import_model: bool) -> dict[str, Need]:

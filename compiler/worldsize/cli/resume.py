@@ -34,7 +34,7 @@ Exit status: as of `worldsize run`.
     metavar="NAME=VALUE",
     help="A secret that the run was given: its value is not kept. A terminal is asked for it.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
+@click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
 def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> None:
     """Go on with a run that was broken off, or that failed."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from worldsize.cli import texts
+
 if TYPE_CHECKING:
     from worldsize.running import RunResult
     from worldsize.running.showing.view import View
@@ -116,7 +118,7 @@ the run is incomplete, 2 usage, 3 a fault of worldsize itself, 130 Ctrl-C, 143 S
     help="Where runs, MLflow's database and artifacts are kept.",
 )
 @click.option("--no-track", is_flag=True, help="Do not record the run in MLflow.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the summary only.")
+@click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
 def command(
     target: Path,
     *,
@@ -135,7 +137,7 @@ def command(
     options = running.RunOptions(settings=pairs(settings), assets=_mapped(assets), **asked)
     if dry_run:
         with answering():
-            click.echo(preview.render(running.dry_run(target, options)), nl=False)
+            texts.say(preview.render(running.dry_run(target, options)), nl=False)
         return
     with answering():
         shown = view(quiet=quiet)
@@ -160,12 +162,12 @@ def answering() -> Iterator[None]:
         click.echo(str(error), err=True)
         raise SystemExit(1) from None
     except (OutputError, running.ResumeError) as error:
-        click.echo(f"error: {error}\n  = help: {error.help}", err=True)
+        texts.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
         if error.filename is None:  # no file of the run: standard output, for example
             raise
-        click.echo(f"error: `{error.filename}`: {error.strerror}", err=True)
+        texts.say(f"error: `{error.filename}`: {error.strerror}", err=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
@@ -207,7 +209,7 @@ def view(*, quiet: bool) -> View:
     from worldsize.running.showing.view import Plain, Quiet  # noqa: PLC0415
 
     if quiet:
-        return Quiet()
+        return Quiet(lambda line: click.echo(line, err=True))
     if _on_terminal():
         from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
 

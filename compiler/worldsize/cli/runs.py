@@ -46,7 +46,7 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     if len(shown) < len(known):
         click.echo(f"the last {len(shown)} of {len(known)} runs")
     headings = ("run", "state", "steps", "started", "took", "pipeline")
-    click.echo("\n".join(texts.table(headings, [_row(run) for run in shown], right=frozenset({2, 4}))))
+    texts.say("\n".join(texts.table(headings, [_row(run) for run in shown], right=frozenset({2, 4}))))
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:

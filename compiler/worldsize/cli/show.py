@@ -39,7 +39,7 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(document(found), indent=2))
     else:
-        click.echo("\n".join(render(found)))
+        texts.say("\n".join(render(found)))
 
 
 def render(run: RunRecord) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
             for path in listed
             if path.exists() and (not path.is_dir() or next(path.iterdir(), None) is not None)
         }
-    except OSError:
+    except (OSError, ValueError):  # the step's name may hold anything
         return {}
 
 

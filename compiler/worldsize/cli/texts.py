@@ -43,7 +43,14 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozens
         yield "  ".join(cells).rstrip()
 
 
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print what others may have written: names, paths and records that act on no terminal."""
+    from worldsize.diagnostics.snippet import printable  # noqa: PLC0415 - `--help` needs none of it
+
+    click.echo(printable(text), err=err, nl=nl)
+
+
 def refuse(message: str, help_: str | None = None) -> NoReturn:
     """Say why not, and end with status 1."""
-    click.echo(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
+    say(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
     raise SystemExit(1)

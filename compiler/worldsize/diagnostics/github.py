@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.snippet import printable
 from worldsize.diagnostics.sources import shown_path
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -29,5 +30,5 @@ def _line(diagnostic: Diagnostic) -> str:
 
 def _escape(text: str, *, extra: bool = False) -> str:
     """GitHub's own escapes: per cent and line ends everywhere, colon and comma in properties."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    text = printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if extra else text

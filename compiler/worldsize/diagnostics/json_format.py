@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from worldsize.diagnostics.diagnostic import Diagnostic, count
+from worldsize.diagnostics.snippet import escape_controls
 from worldsize.diagnostics.sources import shown_path
 from worldsize.yaml.span import Span
 
@@ -27,7 +28,7 @@ def render(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> 
             "fixed": fixed,
         },
     }
-    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    return escape_controls(json.dumps(report, indent=2, ensure_ascii=False)) + "\n"
 
 
 def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:

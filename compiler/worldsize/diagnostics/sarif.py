@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from worldsize.diagnostics.diagnostic import DOCS, Diagnostic
+from worldsize.diagnostics.snippet import escape_controls
 from worldsize.diagnostics.sources import shown_path
 from worldsize.records import dataclass
 from worldsize.yaml.span import Span
@@ -58,7 +59,7 @@ def render(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, 
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return escape_controls(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _rule(code: str, rule: RuleInfo) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from worldsize.yaml.span import Span
 
 _TAB = 4
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _WIDEST = 120  # columns of a source line that are shown
 
 
@@ -15,6 +19,16 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in text)
+
+
+def printable(text: str) -> str:
+    """Lines of anybody's text, safe for a terminal: what moves its cursor or rings is marked."""
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub("\ufffd", text)
+
+
+def escape_controls(document: str) -> str:
+    """A JSON document that is safe for a terminal and says the same: such characters as JSON escapes."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def width(text: str) -> int:

@@ -61,18 +61,19 @@ def run(
     with contextlib.ExitStack() as stack:
         umask = stack.enter_context(privacy.private_files())
         place = folder.create(home)
-        lock = stack.enter_context(life.held(place.root, patience=1.0))  # for others who look at it
-        eager = options.force or Store(home).empty
-        staff = stack.enter_context(office(place, home, lock, track=track, eager=eager, umask=umask))
         try:
+            lock = stack.enter_context(life.held(place.root, patience=1.0))  # for others who look at it
+            eager = options.force or Store(home).empty
+            staff = stack.enter_context(office(place, home, lock, track=track, eager=eager, umask=umask))
             prepared = preparation.prepare(path, place.pipeline, options, track=track)
             environments = interpreters.made(prepared.environments, home, staff[1], shown.notice)
             entered = stack.enter_context(environments)
             privacy.hide_in_compiled(place.pipeline, prepared.mask)
-        except BaseException:
+            record.save(place, prepared, track=track)
+            place.events.touch()
+        except BaseException:  # nothing has run, and a run of nothing says nothing to anybody
             shutil.rmtree(place.root, ignore_errors=True)
             raise
-        record.save(place, prepared, track=track)
         return execution.execute(prepared, place, home, *staff, view=shown, begun=begun, interpreters=entered)
 
 

@@ -85,7 +85,7 @@ def execute(
             log.write("run_untracked", reason=tracker.unavailable, incomplete=tracker.incomplete)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
-            view.notice(f"the event log is incomplete: {reason(log.fault)}")
+            view.warn(f"the event log is incomplete: {reason(log.fault)}")
     return result
 
 

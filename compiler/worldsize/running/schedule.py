@@ -104,7 +104,7 @@ class Schedule:
         self.tracking.look()
         if self.tracking.unavailable and not self._told_untracked:
             self._told_untracked = True
-            self.view.notice(f"not tracked by MLflow: {self.tracking.unavailable}")
+            self.view.warn(f"not tracked by MLflow: {self.tracking.unavailable}")
         for attempt in list(self._active.values()):
             self._finish(attempt, attempt.watch_guard())
         for attempt in self._active.values():
@@ -146,7 +146,7 @@ class Schedule:
         try:
             source = self.memory.recall(task)
         except OSError as error:
-            self.view.notice(f"{task.name}: not reused: {reason(error)}")
+            self.view.warn(f"{task.name}: not reused: {reason(error)}")
             return False
         if source is not None:
             self.around.log.write("step_reused", step=task.name, run=source)
@@ -195,7 +195,7 @@ class Schedule:
         outcome = replace(outcome, failure=disclosure.failure(outcome.failure, self.around.mask))
         name = attempt.task.name
         if attempt.group is not None and attempt.group.left:
-            self.view.notice(f"{name}: processes {attempt.group.left} could not be killed")
+            self.view.warn(f"{name}: processes {attempt.group.left} could not be killed")
         attempt.close()
         del self._active[name]
         self._free += attempt.slots

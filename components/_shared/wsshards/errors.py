@@ -72,10 +72,15 @@ def entry(main: Callable[[], None]) -> NoReturn:
 
 
 def _stop(error: UserError, status: int) -> NoReturn:
-    print(f"error: {error.message}", file=sys.stderr)
+    print(f"error: {_printable(error.message)}", file=sys.stderr)
     if error.help:
-        print(f"help: {error.help}", file=sys.stderr)
+        print(f"help: {_printable(error.help)}", file=sys.stderr)
     end_process(status)
+
+
+def _printable(text: str) -> str:
+    """A message that quotes data, names of files for example, without what acts on a terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def end_process(status: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -77,6 +78,7 @@ class Definition:
         return said
 
 
+
 Found = tuple[Definition, list[Problem]]
 
 
@@ -119,6 +121,9 @@ def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: 
         found = replace(found, context=context, dockerfile=dockerfile, unknown=True)
         if context is not None and exists(context) and (refused := _refused(found, context, gate)):
             return found, refused
+        if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
+            message = f"`dockerfile_path` is `{shown(dockerfile)}`, which lies outside of the project"
+            return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
         return _conda(listed, folder, found, _dump(listed), gate)
     if isinstance(listed, str):

@@ -8,14 +8,22 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
-from worldsize.azureml.gate import Gate, read_listed
+from worldsize.azureml.gate import Gate, everything, read_listed
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement[\s=]\s*)(?P<path>\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
 _EDITABLE = re.compile(r"(?:-e\s*|--editable[\s=]\s*)(?P<path>\S.*)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _ARCHIVE = re.compile(r"\S+\.(?:whl|zip|tar\.gz)")
+# A line that is a path, options that take one, and `file:` addresses alone or behind `name @`.
+_LOCAL = re.compile(
+    r"^(?:-[ce]\s*|(?:--find-links|-f|--index-url|-i|--extra-index-url)[\s=]\s*)?(?P<path>/[^;]*?)\s*(?:;.*)?$"
+    r"|(?:^|[\s=+@])file:(?://(?:localhost)?)?(?P<url>/[^\s;#]*)"
+)
+# Pip quotes a text that it cannot read: where no project ends, only what is named like its files is read.
+_SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".bz2", ".tgz"})
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
@@ -37,12 +45,16 @@ def expand(
         text = _COMMENT.sub("", line).strip()
         included = _INCLUDE.fullmatch(text)
         if included:
-            path = Path(os.path.normpath(folder / _bare(included["path"])))
+            path = Path(os.path.normpath(folder / _without_scheme(_bare(included["path"]))))
             if path not in seen:
                 inner = read_listed(_admitted(path, gate)).decode("utf-8-sig").split("\n")
                 yield from expand(inner, path.parent, gate, seen | {path})
         elif text:
-            yield _absolute(text, folder, gate)
+            absolute = _absolute(text, folder)
+            named = _local_path(absolute)
+            if named is not None:
+                _admitted(named, gate)
+            yield absolute
 
 
 def digest(lines: Iterable[str]) -> str:
@@ -68,22 +80,34 @@ def _admitted(path: Path, gate: Gate) -> Path:
         OSError: It is not there, or lies outside of the project.
     """
     real = Path(os.path.realpath(path))
-    if gate.allowed(real) or not path.exists():
+    unmarked = gate.allowed is everything  # nothing says where the project ends
+    if not path.exists() or (_looks_like_requirements(real) if unmarked else gate.allowed(real)):
         return real
     raise OSError(errno.EACCES, "it lies outside of the project", str(path))
 
 
-def _absolute(text: str, folder: Path, gate: Gate) -> str:
+def _looks_like_requirements(path: Path) -> bool:
+    return path.is_dir() or path.suffix in _SUFFIXES
+
+
+def _absolute(text: str, folder: Path) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
         found = pattern.fullmatch(text)
         if found:
             path = _bare(found["path"])
-            if option == "-c " and "://" not in path:
-                _admitted(Path(os.path.normpath(folder / path)), gate)
             return text if "://" in path else f"{option}{os.path.normpath(folder / path)}"
     if text.startswith(("./", "../", "/")) or text in (".", "..") or _ARCHIVE.fullmatch(text):
         return text if "://" in text or "@" in text else os.path.normpath(folder / text)
     return text
+
+
+def _local_path(line: str) -> Path | None:
+    """The file or folder of this machine that a line makes pip read, whether it exists or not."""
+    found = _LOCAL.search(line)
+    if found is None:
+        return None
+    text = unquote(found["url"]) if found["url"] else found["path"]
+    return Path(re.sub(r"\[[^]/]*\]$", "", _bare(text)))
 
 
 def _named_path(line: str) -> Path | None:
@@ -98,6 +122,12 @@ def _files(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
         found = (Path(parent, name) for name in names if not name.endswith(".pyc"))
         yield from (path for path in found if path.is_file())  # opening a pipe would wait for its other end
+
+
+def _without_scheme(path: str) -> str:
+    return (
+        unquote(re.sub(r"^file:(?://(?:localhost)?(?=/))?", "", path)) if path.startswith("file:") else path
+    )
 
 
 def _bare(path: str) -> str:

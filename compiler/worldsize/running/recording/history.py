@@ -14,6 +14,7 @@ from worldsize.running.results import DONE
 from worldsize.running.reuse.files import read
 
 RECORD = "run.json"
+MOST_SECONDS = 1e10  # three hundred years
 
 
 @dataclass(slots=True)
@@ -150,7 +151,7 @@ def _run_resumed(run: RunRecord, _event: Mapping[str, Any]) -> None:
 
 def _run_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
     run.state = _text(event.get("state"))
-    run.seconds = float(event.get("seconds", 0.0))
+    run.seconds = _seconds(event)
 
 
 def _step(run: RunRecord, event: Mapping[str, Any]) -> StepRecord:
@@ -183,7 +184,7 @@ def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
     step = _step(run, event)
     step.state = _text(event.get("state"))
     # A step that a resumed run takes over ends once more, after no time at all.
-    step.seconds = float(event.get("seconds", 0.0)) or (step.seconds if step.state in DONE else 0.0)
+    step.seconds = _seconds(event) or (step.seconds if step.state in DONE else 0.0)
     step.reason = _text(event["reason"]) if event.get("reason") else None
     lines = event.get("last_lines")
     step.last_lines = tuple(map(_text, lines)) if isinstance(lines, list) else None
@@ -207,9 +208,18 @@ _HANDLERS = {
 def _time(event: Mapping[str, Any]) -> datetime | None:
     try:
         time = datetime.fromisoformat(str(event.get("time")))
-    except ValueError:
+        time = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+        time.astimezone()  # years 1 and 9999 have no local time everywhere
+    except (ValueError, OverflowError, OSError):
         return None
-    return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+    return time
+
+
+def _seconds(event: Mapping[str, Any]) -> float:
+    """A duration that a log can mean: no text, not below zero, finite."""
+    found = event.get("seconds", 0.0)
+    sound = isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < MOST_SECONDS
+    return float(found) if sound else 0.0
 
 
 def _text(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,8 @@ def metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
     for step, document in _documents(steps, "metrics.json"):
         for name, value in document.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                found[f"{step}.{name}" if name in found else name] = float(value)
+                with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+                    found[f"{step}.{name}" if name in found else name] = float(value)
     return found
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from worldsize.azureml.references import kind
-from worldsize.running.options import RunOptions
+from worldsize.running.options import NodeMode, RunOptions
 from worldsize.running.preparing.preparation import Prepared
 from worldsize.running.recording import disclosure
 from worldsize.running.recording.folder import RunFolder
@@ -67,22 +67,58 @@ def save(place: RunFolder, prepared: Prepared, *, track: bool) -> None:
     write(place.root / RECORD, document)
 
 
-def load(place: RunFolder) -> Asked | None:
-    """Read it; None where there is none, or where it is damaged or of another version."""
-    document = read(place.root / RECORD)
-    if document is None or document.get("version") != VERSION:
-        return None
+class RecordError(Exception):
+    """The record of a run cannot be used; ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help
+
+
+def load(place: RunFolder) -> Asked:
+    """Read it.
+
+    Raises:
+        RecordError: There is none, or it is damaged or of another version.
+    """
+    path, name = place.root / RECORD, f"run `{place.id}`"
+    document = read(path)
+    again = "run the pipeline again"
+    if document is None and not path.exists():
+        raise RecordError(
+            f"{name} does not say what it ran", f"it was broken off before its first step: {again}"
+        )
+    written = document.get("version") if document is not None else None
+    if isinstance(written, int) and written > VERSION:
+        message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
+        raise RecordError(message, "resume it with that version, or a newer one")
+    found = _asked(document) if document is not None and written == VERSION else None
+    if found is None:
+        raise RecordError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
+    return found
+
+
+def _asked(document: Mapping[str, Any]) -> Asked | None:
+    """What a record says; None where it is damaged."""
     known = {each.name for each in dataclasses.fields(RunOptions)}
     try:
         given = {name: value for name, value in document["options"].items() if name in known}
         options = _given(
             **{name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
         )
+        if not all(map(_is_texts, (options.settings, options.assets))) or options.nodes not in get_args(
+            NodeMode
+        ):
+            return None
         target = Path(document["target"])
         withheld = tuple(map(str, document.get("withheld", ())))
         return Asked(target, options, bool(document["track"]), bool(document["compiled"]), withheld)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values())
 
 
 def _given(**options: Any) -> RunOptions:

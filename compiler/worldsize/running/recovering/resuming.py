@@ -69,12 +69,12 @@ def resume(
         umask = stack.enter_context(privacy.private_files())
         lock = stack.enter_context(_held(place.root))
         earlier = history.load(place.root, mine=True)
-        asked = record.load(place)
         if earlier.state == "succeeded":
             raise ResumeError(f"run `{place.id}` has succeeded", "run the pipeline again to repeat it")
-        if asked is None:
-            help_ = "it was broken off before its first step: run the pipeline again"
-            raise ResumeError(f"run `{place.id}` does not say what it ran", help_)
+        try:
+            asked = record.load(place)
+        except record.RecordError as error:
+            raise ResumeError(str(error), error.help) from None
         asked = _with_secrets(asked, place, dict(settings or {}), ask)
         home = place.root.parent.parent
         office = stack.enter_context(

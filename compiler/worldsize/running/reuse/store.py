@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -145,6 +146,8 @@ class Store:
             run, step = str(document["run"]), str(document["step"])
             made, seconds, size = float(document["made"]), float(document["seconds"]), int(document["size"])
         except (KeyError, ValueError, TypeError, OverflowError):
+            return None
+        if not (math.isfinite(made) and math.isfinite(seconds)):
             return None
         if not (is_name(run) and is_name(step)):  # it leads to folders of this home only
             return None

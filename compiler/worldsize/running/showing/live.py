@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from worldsize.diagnostics.snippet import printable
 from worldsize.running.results import DONE, StepState
 from worldsize.running.showing.view import Status, duration
 
@@ -50,7 +51,11 @@ class Live:
 
     def notice(self, text: str) -> None:
         """Write it above the table."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(printable(text)), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Write it above the table."""
+        self.notice(text)
 
     def changed(self, status: Status) -> None:  # noqa: ARG002 - the table is redrawn from all of them
         """Redraw at the next tick."""

@@ -11,6 +11,8 @@ import os
 import re
 from pathlib import Path
 
+from worldsize.diagnostics.snippet import printable
+
 CHUNK_BYTES = 1 << 16
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -68,7 +70,7 @@ def last_lines(path: Path, count: int) -> list[str]:
             start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
             file.seek(start)
             data = file.read(CHUNK_BYTES)
-    except OSError:
+    except (OSError, ValueError):  # a name from a record, which may hold anything
         return []
     lines = Decoder().feed(data, final=True)
     whole = lines[1:] if start else lines
@@ -77,4 +79,4 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 def _settled(line: str) -> str:
     """What a terminal would show in the end: without colours, and of what was written over the last."""
-    return _ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2]
+    return printable(_ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2])

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from worldsize.diagnostics.snippet import clean
+from worldsize.diagnostics.snippet import clean, printable
 from worldsize.running.recording.folder import HOME
 from worldsize.running.results import Failure, RunResult, StepResult
 from worldsize.running.showing.view import duration
@@ -27,7 +27,7 @@ def render(result: RunResult, *, steps: bool = True) -> str:
     ]
     if steps:
         lines += _steps(result)
-    return "\n".join([*lines, *_outcome(result)]) + "\n"
+    return printable("\n".join([*lines, *_outcome(result)])) + "\n"
 
 
 def _steps(result: RunResult) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from worldsize.diagnostics.snippet import printable
 from worldsize.running.results import StepState
 from worldsize.running.showing.progress import Progress
 from worldsize.secrecy.masking import Mask
@@ -39,6 +40,9 @@ class View(Protocol):
     def notice(self, text: str) -> None:
         """Say something once."""
 
+    def warn(self, text: str) -> None:
+        """Say once what is not as it should be, also to those who want to hear little."""
+
     def changed(self, status: Status) -> None:
         """A step has another state."""
 
@@ -67,7 +71,11 @@ class Plain:
 
     def notice(self, text: str) -> None:
         """Write it."""
-        self._write(text)
+        self._write(printable(text))
+
+    def warn(self, text: str) -> None:
+        """Write it."""
+        self.notice(text)
 
     def changed(self, status: Status) -> None:
         """Write the states that matter to a reader."""
@@ -118,6 +126,10 @@ class Masked:
         """Say something once."""
         self._view.notice(self._mask.text(text))
 
+    def warn(self, text: str) -> None:
+        """Say once what is not as it should be."""
+        self._view.warn(self._mask.text(text))
+
     def changed(self, status: Status) -> None:
         """A step has another state."""
         self._view.changed(status)
@@ -135,10 +147,19 @@ class Masked:
 
 
 class Quiet(Plain):
-    """Shows nothing."""
+    """Shows warnings only, or nothing.
 
-    def __init__(self) -> None:
+    Args:
+        warn: Takes the line of a warning.
+    """
+
+    def __init__(self, warn: Callable[[str], None] = lambda _line: None) -> None:
         super().__init__(lambda _line: None)
+        self._warn = warn
+
+    def warn(self, text: str) -> None:
+        """Write it."""
+        self._warn(printable(text))
 
 
 def measured(progress: Progress) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from worldsize.azureml import component, snapshot
+from worldsize.azureml.gate import Gate
 from worldsize.running.reuse.digests import Digests
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ def snapshot_files(folder: Path) -> dict[str, bytes]:
     """What the component in ``folder`` uploads, by its place in the snapshot."""
     described, problems = component.read(folder / "component.yml")
     assert described is not None
-    merged, more = snapshot.of(described, folder)
+    merged, more = snapshot.of(described, folder, Gate())
     assert not [*problems, *more]
     return {place: merged.content(place) for place in merged.listing()}
 
@@ -108,8 +109,9 @@ def test_frameworks_keep_to_themselves() -> None:
     for trainer in TRAINERS:
         others = {f"wstrain_{name.removeprefix('train_')}" for name in TRAINERS - {trainer}}
         assert not carried[trainer] & others
-    for name in set(NAMES) - TRAINERS:
-        assert carried[name] & SHARED == {"wsshards"}
+    assert carried["shard_data"] & SHARED == {"wsshards"}
+    for name in ("evaluate", "register"):
+        assert carried[name] & SHARED == {"wsmlflow", "wsshards"}
 
 
 def test_an_edited_module_changes_the_hash_only_of_components_that_import_it(tmp_path: Path) -> None:
@@ -134,5 +136,5 @@ def content_hash(folder: Path) -> tuple[str, str]:
     """What is uploaded, and what `worldsize run` compares before it reuses a step."""
     described, _ = component.read(folder / "component.yml")
     assert described is not None
-    merged = snapshot.of(described, folder)[0]
+    merged = snapshot.of(described, folder, Gate())[0]
     return merged.digest(), Digests().files(merged.files, folder).digest()

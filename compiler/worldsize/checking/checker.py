@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from worldsize.azureml.files import Files, anything
-from worldsize.azureml.gate import Gate
-from worldsize.azureml.gate import everything
-from worldsize.checking import boundary
-from worldsize.checking import discover
-from worldsize.checking import shorten
+from worldsize.azureml.gate import Gate, everything
+from worldsize.checking import boundary, discover, shorten
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
 from worldsize.diagnostics.problem import Problem

@@ -16,11 +16,7 @@ from worldsize.running.preparing.machine import Machine
 from worldsize.running.recording import disclosure
 from worldsize.running.recording.events import EventLog
 from worldsize.running.recording.folder import RunFolder
-from worldsize.running.recovering import attribution
-from worldsize.running.recovering import full_disk
-from worldsize.running.recovering import missing_packages
-from worldsize.running.recovering import oom_kills
-from worldsize.running.recovering import missing_gpus
+from worldsize.running.recovering import attribution, full_disk, missing_gpus, missing_packages, oom_kills
 from worldsize.running.results import Failure, StepState, still_running
 from worldsize.running.showing.logs import last_lines
 from worldsize.running.showing.progress import ProgressFile

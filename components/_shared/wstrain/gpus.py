@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 if TYPE_CHECKING:
     from wstrain.settings import Settings

@@ -17,8 +17,8 @@ from typing import Any
 import mlflow
 from mlflow.entities import Metric
 
+from wsmlflow.active_run import MOST_METRICS, one_sentence, refusal
 from wsshards.errors import Interrupted
-from wstrain.mlflow_run import MOST_METRICS, one_sentence, refusal
 
 MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
 BATCH_SECONDS = 2.0  # between two requests

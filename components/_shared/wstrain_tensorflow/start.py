@@ -12,14 +12,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from wsshards.data import Manifest
-from wsshards.data import read_manifest
-from wsshards.errors import Interrupted
-from wsshards.errors import UserError
-from wstrain import agreement
-from wstrain import derived
-from wstrain import watchdog
-from wstrain import gpus
+from wsshards.data import Manifest, read_manifest
+from wsshards.errors import Interrupted, UserError
+from wstrain import agreement, derived, gpus, watchdog
 from wstrain.beats import Phase, Pulse
 from wstrain.launch import Launch, expect_global_batch
 from wstrain.mesh import Mesh

@@ -12,8 +12,7 @@ from typing import TypeVar
 import torch
 
 from wsshards.errors import UserError
-from wstrain.gpus import Planned
-from wstrain.gpus import expect_gpus
+from wstrain.gpus import Planned, expect_gpus
 from wstrain.launch import Launch
 from wstrain.mesh import Mesh
 from wstrain.notices import Notices

@@ -12,10 +12,10 @@ from picture import draw_confusion
 from predict import Predictor
 from scores import ClassifierScores, LanguageScores
 
+from wsmlflow.active_run import MOST_METRIC_NAMES, log_artifact_once, log_metrics_once, one_sentence
 from wsshards.data import ShardReader
 from wsshards.errors import UserError, entry
 from wsshards.manifest import LANGUAGE_MODEL
-from wstrain.mlflow_run import MOST_METRIC_NAMES, log_artifact_once, log_metrics_once, one_sentence
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from proof import predict_once
 from tags import version_tags
 from versions import register_once
 
+from wsmlflow.active_run import one_sentence
 from wsshards.errors import UserError, entry
-from wstrain.mlflow_run import one_sentence
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.store.entities import PagedList
 
-from wstrain.mlflow_run import artifact_names
+from wsmlflow.active_run import artifact_names
 
 ARTIFACT = "model"  # where the run keeps the model
 ATTEMPT = "worldsize.attempt"

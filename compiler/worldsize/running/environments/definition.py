@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize import yaml
-from worldsize.azureml import distribution
-from worldsize.azureml import fields
-from worldsize.azureml import snapshot
+from worldsize.azureml import distribution, fields, snapshot
 from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Field
@@ -76,7 +74,6 @@ class Definition:
             names = ", ".join(f"`{each}`" for each in self.left)
             said.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
         return said
-
 
 
 Found = tuple[Definition, list[Problem]]

@@ -20,16 +20,18 @@ from worldsize.running.graph import Graph, flatten
 from worldsize.running.nodes import emulation
 from worldsize.running.nodes.emulation import Emulation
 from worldsize.running.options import RunOptions
-from worldsize.running.preparing import assets
-from worldsize.running.preparing import fit
-from worldsize.running.preparing import machine
-from worldsize.running.preparing import overrides
-from worldsize.running.preparing import packages
-from worldsize.running.preparing import programs
-from worldsize.running.preparing import references
-from worldsize.running.preparing import targets
-from worldsize.running.preparing import devices
 from worldsize.running.parallel.plan import DRIVER
+from worldsize.running.preparing import (
+    assets,
+    devices,
+    fit,
+    machine,
+    overrides,
+    packages,
+    programs,
+    references,
+    targets,
+)
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.recording import disclosure
 from worldsize.running.recovering.restarts import planned as planned_restarts

@@ -14,7 +14,7 @@ from pathlib import Path
 import mlflow
 from mlflow.entities import Run
 
-from wstrain.errors import UserError
+from wsshards.errors import UserError
 
 # Azure ML: "Service limits", which has "Metrics".
 MOST_METRIC_NAMES = 50  # of one run

@@ -1,0 +1,1 @@
+"""What components share that log to MLflow: trainers, evaluate and register."""

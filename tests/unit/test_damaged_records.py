@@ -178,3 +178,22 @@ def test_a_full_disk_leaves_no_run_of_nothing(
     with pytest.raises(OSError, match="No space left"):
         worldsize.run(tmp_path / "job.yml", runs_dir=tmp_path / "home", track=False)
     assert list((tmp_path / "home" / "runs").iterdir()) == []
+
+
+def test_a_component_quotes_data_without_what_acts_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from wstrain import errors  # noqa: PLC0415 - it is a library of the components
+
+    def stop(status: int) -> None:
+        raise SystemExit(status)
+
+    def main_of_a_component() -> None:
+        raise errors.UserError(f"`a{ACTING}.csv` has no rows", f"look at `{ACTING}`")
+
+    monkeypatch.setattr(errors, "end_process", stop)
+    with pytest.raises(SystemExit):
+        errors.entry(main_of_a_component)
+    said = capsys.readouterr().err
+    assert said.startswith("error: `a")
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)

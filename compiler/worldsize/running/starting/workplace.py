@@ -44,6 +44,7 @@ def prepare(task: Task, code: Snapshot, run: RunFolder) -> None:
     """
     step = run.step(task.name)
     step.logs.mkdir(parents=True, exist_ok=True)
+    step.progress.touch()  # ours, so that it is private whatever the umask of the step
     prepare_outputs(task, run)
     link_inputs(task, run)
     materialise(code, step.code)

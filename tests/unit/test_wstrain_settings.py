@@ -67,7 +67,7 @@ def test_the_component_and_the_command_line_have_the_same_defaults(name: str) ->
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_a_component_offers_the_strategies_of_its_entry(name: str) -> None:
-    assert tuple(described(name)["inputs"]["strategy"]["enum"]) == entry(name).STRATEGIES
+    assert tuple(described(name)["inputs"]["strategy"]["enum"]) == tuple(entry(name).STRATEGIES)
 
 
 @pytest.mark.parametrize("name", TRAINERS)

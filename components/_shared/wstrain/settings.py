@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -69,7 +69,7 @@ class Settings:
 
 
 def parse(
-    arguments: Sequence[str], *, strategies: Sequence[str], options: Sequence[AddOptions] = ()
+    arguments: Sequence[str], *, strategies: Iterable[str], options: Sequence[AddOptions] = ()
 ) -> Settings:
     """Read the command line of a training component.
 
@@ -153,14 +153,15 @@ def integer(low: int, high: int | None = None) -> Callable[[str], int]:
     return read
 
 
-def _add_model(parser: argparse.ArgumentParser, strategies: Sequence[str]) -> None:
+def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> None:
     add = parser.add_argument
     add("--shards", type=Path, required=True)
     add("--model", default="cnn")
     add("--epochs", type=number(0, above=True), default=12.0)
     add("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     add("--seed", type=integer(0), default=0)
-    add("--strategy", choices=tuple(strategies), default=strategies[0])
+    names = tuple(strategies)
+    add("--strategy", choices=names, default=names[0])
     add("--sync_batch_norm", type=boolean, default=False)
     add("--gpt_layers", type=integer(1), default=4)
     add("--gpt_heads", type=integer(1), default=4)

@@ -28,7 +28,7 @@ OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointi
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=tuple(STRATEGIES), options=OPTIONS)
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     strategy = STRATEGIES[settings.strategy]
     start(settings, read_pytorch(os.environ), communication=COMMUNICATION, strategy=strategy)
 

@@ -32,7 +32,7 @@ OPTIONS = (add_zero, add_activation_checkpointing)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=tuple(STRATEGIES), options=OPTIONS)
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     strategy = STRATEGIES[settings.strategy]
     start(settings, read_pytorch(os.environ), communication=COMMUNICATION, strategy=strategy)
 

@@ -27,7 +27,7 @@ OPTIONS = (add_exchange,)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=tuple(STRATEGIES), options=OPTIONS)
+    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     launch = read_mpi(os.environ)
     if launch.world_size > 1:
         expect_horovod()  # a single process has nobody to exchange with

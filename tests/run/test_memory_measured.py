@@ -139,4 +139,5 @@ def test_peak_of_a_hundred_million_weights_is_foreseen(tmp_path: Path) -> None:
     assert network.trained > 100_000_000
     planned = estimate(network, setup_of(case))
     assert planned is not None
-    assert found["large"]["peak"] == pytest.approx(planned.total - planned.reserve, rel=0.15)
+    expected = planned.total - planned.reserve - planned.checkpoint  # nothing is saved here
+    assert found["large"]["peak"] == pytest.approx(expected, rel=0.15)

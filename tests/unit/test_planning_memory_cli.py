@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from worldsize import resources
 from worldsize.cli.main import main
+from worldsize.planning.memory.estimate import SHARES
 
 SPEC = """\
 name: language
@@ -38,7 +39,7 @@ def test_the_table_adds_up_to_the_memory_of_a_gpu(tmp_path: Path) -> None:
     start = lines.index("train  memory of a process, `gpt` of 858880 weights, fp32, ddp")
     names = [line.split()[0] for line in lines[start + 1 :]]
     assert names == [
-        "parameters", "gradients", "optimizer", "activations", "buffers", "reserve", "total"
+        "parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve", "total"
     ]  # fmt: skip
     assert lines[-1].endswith("of 80.0 GiB of a GPU")
 
@@ -50,8 +51,7 @@ def test_json_is_what_the_schema_says(uses: str, tmp_path: Path) -> None:
     jsonschema.Draft202012Validator(schema).validate(document)
     memory = document["steps"]["train"]["memory"]
     assert memory["parameters"] == 4 * 858880
-    shares = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserve")
-    assert memory["total"] == sum(memory[share] for share in shares)
+    assert memory["total"] == sum(memory[share] for share in SHARES)
     assert (memory["available"], memory["device"]) == (80 * 2**30, "GPU")
     assert "memory" not in document["steps"]["shard"]
 

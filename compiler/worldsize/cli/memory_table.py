@@ -17,7 +17,8 @@ _MEANING = {
     "optimizer": "moments, and the fp32 copy of weights kept in half precision",
     "activations": "what the backward pass needs, at the worst moment",
     "buffers": "working copies of weights, gradients being exchanged",
-    "reserve": "what the process takes before it has a model",
+    "checkpoint": "the copy that a checkpoint is written from, in the host's memory",
+    "reserve": "libraries, and a GPU's context",
 }
 
 

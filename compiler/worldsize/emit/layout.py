@@ -88,7 +88,9 @@ def _with_memory(step: Step, need: memory.Need | None) -> Step:
     """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
     if need is None or step.component is None or PREDICTION not in step.component.inputs:
         return step
-    said = Field[Argument](Literal(need.measurable), comment="bytes a process, see worldsize plan --memory")
+    said = Field[Argument](
+        Literal(need.breakdown.total), comment="bytes a process, see worldsize plan --memory"
+    )
     return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, said)})
 
 

@@ -41,11 +41,6 @@ class Need:
     available: int | None
     device: str  # "GPU" or "RAM"
 
-    @property
-    def measurable(self) -> int:
-        """What ``wstrain.memory.peak_bytes`` should show: torch does not count the CUDA context."""
-        return self.breakdown.total - (self.breakdown.reserve if self.setup.gpu else 0)
-
 
 def needs(job: Job, plan: Plan, load: Import | None = None) -> dict[str, Need]:
     """The memory of each training step that is known inside.

@@ -1,6 +1,7 @@
 """The most memory that this process has used, beside what was planned.
 
-On a GPU it is what torch had allocated at once; without one, the largest resident set of the process.
+On a GPU it is what torch's tensors took at once and what the process takes beside them, as a plan counts
+both; without one, the largest resident set of the process.
 """
 
 from __future__ import annotations
@@ -17,18 +18,29 @@ def peak_bytes(device: str = "cpu") -> int:
     """Return the most bytes used at once so far.
 
     Args:
-        device: ``cuda`` for this process's GPU, where the allocator is asked; else the process itself.
+        device: ``cuda`` for this process's GPU; else the process itself.
     """
     if device == "cuda":
         import torch  # noqa: PLC0415 - the only thing here that needs it
 
-        return int(torch.cuda.max_memory_allocated())
+        return int(torch.cuda.max_memory_allocated()) + _context_bytes()
     try:
         # Not getrusage: on Linux a process inherits the peak of who started it.
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+
+
+def _context_bytes() -> int:
+    """Bytes of the GPU that torch's allocator does not have: the context, kernels, NCCL's buffers.
+
+    The driver counts what all processes use, and a rank has its GPU to itself.
+    """
+    import torch  # noqa: PLC0415
+
+    free, total = torch.cuda.mem_get_info()
+    return max(0, int(total) - int(free) - int(torch.cuda.memory_reserved()))
 
 
 def report(
@@ -40,7 +52,7 @@ def report(
 
     Args:
         device: as for :func:`peak_bytes`.
-        predicted: ``predicted_memory_bytes`` of the plan, for a whole process; None where it has none.
+        predicted: ``predicted_memory_bytes`` of the plan: the total of a process; None where it has none.
         everyone: gives each rank's number, such as ``Group.everyone``; every rank has to call then.
 
     Returns:

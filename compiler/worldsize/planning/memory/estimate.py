@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from worldsize.planning.memory import activations, division, states
+from worldsize.planning.memory import activations, checkpoint, division, states
 from worldsize.planning.memory import reserve as reserving
 from worldsize.planning.memory.network import Network, Part
 from worldsize.planning.memory.setup import Setup
 from worldsize.records import dataclass
 
-SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserve")
+SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Breakdown:
     optimizer: int
     activations: int
     buffers: int
+    checkpoint: int
     reserve: int
 
     @property
@@ -47,11 +48,13 @@ def of_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int
     # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
     batches = setup.accumulation if setup.pipeline > 1 else 2
     samples = network.sample * setup.micro_batch * batches
+    needed = activations.peak(own, setup, index) + samples if network.exact else 0
     return Breakdown(
         parameters=held.parameters,
         gradients=held.gradients,
         optimizer=held.optimizer,
-        activations=activations.peak(own, setup, index) + samples if network.exact else 0,
+        activations=needed,
         buffers=held.buffers,
-        reserve=reserving.reserve(setup.gpu),
+        checkpoint=checkpoint.copies(own, setup, held, needed),
+        reserve=reserving.reserve(setup),
     )

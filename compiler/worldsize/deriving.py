@@ -83,7 +83,7 @@ def memory(derived: Derived, *, import_model: bool = False) -> dict[str, Need]:
     built = derived.built
     folder = built.spec.path.parent
     load = partial(imported_model.read, folder) if import_model else None
-    return remembering.needs(built.resolved.job, derived.plan, load)
+    return remembering.needs(built.resolved.job, derived.plan, load, folder)
 
 
 def document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from worldsize import resources
 from worldsize.cli.main import main
+from worldsize.planning.memory import built_in
 from worldsize.planning.memory.estimate import SHARES
 
 SPEC = """\
@@ -106,3 +107,29 @@ def test_absurd_sizes_are_judged_at_once(tmp_path: Path) -> None:
         "error[WS320] `gpt` with micro-batches of 2147483647"
         in CliRunner().invoke(main, ["plan", str(path)]).output
     )
+
+
+TABLES = {
+    "rows.csv": "a,b,c,label\n" + "1,2,3,x\n4,5,6,y\n" * 40,
+    "rows.jsonl": '{"v": [1, 2, 3], "label": "x"}\n{"v": [4, 5, 6], "label": "y"}\n' * 40,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_built_in_model_on_an_own_table_is_known(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(TABLES[name], encoding="utf-8")
+    path = tmp_path / "spec.yml"
+    own = SPEC.replace('{source: "builtin:python-source"}', f"{{data: ./{name}}}")
+    path.write_text(own.replace("USES", "train_ddp").replace("MODEL", "mlp"), encoding="utf-8")
+    shown = CliRunner().invoke(main, ["plan", str(path), "--memory"]).stdout
+    weights = built_in.mlp((3,), 2).trained
+    assert f"train  memory of a process, `mlp` of {weights} weights" in shown
+
+
+def test_a_table_that_cannot_be_read_is_not_guessed_at(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    path = tmp_path / "spec.yml"
+    own = SPEC.replace('{source: "builtin:python-source"}', "{data: ./rows.csv}")
+    path.write_text(own.replace("USES", "train_ddp").replace("MODEL", "mlp"), encoding="utf-8")
+    shown = CliRunner().invoke(main, ["plan", str(path), "--memory"]).stdout
+    assert "train  memory unknown: the samples are known only at run time" in shown

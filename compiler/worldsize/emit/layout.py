@@ -49,7 +49,7 @@ def files(built: Built, out: Path, gate: Gate) -> tuple[Files, list[Problem]]:
     """
     assert built.plan is not None
     spec, shelf = built.spec, _Shelf(gate)
-    foreseen = memory.needs(built.resolved.job, built.plan)
+    foreseen = memory.needs(built.resolved.job, built.plan, folder=built.spec.path.parent)
     steps = {
         name: _placed(built, _with_memory(step, foreseen.get(name)), shelf, out)
         for name, step in built.resolved.job.steps.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import literals
@@ -42,17 +43,18 @@ class Need:
     device: str  # "GPU" or "RAM"
 
 
-def needs(job: Job, plan: Plan, load: Import | None = None) -> dict[str, Need]:
+def needs(job: Job, plan: Plan, load: Import | None = None, folder: Path | None = None) -> dict[str, Need]:
     """The memory of each training step that is known inside.
 
     Args:
         job: the resolved graph.
         plan: its plan.
         load: reads a user's model; left out, steps with one are left out.
+        folder: the spec's, to look into small local tables; left out, steps with own data are left out.
     """
     found: dict[str, Need] = {}
     for name, step in job.steps.items():
-        need = _need(job, step, plan.steps[name], load) if name in plan.steps else None
+        need = _need(job, step, plan.steps[name], load, folder) if name in plan.steps else None
         if need is not None:
             found[name] = need
     return found
@@ -103,11 +105,11 @@ def why_unknown(job: Job, name: str, *, imported: bool) -> str:
     return "the samples are known only at run time"
 
 
-def _need(job: Job, step: Step, plan: StepPlan, load: Import | None) -> Need | None:
+def _need(job: Job, step: Step, plan: StepPlan, load: Import | None, folder: Path | None) -> Need | None:
     if not memory_bound.is_trainer(step) or plan.training is None or "ds_config" in step.inputs:
         return None
     given = samples.values(step, _INPUTS)
-    network = _network(job, step, given, load)
+    network = _network(job, step, given, load, folder)
     setup = _setup(given, plan) if network is not None else None
     found = estimate(network, setup) if network is not None and setup is not None else None
     if network is None or setup is None or found is None:
@@ -117,9 +119,11 @@ def _need(job: Job, step: Step, plan: StepPlan, load: Import | None) -> Need | N
     return Need(network, setup, found, room, "GPU" if setup.gpu else "RAM")
 
 
-def _network(job: Job, step: Step, given: Mapping[str, Any], load: Import | None) -> Network | None:
+def _network(
+    job: Job, step: Step, given: Mapping[str, Any], load: Import | None, folder: Path | None
+) -> Network | None:
     model = given["model"]
-    read = samples.of(job, step, text=model == "gpt")
+    read = samples.of(job, step, text=model == "gpt", folder=folder)
     if read is None or not isinstance(model, str):
         return None
     if model == "gpt":

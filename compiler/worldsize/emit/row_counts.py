@@ -62,6 +62,56 @@ def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[i
         return None
 
 
+def table_shape(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:
+    """Numbers in a row and classes of a small local table.
+
+    Args:
+        root: The file or folder.
+        kind: As for :func:`per_class`.
+        label: The column or field of the class.
+        features: Those to learn from; empty for all but the label.
+
+    Returns:
+        Both, or None where :func:`per_class` knows nothing, or for what is not a table of columns.
+    """
+    counted = per_class(root, kind, label, 1)
+    if counted is None or len(counted) < 2:
+        return None
+    try:
+        files = sorted(_files(root) or ())
+        kind = _detect(files) if kind == "auto" else kind
+        first = next(file for file in files if _KINDS.get(file.suffix.lower(), kind) == kind)
+        widths = _COLUMNS[kind](first)
+        chosen = list(features) or [name for name in widths if name != label]
+        width = sum(widths[name] for name in chosen)
+    except Exception:
+        return None  # as above: the step that reads it says what is wrong
+    return (width, len(counted)) if width and label not in chosen else None
+
+
+def _csv_columns(file: Path) -> dict[str, int]:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        return dict.fromkeys(next(csv.reader(stream)), 1)
+
+
+def _jsonl_columns(file: Path) -> dict[str, int]:
+    with file.open(encoding="utf-8") as stream:
+        first = json.loads(next(line for line in stream if line.strip()))
+    return {name: len(value) if isinstance(value, list) else 1 for name, value in first.items()}
+
+
+def _parquet_columns(file: Path) -> dict[str, int]:
+    from pyarrow import parquet, types  # noqa: PLC0415 - heavy, and only this format needs it
+
+    widths = {}
+    for field in parquet.read_schema(file):
+        if types.is_fixed_size_list(field.type):
+            widths[field.name] = field.type.list_size
+        elif not (types.is_list(field.type) or types.is_large_list(field.type)):  # only the rows tell these
+            widths[field.name] = 1
+    return widths
+
+
 def _files(root: Path) -> list[Path] | None:
     """Every data file below; hidden files and markers such as ``_SUCCESS`` are not data."""
     if root.is_file():
@@ -157,4 +207,9 @@ _READERS: dict[str, Callable[[Path, str], Iterator[Any]]] = {
     "jsonl": _jsonl,
     "npz": _npz,
     "parquet": _parquet,
+}
+_COLUMNS: dict[str, Callable[[Path], dict[str, int]]] = {
+    "csv": _csv_columns,
+    "jsonl": _jsonl_columns,
+    "parquet": _parquet_columns,
 }

@@ -183,7 +183,7 @@ def test_a_full_disk_leaves_no_run_of_nothing(
 def test_a_component_quotes_data_without_what_acts_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from wstrain import errors
+    from wsshards import errors
 
     def stop(status: int) -> None:
         raise SystemExit(status)

@@ -13,7 +13,7 @@ Good::
 
     cp data.csv src/
 
-Fix: remove it, or leave it out by an ``.amlignore`` in the code folder.
+Fix: Remove it, or leave it out by an ``.amlignore`` in the code folder.
 
 Source: azure-ai-ml: ``get_upload_files_from_folder`` and ``_get_file_hash`` of ``_asset_utils.py``.
 """

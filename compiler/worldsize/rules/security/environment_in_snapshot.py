@@ -2,7 +2,7 @@
 
 Meant are ``.venv``, ``node_modules``, and folders with a ``pyvenv.cfg`` or ``conda-meta``.
 
-Why: it is large, was made for another machine, and is not used: the job runs in the environment that it
+Why: It is large, was made for another machine, and is not used: the job runs in the environment that it
 names.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     code: ./src
 
-Fix: name the folder of the code alone, or write the environment's folder into an ``.amlignore`` in the code
+Fix: Name the folder of the code alone, or write the environment's folder into an ``.amlignore`` in the code
 folder.
 
 Source: azure-ai-ml uploads hidden folders too: ``get_upload_files_from_folder``.

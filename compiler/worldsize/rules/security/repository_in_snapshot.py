@@ -1,6 +1,6 @@
 """The code folder holds a repository, and its whole history is uploaded.
 
-Why: the upload takes long, every commit changes the hash of the code, so that nothing is reused, and the
+Why: The upload takes long, every commit changes the hash of the code, so that nothing is reused, and the
 history holds what was removed long ago, secrets among it.
 
 Bad::
@@ -11,7 +11,7 @@ Good::
 
     code: ./src
 
-Fix: name the folder of the code alone, or write ``.git`` into an ``.amlignore`` in the code folder. Azure
+Fix: Name the folder of the code alone, or write ``.git`` into an ``.amlignore`` in the code folder. Azure
 ML records the commit of a job without it.
 
 Source: azure-ai-ml uploads hidden folders too: ``get_upload_files_from_folder``.

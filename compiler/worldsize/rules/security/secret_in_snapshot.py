@@ -4,7 +4,7 @@ Files are known by their names: ``.env``, private keys, ``*.pfx``, ``.netrc``, `
 ``.azure``, ``.aws`` or ``.ssh``, and the like. A ``.pem`` that holds certificates alone is not meant, nor
 is an empty file.
 
-Why: whoever can read the workspace's storage or opens the job's code in Studio has the secret, and
+Why: Whoever can read the workspace's storage or opens the job's code in Studio has the secret, and
 snapshots are kept.
 
 Bad::
@@ -15,7 +15,7 @@ Good::
 
     code: ./src
 
-Fix: leave the file out by an ``.amlignore`` in the code folder. Azure ML reads that one, else the
+Fix: Leave the file out by an ``.amlignore`` in the code folder. Azure ML reads that one, else the
 ``.gitignore`` there; an ignore file of a folder above counts for git, but not for the upload. Revoke what
 was uploaded already.
 

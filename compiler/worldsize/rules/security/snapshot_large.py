@@ -2,7 +2,7 @@
 
 Repositories and environments in it are reported as such and do not count here.
 
-Why: every submission hashes all of it and uploads it again when any of it has changed, and every node
+Why: Every submission hashes all of it and uploads it again when any of it has changed, and every node
 downloads it before it starts.
 
 Bad::
@@ -13,7 +13,7 @@ Good::
 
     code: ./src
 
-Fix: leave it out by an ``.amlignore`` in the code folder, and bind data as an input of the step.
+Fix: Leave it out by an ``.amlignore`` in the code folder, and bind data as an input of the step.
 
 Source: azure-ai-ml: ``_check_and_upload_path``; the client itself warns from 100 MB.
 """

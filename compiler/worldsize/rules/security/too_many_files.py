@@ -3,7 +3,7 @@
 A snapshot may hold 100,000 files and folders, links followed, and 100 folders in each other. Links that
 lead to each other make millions of places of a few folders.
 
-Why: listing, hashing and uploading them would take hours, or would never end: azure-ai-ml follows every
+Why: Listing, hashing and uploading them would take hours, or would never end: azure-ai-ml follows every
 link too.
 
 Bad::
@@ -14,7 +14,7 @@ Good::
 
     code: ./src
 
-Fix: name the folder of the code alone, or leave out what is not code by an ``.amlignore`` in the code folder.
+Fix: Name the folder of the code alone, or leave out what is not code by an ``.amlignore`` in the code folder.
 
 Source: azure-ai-ml: ``get_upload_files_from_folder`` walks with ``followlinks=True``.
 """

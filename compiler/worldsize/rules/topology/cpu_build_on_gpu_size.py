@@ -1,6 +1,6 @@
 """A distributed step on a VM size with GPUs installs a build of torch or TensorFlow for CPUs.
 
-Why: the training runs on the CPUs of a size that is paid for its GPUs, or stops where it asks for NCCL.
+Why: The training runs on the CPUs of a size that is paid for its GPUs, or stops where it asks for NCCL.
 
 Bad::
 
@@ -12,7 +12,7 @@ Good::
     instance_type: Standard_NC96ads_A100_v4
     - torch==2.10.0
 
-Fix: install a build for CUDA, or choose a size without GPUs.
+Fix: Install a build for CUDA, or choose a size without GPUs.
 
 Source: PyTorch, Start locally: the builds of torch.
 """

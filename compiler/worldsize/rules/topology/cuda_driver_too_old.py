@@ -20,7 +20,7 @@ Good::
     - --extra-index-url https://download.pytorch.org/whl/cu126
     - torch==2.13.0+cu126
 
-Fix: install the build that the help names.
+Fix: Install the build that the help names.
 
 Source: NVIDIA, CUDA compatibility, minor version compatibility; Azure/azureml-assets, pull request 5287.
 """

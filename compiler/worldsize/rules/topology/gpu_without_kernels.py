@@ -8,7 +8,7 @@ Builds for CUDA do not run on AMD's GPUs.
 Only versions that are fixed, of builds that are known, are judged: `torch==2.13.0`, `torch==2.13.0+cu126`, an
 index of PyTorch's, a curated image such as `acpt-pytorch-2.8-cuda12.6`.
 
-Why: the job starts, and its first operation on a GPU ends in "no kernel image is available for execution on
+Why: The job starts, and its first operation on a GPU ends in "no kernel image is available for execution on
 the device", after the nodes have been allocated and the image built.
 
 Bad::
@@ -21,7 +21,7 @@ Good::
     instance_type: Standard_ND40rs_v2
     - torch==2.10.0
 
-Fix: install the build that the help names, or choose another size.
+Fix: Install the build that the help names, or choose another size.
 
 Source: PyTorch, RELEASE.md, CUDA support matrix; NVIDIA, CUDA GPU compute capability; NVIDIA, CUDA C++
 Programming Guide, binary compatibility; ``compiler/worldsize/facts/cuda_builds.csv``.

@@ -15,8 +15,9 @@ from worldsize.records import dataclass
 Side = Literal["inputs", "outputs"]
 
 # azure-ai-ml allows braces in the name as well; leaving them out finds what an unclosed `${{` would
-# swallow, and keeps the search linear.
-_EXPRESSION = re.compile(r"\$\{\{\s*([^\s{}]*)\s*\}\}")
+# swallow. An empty name is an alternative of its own: blanks on both sides of it could be told apart in
+# as many ways as there are blanks.
+_EXPRESSION = re.compile(r"\$\{\{\s*(?:([^\s{}]+)\s*)?\}\}")
 _OPENING = re.compile(r"\$\{\{")
 _SECTION = re.compile(r"\$\[\[|\]\]")
 
@@ -139,4 +140,5 @@ def to_step_output(step: str, output: str) -> str:
 
 
 def _expression(match: re.Match[str]) -> Expression:
-    return Expression(match.group(1), match.start(), match.end(), match.start(1))
+    name = match.group(1) or ""
+    return Expression(name, match.start(), match.end(), match.start(1) if name else match.end() - 2)

@@ -19,6 +19,7 @@ from worldsize.records import dataclass, field, replace
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 from worldsize.secrecy import conceal
+from worldsize.yaml.budget import Budgets
 from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
@@ -109,15 +110,16 @@ def check(
         sources |= run.context.sources()
         checked += run.files
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = conceal.mask_findings(arrange(found), sources, roots)
+    masked, shown = conceal.mask_findings(shorten.whole(arrange(found), asked), sources, roots)
     return Report(tuple(masked), shown, tuple(sorted(checked)))
 
 
 def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
     files.readable = files.readable_data = anything
-    chosen = _settings(project, files)
-    context = Context(Path(project.tree), chosen.allow if chosen else (), files=files)
+    budgets = Budgets()
+    chosen = _settings(project, files, budgets)
+    context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = context.readable
     files.gate = Gate(boundary.of(project.files[0].path) or everything) if project.files else Gate()
     run = Run(context)
@@ -134,12 +136,14 @@ def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, W
     return run, asked, chosen.severity if chosen else {}
 
 
-def _settings(project: discover.Project, files: Files) -> Settings | None:
+def _settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
     if project.settings is None:
         return None
     from worldsize.checking import settings  # noqa: PLC0415 - few projects have any
 
-    return settings.read(files.document(Path(os.path.relpath(project.settings))))
+    path = os.path.relpath(project.settings)
+    with budgets.charge(path):
+        return settings.read(files.document(Path(path)))
 
 
 def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
@@ -167,7 +171,7 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
         problems += unusable
     kept = suppress.apply(diagnostics, suppressions)
     for path, found in suppressions.items():
-        if path not in run.incomplete:
+        if path not in run.incomplete | run.context.budgets.exhausted:
             problems += suppress.unused(found, lambda word: wanted(_code(word)))
     extra = [found for found in engine.diagnose(problems) if wanted(found.code)]
     return arrange([*kept, *extra])

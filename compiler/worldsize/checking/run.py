@@ -11,6 +11,7 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
 from worldsize.rules import engine
 from worldsize.rules.context import Context
+from worldsize.yaml.budget import OverBudgetError
 from worldsize.yaml.span import Span
 
 
@@ -29,7 +30,12 @@ class Run:
     def guarded(self, found: discover.Found, kind: str = "") -> None:
         """Check one file; where that crashes it is reported, and the other files are still checked."""
         try:
-            self.file(found, kind)
+            with self.context.budgets.charge(found.path):
+                self.file(found, kind)
+        except OverBudgetError:
+            self.incomplete.add(found.path)
+            self.files += [] if found.path in self.files else [found.path]
+            self.problems.append(self.context.budgets.give_up(found.path))
         except Exception as error:
             self.incomplete.add(found.path)
             self.files += [] if found.path in self.files else [found.path]

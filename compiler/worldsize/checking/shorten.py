@@ -1,4 +1,4 @@
-"""Keeps a report readable where a file has the same fault a thousand times."""
+"""Keeps a report readable where a file has the same fault a thousand times, or a thousand faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from worldsize.diagnostics.diagnostic import Diagnostic, arrange
+from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, arrange
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import engine
 from worldsize.yaml import limits
@@ -14,9 +14,13 @@ from worldsize.yaml import limits
 if TYPE_CHECKING:
     from worldsize.checking.checker import Wanted
 
+_HELP = "mend what is listed and check again"
+
 
 def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
     """The first findings of each rule in each file, and for the rest one that says how many there are.
+
+    Of a file that still has too many the gravest are kept.
 
     Args:
         diagnostics: All findings, in order.
@@ -25,20 +29,50 @@ def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
     if len(diagnostics) <= limits.SAME:
         return list(diagnostics)
     counts: Counter[tuple[str, str]] = Counter()
-    kept: list[Diagnostic] = []
+    kept: dict[str, list[Diagnostic]] = {}
     last: dict[tuple[str, str], Diagnostic] = {}
     for each in diagnostics:
         key = (each.span.path, each.code)
         counts[key] += 1
         if counts[key] <= limits.SAME:
-            kept.append(each)
+            kept.setdefault(each.span.path, []).append(each)
             last[key] = each
-    notes = engine.diagnose(_notes(counts, last))
-    return arrange([*kept, *(note for note in notes if wanted(note.code))])
+    notes = list(_notes(counts, last))
+    listed: list[Diagnostic] = []
+    for found in kept.values():
+        gravest = _gravest(found, limits.LISTED)
+        if len(gravest) < len(found):
+            message = (
+                f"{len(found) - len(gravest):,} more findings of several rules in this file are not listed"
+            )
+            notes.append(Problem("findings-left-out", gravest[-1].span, message, _HELP))
+        listed += gravest
+    return arrange([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
+
+
+def whole(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+    """The gravest findings of a whole check, and for the rest one that says how many there are."""
+    kept = _gravest(diagnostics, limits.REPORTED)
+    if len(kept) == len(diagnostics):
+        return kept
+    listed = {each.span.path for each in kept}
+    left = {each.span.path for each in diagnostics} - listed
+    files = f", among them all of {len(left):,} files," if left else ""
+    message = f"{len(diagnostics) - len(kept):,} more findings{files} are not listed"
+    note = Problem("findings-left-out", kept[-1].span, message, _HELP)
+    return arrange([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
+
+
+def _gravest(diagnostics: Sequence[Diagnostic], most: int) -> list[Diagnostic]:
+    """As many as are listed, errors before warnings before the rest, in the order they came in."""
+    if len(diagnostics) <= most:
+        return list(diagnostics)
+    ranked = sorted(range(len(diagnostics)), key=lambda at: (SEVERITIES.index(diagnostics[at].severity), at))
+    return [diagnostics[at] for at in sorted(ranked[:most])]
 
 
 def _notes(counts: Counter[tuple[str, str]], last: dict[tuple[str, str], Diagnostic]) -> Iterator[Problem]:
     for key, count in counts.items():
         if count > limits.SAME:
             message = f"{count - limits.SAME:,} more findings of `{key[1]}` in this file are not listed"
-            yield Problem("findings-left-out", last[key].span, message, "mend what is listed and check again")
+            yield Problem("findings-left-out", last[key].span, message, _HELP)

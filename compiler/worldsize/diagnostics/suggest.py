@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sized
 from functools import lru_cache
+
+from worldsize.yaml import budget
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -13,7 +15,8 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     changed, or swapped with its neighbour, and a third of the word may be wrong. Equally close
     words are decided by the alphabet, so that the answer never depends on the order given.
     """
-    return _closest(word, tuple(sorted(known)))
+    names = known if isinstance(known, Sized) else list(known)
+    return _closest(word, tuple(sorted(names))) if budget.take_comparisons(len(names)) else None
 
 
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times
@@ -21,10 +24,7 @@ def _closest(word: str, known: tuple[str, ...]) -> str | None:
     target = _fold(word)
     best: tuple[int, str] | None = None
     limit = max(len(target) // 3, len(target) > 2)
-    for candidate in known:
-        folded = _fold(candidate)
-        if abs(len(folded) - len(target)) > limit:
-            continue
+    for candidate, folded in _near(target, known, limit):
         distance = edits(target, folded, limit)
         if distance <= limit and (best is None or distance < best[0]):
             best = (distance, candidate)
@@ -33,12 +33,12 @@ def _closest(word: str, known: tuple[str, ...]) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """A ``help`` sentence: the nearest word, else the list of all where it is short, else None."""
-    words = sorted(known)
-    found = closest(word, words)
+    names = known if isinstance(known, Sized) else list(known)
+    found = closest(word, names)
     if found is not None:
         return f"did you mean `{found}`?"
-    if 0 < len(words) <= 12:
-        return "write one of " + ", ".join(f"`{name}`" for name in words)
+    if 0 < len(names) <= 12:
+        return "write one of " + ", ".join(f"`{name}`" for name in sorted(names))
     return None
 
 
@@ -47,22 +47,39 @@ def surely(word: str, known: Iterable[str]) -> str | None:
 
     At most a quarter of the word is wrong, and no other known word is as close.
     """
-    return _surely(word, tuple(sorted(known)))
+    names = known if isinstance(known, Sized) else list(known)
+    return _surely(word, tuple(sorted(names))) if budget.take_comparisons(len(names)) else None
 
 
 @lru_cache(maxsize=4096)
 def _surely(word: str, known: tuple[str, ...]) -> str | None:
     target = _fold(word)
     limit = max(len(target) // 4, len(target) > 2)
-    distances: list[tuple[int, str]] = []
-    for candidate in known:
-        folded = _fold(candidate)
-        if abs(len(folded) - len(target)) <= limit:
-            distances.append((edits(target, folded, limit), candidate))
-    distances = sorted(found for found in distances if found[0] <= limit)
+    distances = sorted(
+        (distance, candidate)
+        for candidate, folded in _near(target, known, limit)
+        if (distance := edits(target, folded, limit)) <= limit
+    )
     if not distances or (len(distances) > 1 and distances[0][0] == distances[1][0]):
         return None
     return distances[0][1]
+
+
+def _near(target: str, known: tuple[str, ...], limit: int) -> Iterator[tuple[str, str]]:
+    """The known words, and each folded, that can be within the limit: an edit mends one letter at most."""
+    letters = frozenset(target)
+    for candidate, folded, own in _folded(known):
+        if (
+            abs(len(folded) - len(target)) <= limit
+            and len(letters - own) <= limit
+            and len(own - letters) <= limit
+        ):
+            yield candidate, folded
+
+
+@lru_cache(maxsize=256)
+def _folded(known: tuple[str, ...]) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    return tuple((word, folded := _fold(word), frozenset(folded)) for word in known)
 
 
 @lru_cache(maxsize=65536)

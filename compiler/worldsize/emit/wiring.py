@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from worldsize.azureml import binding, cycle
 from worldsize.azureml.model import Binding, Field, Port
@@ -11,6 +11,7 @@ from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.suggest import closest
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import OF_TOPOLOGY, PLANNED, Work, part_span
+from worldsize.yaml import budget
 from worldsize.yaml.span import Span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
@@ -22,18 +23,28 @@ def wire(work: Work) -> None:
     """Bind every required data input that nothing was given for. Steps are taken in spec order."""
     order = {step: position for position, step in enumerate(work.spec.steps)}
     forward = any(order.get(source, -1) > order[step] for step in order for source in work.sources(step))
-    producers: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
+    for step in order if forward else ():  # only then can an earlier step depend on a later one
+        for source in work.sources(step):
+            readers.setdefault(source, []).append(step)
+    producers: dict[str, dict[str, list[str]]] = {}  # by name and type
     unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
     for step in work.spec.steps:
         for port in work.ports(step).values():
             if port.name not in work.arguments[step] and _is_open(port):
-                earlier = producers.get(port.name, [])
-                if forward:  # only then can an earlier step depend on this one
-                    earlier = [source for source in earlier if not _reads_from(work, source, step)]
-                _bind(work, step, port, earlier, silent=unknown)
+                earlier = producers.get(port.name, {})
+                behind = _readers_of(step, readers)
+                if behind:
+                    earlier = {
+                        type_: [source for source in sources if source not in behind]
+                        for type_, sources in earlier.items()
+                    }
+                source = _bind(work, step, port, earlier, order, silent=unknown)
+                if source is not None and forward:
+                    readers.setdefault(source, []).append(step)
         unknown = unknown or work.unreadable(step)
-        for name in work.outputs(step) or {}:
-            producers.setdefault(name, []).append(step)
+        for name, output in (work.outputs(step) or {}).items():
+            producers.setdefault(name, {}).setdefault(output.type, []).append(step)
 
 
 def compatible(source: str, target: str) -> bool:
@@ -94,24 +105,39 @@ def _is_open(port: Port) -> bool:
     return port.is_data and not port.optional and port.default is None
 
 
-def _bind(work: Work, step: str, port: Port, earlier: list[str], *, silent: bool) -> None:
-    types = {source: (work.outputs(source) or {})[port.name].type for source in earlier}
-    fitting = [source for source, type_ in types.items() if compatible(type_, port.type)]
-    if len(fitting) == 1:
-        found = binding.whole(binding.to_step_output(fitting[0], port.name))
+def _bind(
+    work: Work,
+    step: str,
+    port: Port,
+    earlier: Mapping[str, list[str]],
+    order: Mapping[str, int],
+    *,
+    silent: bool,
+) -> str | None:
+    """Bind an input to the one earlier step, of those by type, that fits; returns that step."""
+    fitting = [sources for type_, sources in earlier.items() if sources and compatible(type_, port.type)]
+    count = sum(map(len, fitting))
+    if count == 1:
+        source = fitting[0][0]
+        found = binding.whole(binding.to_step_output(source, port.name))
         assert found is not None
         work.arguments[step][port.name] = Field(Binding(found))
-    elif fitting:
-        _ambiguous(work, step, port, fitting)
+        return source
+    if count:
+        first = sorted(chain.from_iterable(each[:_SHOWN] for each in fitting), key=order.__getitem__)
+        last = max((each[-1] for each in fitting), key=order.__getitem__)
+        _ambiguous(work, step, port, first[:_SHOWN], last, count=count)
     elif not silent:
-        _nowhere(work, step, port, types)
+        refused = [(source, type_) for type_, sources in earlier.items() for source in sources[:_SHOWN]]
+        _nowhere(work, step, port, dict(sorted(refused, key=lambda each: order[each[0]])))
+    return None
 
 
-def _ambiguous(work: Work, step: str, port: Port, fitting: list[str]) -> None:
-    named = ", ".join(f"`{source}.{port.name}`" for source in fitting[:_SHOWN])
-    more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
+def _ambiguous(work: Work, step: str, port: Port, first: list[str], last: str, *, count: int) -> None:
+    named = ", ".join(f"`{source}.{port.name}`" for source in first)
+    more = f" and {count - len(first)} more" if count > len(first) else ""
     message = f"input `{port.name}` of step `{step}` could come from {named}{more}"
-    text = binding.to_step_output(fitting[-1], port.name)
+    text = binding.to_step_output(last, port.name)
     help_ = f"say which under `with:`, for example `{port.name}: {text}`"
     work.report("input-ambiguous", _place(work, step, port), message, help_)
 
@@ -124,14 +150,14 @@ def _nowhere(work: Work, step: str, port: Port, refused: Mapping[str, str]) -> N
         work.report("input-missing", _place(work, step, port), message, f"bind it under `with:`, as {bound}")
         return
     message = f"step `{step}` needs `{port.name}`, and no earlier step has an output of that name"
-    later = [other for other in work.spec.steps if port.name in (work.outputs(other) or {}) and other != step]
-    known = {name for other in work.spec.steps for name in work.outputs(other) or {} if other != step}
-    near = closest(port.name, known)
+    makers = work.makers()
+    later = [other for other in makers.get(port.name, [])[:2] if other != step]
+    near = closest(port.name, [name for name, steps in makers.items() if steps != [step]])
     help_ = f"give it under `with:`, as {bound} or a path"
     if later:
         help_ = f"move `{later[0]}` above `{step}`, or bind it under `with:`"
     elif near is not None:
-        source = next(other for other in work.spec.steps if near in (work.outputs(other) or {}))
+        source = makers[near][0]
         help_ = f"did you mean `{near}`? write `{port.name}: {binding.to_step_output(source, near)}`"
     work.report("input-missing", _place(work, step, port), message, help_)
 
@@ -149,20 +175,17 @@ def _place(work: Work, step: str, port: Port) -> Span:
     return spec_step.command.span
 
 
-def _reads_from(work: Work, step: str, source: str) -> bool:
-    """Whether a step already depends on another; only bindings to later steps make that possible."""
+def _readers_of(step: str, readers: Mapping[str, list[str]]) -> set[str]:
+    """All steps that depend on a step; only bindings to later steps make earlier ones do."""
     seen: set[str] = set()
-    waiting = [step]
-    order = work.spec.steps
+    waiting = list(readers.get(step, ()))
     while waiting:
         current = waiting.pop()
-        if current == source:
-            return True
-        if current in seen or current not in order:
-            continue
-        seen.add(current)
-        waiting += work.sources(current)
-    return False
+        if current not in seen:
+            budget.check_time()
+            seen.add(current)
+            waiting += readers.get(current, ())
+    return seen
 
 
 def _kind(port: Port) -> str:

@@ -70,6 +70,7 @@ class Work:
     templates: dict[str, dict[str, str]] = field(
         default_factory=dict
     )  # step -> input -> text with ${{plan.…}}
+    _makers: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -91,6 +92,14 @@ class Work:
         """The outputs that a step's component declares; None where it cannot be seen."""
         component = self.components.get(step)
         return component.outputs if component else None
+
+    def makers(self) -> Mapping[str, list[str]]:
+        """The steps that have an output of each name, in the order of the file."""
+        if not self._makers:
+            for step in self.spec.steps:
+                for name in self.outputs(step) or {}:
+                    self._makers.setdefault(name, []).append(step)
+        return self._makers
 
     def unreadable(self, step: str) -> bool:
         """Whether a step's component should lie here but could not be read: its ports are unknown."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from worldsize.records import dataclass
 
+# A word is put together from its pieces: as one repeated group it would cost hundreds of bytes a character.
+_PIECE = re.compile(r"\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\$]+|\$")
 _TOKEN = re.compile(
-    r"(?P<redirect>\d?>&\d|&?>>?|\d>>?|<+)|(?P<join>\\\n)|(?P<operator>&&|\|\||[;|&\n])"
-    r"|(?P<word>(?:\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\])+)"
+    r"(?P<redirect>\d?>&\d|&?>>?|\d>>?|<+)|(?P<join>\\\n)|(?P<operator>&&|\|\||[;|&]|\n\s*)"
+    rf"|(?P<word>{_PIECE.pattern})"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _WRAPPERS = frozenset(
@@ -93,31 +96,46 @@ class Command:
 
 def parse(text: str) -> list[Command]:
     """The commands of a command line, in order."""
+    return list(_parse(text))
+
+
+@lru_cache(maxsize=16)  # several rules ask for the same command in a row
+def _parse(text: str) -> tuple[Command, ...]:
     found: list[Command] = []
     words: list[Word] = []
     targets: list[tuple[Word, Word | None]] = []
     redirect: Word | None = None
     piped = False
-    for match in _TOKEN.finditer(text):
-        word = Word(match.group(), match.start(), match.end())
-        if match.lastgroup == "word":
+    for kind, word in _tokens(text):
+        if kind == "word":
             trimmed = _outside_brackets(word)
             if redirect is not None:
                 targets.append((redirect, trimmed))
             elif trimmed.text:
                 words.append(trimmed)
             redirect = None
-        elif match.lastgroup == "redirect":
+        elif kind == "redirect":
             redirect = word if ">" in word.text and "&" not in word.text[1:] else None
             if "<" in word.text:
                 redirect = None
-        elif match.lastgroup == "operator":
+        elif kind == "operator":
             if words or targets:
                 found.append(Command(tuple(words), tuple(targets), piped))
             words, targets, redirect, piped = [], [], None, word.text == "|"
     if words or targets:
         found.append(Command(tuple(words), tuple(targets), piped))
-    return found
+    return tuple(found)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, Word]]:
+    """Words, redirections and operators, each with its kind."""
+    match = _TOKEN.search(text)
+    while match is not None:
+        kind, end = match.lastgroup or "", match.end()
+        while kind == "word" and (piece := _PIECE.match(text, end)) is not None:
+            end = piece.end()
+        yield kind, Word(text[match.start() : end], match.start(), end)
+        match = _TOKEN.search(text, end)
 
 
 def _outside_brackets(word: Word) -> Word:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from worldsize import resources, yaml
 from worldsize.azureml.files import Files
 from worldsize.records import dataclass, field
+from worldsize.yaml.budget import Budgets
 from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Context:
     root: Path
     allowed: tuple[Path, ...] = ()  # further folders that may be read
     clusters: dict[str, Cluster] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets, repr=False)
     files: Files = field(default_factory=Files, repr=False)
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict, repr=False)  # a spec's own, by job
     _contradicted: set[str] = field(default_factory=set, repr=False)  # clusters of which two files differ

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from worldsize.diagnostics.diagnostic import Diagnostic
@@ -13,7 +13,7 @@ from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Check, Entry
-from worldsize.yaml import limits
+from worldsize.yaml import budget, limits
 from worldsize.yaml.span import Span
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
@@ -34,9 +34,29 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
             continue
         rule = registry.load(entry)
         for kind, check in rule.registered:
-            for subject, span in subjects.get(kind.__name__, ()):
-                if isinstance(subject, kind):
-                    yield from _guarded(entry, check, context, subject, span)
+            fed = (
+                (subject, span)
+                for subject, span in subjects.get(kind.__name__, ())
+                if isinstance(subject, kind)
+            )
+            for path, group in groupby(fed, lambda each: each[1].path):
+                if path not in context.budgets.exhausted:
+                    yield from _in_budget(entry, check, context, path, group)
+
+
+def _in_budget(
+    entry: Entry, check: Check[Any], context: Context, path: str, group: Iterable[tuple[Any, Span]]
+) -> list[Problem]:
+    """One check on what one file holds, charged to the file."""
+    found: list[Problem] = []
+    try:
+        with context.budgets.charge(path):
+            for subject, span in group:
+                budget.check_time()
+                found += _guarded(entry, check, context, subject, span)
+    except budget.OverBudgetError:
+        found.append(context.budgets.give_up(path))
+    return found
 
 
 def _guarded(
@@ -44,7 +64,11 @@ def _guarded(
 ) -> Iterator[Problem]:
     """One check on one subject; a crash becomes a problem, so that the other rules still run."""
     try:
-        yield from islice(check(context, subject), limits.FOUND)
+        for problem in islice(check(context, subject), limits.FOUND):
+            yield problem
+            budget.check_time()
+    except budget.OverBudgetError:
+        raise
     except Exception as error:
         yield crash(f"rule `{entry.code} {entry.slug}`", span, error)
 

@@ -103,9 +103,10 @@ def find(name: str) -> Entry | None:
     return None if found is None else found[1]
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Every code and slug."""
-    return sorted(_by_name())
+    return tuple(sorted(_by_name()))
 
 
 def module_name(entry: Entry) -> str:

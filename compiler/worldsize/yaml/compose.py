@@ -14,7 +14,7 @@ import yaml
 
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
-from worldsize.yaml import limits, mappings
+from worldsize.yaml import budget, limits, mappings
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import unreadable
 from worldsize.yaml.source import Source
@@ -228,6 +228,8 @@ class Composer:
 
     def _count(self, offset: int) -> None:
         self._nodes += 1
+        if not self._nodes % 256:
+            budget.check_time()
         if self._nodes > limits.NODES:
             message = f"the file holds more than {limits.NODES:,} values"
             raise self._stop("yaml-too-large", offset, offset, message, "split the file")

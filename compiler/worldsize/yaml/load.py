@@ -10,7 +10,7 @@ from typing import Any
 
 from worldsize.diagnostics.problem import Problem
 from worldsize.records import dataclass, field
-from worldsize.yaml import comments, limits
+from worldsize.yaml import budget, comments, limits
 from worldsize.yaml.compose import Composer
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.source import Source
@@ -62,7 +62,10 @@ def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Docum
     if problem is not None:
         return Document(source, None, [problem])
     composer = Composer(source)
-    composer.run()
+    try:
+        composer.run()
+    except budget.OverBudgetError:  # the next that asks for the file need not find it out again
+        return Document(source, None, [budget.over_budget(name)])
     problems = composer.problems
     if composer.root is None and not problems:
         message = "the file is empty"

@@ -28,7 +28,7 @@ _COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "s
 _DATA = ("uri_file", "uri_folder", "mltable")
 _LITERALS = ("string", "number", "integer", "boolean")
 
-_SCHEMA_NAME = re.compile(r"azureml.*/([A-Za-z]+)\.schema\.json", re.IGNORECASE)
+_SCHEMA_NAME = re.compile(r"/([a-z]+)\.schema\.json")
 _BY_SCHEMA = {
     **{f"{name}job": f"{name}-job" for name in _JOBS},
     **{f"{name}component": f"{name}-component" for name in _COMPONENTS},
@@ -71,10 +71,9 @@ def _declared(root: Mapping) -> str | None:
     text = _text(root, "$schema")
     if text is None:
         return None
-    found = _SCHEMA_NAME.search(text)
-    if found is None:
-        return "foreign"
-    return _BY_SCHEMA.get(found[1].lower(), "other")
+    _, of_azure, path = text.lower().partition("azureml")
+    names = _SCHEMA_NAME.findall(path) if of_azure else []
+    return _BY_SCHEMA.get(names[-1], "other") if names else "foreign"
 
 
 def _by_declaration(root: Mapping, declared: str | None) -> str | None:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Component, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
+from worldsize.rules import command_line
+from worldsize.rules.command_line import Command, Word
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
@@ -64,11 +66,9 @@ class Script(NamedTuple):
     span: Span
 
 
-_START = re.compile(
-    r"(?:^|&&|\|\||[;|\n(])\s*(?:[A-Z_][A-Z0-9_]*=\S*\s+)*"
-    r"(?:python3?(?:\.\d+)?(?:\s+-[uBOEsSI]+)*|bash(?:\s+-[eux]+)?|sh(?:\s+-[eux]+)?|Rscript)"
-    r"\s+(?P<name>[\w./-]+\.(?:py|sh|R|r))(?=\s|;|$)"
-)
+_INTERPRETER = re.compile(r"\(?(?:python3?(?:\.\d+)?|bash|sh|Rscript)")
+_OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
+_NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
 # Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
 _MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
 
@@ -80,10 +80,19 @@ def scripts(component: Component) -> Iterator[Script]:
         return
     text = field.node.text
     changed = _MAKES.search(text)
-    for found in _START.finditer(text, 0, changed.start() if changed else len(text)):
-        name = found["name"]
-        if not name.startswith("/") and ".." not in name.split("/"):
-            yield Script(name.removeprefix("./"), field.node.subspan(*found.span("name")))
+    for command in command_line.parse(text[: changed.start()] if changed else text):
+        word = _started(command)
+        if word is not None and not word.text.startswith("/") and ".." not in word.text.split("/"):
+            yield Script(word.text.removeprefix("./"), field.node.subspan(word.start, word.end))
+
+
+def _started(command: Command) -> Word | None:
+    """The script that a command starts, unless something else decides whether it is started."""
+    words = list(command.words[len(list(command.assignments)) :])
+    if not words or _INTERPRETER.fullmatch(words[0].text) is None:
+        return None
+    named = next((word for word in words[1:] if _OPTION.fullmatch(word.text) is None), None)
+    return named if named is not None and _NAME.fullmatch(named.text) else None
 
 
 def entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:

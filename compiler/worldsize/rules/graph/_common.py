@@ -6,7 +6,8 @@ resolved, by the same slugs, so the rules look at native pipelines only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from worldsize.azureml import graph, literals
@@ -113,12 +114,17 @@ def _type(field: Field[Any]) -> str:
     return "open"
 
 
-def has(name: str, names: Collection[str]) -> bool:
-    """Whether a port exists, also as a member of a group that is given as one mapping."""
-    if name in names:
-        return True
-    group = name.split(".", maxsplit=1)[0]
-    return group in names or any(key.startswith(f"{name}.") for key in names)
+def port_finder(names: Collection[str]) -> Callable[[str], bool]:
+    """A test of whether a port exists; a group counts for its members, and they for the group."""
+    ordered = sorted(names)
+
+    def has(name: str) -> bool:
+        if name in names or name.split(".", maxsplit=1)[0] in names:
+            return True
+        members = bisect_left(ordered, f"{name}.")
+        return members < len(ordered) and ordered[members].startswith(f"{name}.")
+
+    return has
 
 
 def source_type(job: Job, expression: Expression) -> str | None:

@@ -20,14 +20,14 @@ Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from worldsize.azureml.model import Component, Job, Step
+from worldsize.azureml.model import Component, Job, Port, Step
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.rules.graph._common import declares, has, is_native, known, nearest, span_of, wires
+from worldsize.rules.graph._common import declares, is_native, known, nearest, port_finder, span_of, wires
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
 
@@ -42,13 +42,18 @@ RULE = Rule(
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
+    finders: dict[tuple[str, str], tuple[dict[str, Port] | None, Callable[[str], bool]]] = {}
     for wire in wires(job):
         expression = wire.expression
         source = job.steps.get(expression.step or "")
         if source is None or expression.side is None or expression.port is None:
             continue
-        names = known(source, expression.side)
-        if names is not None and not has(expression.port, names):
+        key = (source.name, expression.side)
+        if key not in finders:
+            found = known(source, expression.side)
+            finders[key] = found, port_finder(found or {})
+        names, has = finders[key]
+        if names is not None and not has(expression.port):
             message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
             span, help_ = wire.part(4), did_you_mean(expression.port, names)
             yield RULE.problem(span, message, help_, fix=nearest(span, expression.port, names))
@@ -62,8 +67,9 @@ def _settings(step: Step) -> Iterator[Problem]:
     component = declares(step)
     if component is None:
         return
+    has = port_finder(component.outputs)
     for name, field in step.outputs.items():
-        if not has(name, component.outputs):
+        if not has(name):
             message = f"step `{step.name}` has no output `{name}`"
             help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
             span = field.key_span or span_of(field)
@@ -80,11 +86,12 @@ def check_command(context: Context, component: Component) -> Iterator[Problem]:
 
 
 def _undeclared(text: _command.Text, component: Component) -> Iterator[Problem]:
+    has = {"inputs": port_finder(component.inputs), "outputs": port_finder(component.outputs)}
     for found in text.template.expressions:
         if found.scope not in ("inputs", "outputs") or found.port is None:
             continue
         ports = component.inputs if found.scope == "inputs" else component.outputs
-        if not has(found.port, ports):
+        if not has[found.scope](found.port):
             side = found.scope[:-1]
             message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
             help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"

@@ -25,7 +25,7 @@ from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, has, is_native, known, nearest, span_of
+from worldsize.rules.graph._common import declares, is_native, known, nearest, port_finder, span_of
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
@@ -42,8 +42,9 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         names = known(step, "inputs")
         if component is None or names is None:
             continue
+        has = port_finder(names)
         for name, field in step.inputs.items():
-            if not has(name, names):
+            if not has(name):
                 of = f"`{component.path.name}`" if component.path else f"the component of step `{step.name}`"
                 help_ = did_you_mean(name, names) or (
                     "remove it, or declare it there" if names else "it declares no inputs"

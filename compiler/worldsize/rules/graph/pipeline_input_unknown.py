@@ -27,7 +27,7 @@ from worldsize.azureml.model import Job, Step
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, has, is_native, nearest, pipeline_inputs, wires
+from worldsize.rules.graph._common import declares, is_native, nearest, pipeline_inputs, port_finder, wires
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
@@ -50,15 +50,16 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
     if not is_native(job):
         return
     names = pipeline_inputs(job)
+    has = port_finder(names)
     for wire in wires(job):
         port = wire.expression.port
-        if wire.expression.scope == "parent.inputs" and port is not None and not has(port, names):
+        if wire.expression.scope == "parent.inputs" and port is not None and not has(port):
             yield _fault(wire.part(2), port, names)
     for step in job.steps.values():
         for node in _texts(step):
             for found in binding.find(node.text):
                 port = found.port
-                if found.scope == "parent.inputs" and port is not None and not has(port, names):
+                if found.scope == "parent.inputs" and port is not None and not has(port):
                     yield _fault(node.subspan(*found.part_range(2)), port, names)
 
 

@@ -22,9 +22,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from worldsize.azureml.model import Step
 from worldsize.diagnostics.problem import Problem
+from worldsize.rules import command_line
+from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar
@@ -36,10 +39,9 @@ RULE = Rule(
     since="0.1.0",
     summary="checkpoints written to `./outputs`",
 )
-_OPTION = re.compile(
-    r"--?(?P<option>[\w-]*(?:checkpoint|ckpt)[\w-]*)(?:=|\s+)[\"']?(?P<path>(?:\./)?outputs(?:/[\w./-]*)?)(?=[\s\"']|$)",
-    re.IGNORECASE,
-)
+_OPTION = re.compile(r"--?[\w-]+")
+_KEPT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
+_PATH = re.compile(r"(?P<quote>[\"']?)(?P<path>(?:\./)?outputs(?:/[\w./-]*)?)(?P=quote)", re.IGNORECASE)
 
 
 @RULE.checks(Step)
@@ -48,7 +50,24 @@ def check(context: Context, step: Step) -> Iterator[Problem]:
     node = command.node if command is not None else None
     if not isinstance(node, Scalar):
         return
-    for found in _OPTION.finditer(node.text):
+    for option, value in _options(node.text):
+        found = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
+        if found is None:
+            continue
         message = f"checkpoints go to `{found['path']}`, which a restarted or resubmitted job does not see"
-        help_ = f"declare an output and write `--{found['option']} ${{{{outputs.checkpoints}}}}`"
-        yield RULE.problem(node.subspan(*found.span("path")), message, help_)
+        help_ = f"declare an output and write `{option} ${{{{outputs.checkpoints}}}}`"
+        start, end = found.span("path")
+        yield RULE.problem(node.subspan(value.start + start, value.start + end), message, help_)
+
+
+def _options(text: str) -> Iterator[tuple[str, Word]]:
+    """Options of either number of dashes, with the word behind each."""
+    for command in command_line.parse(text):
+        for word, after in zip_longest(command.words, command.words[1:]):
+            option, equals, value = word.text.partition("=")
+            if _OPTION.fullmatch(option) is None:
+                continue
+            if equals:
+                yield option, Word(value, word.start + len(option) + 1, word.end)
+            elif after is not None:
+                yield option, after

@@ -25,6 +25,7 @@ from worldsize.yaml.span import Span
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
 _MOST = 40  # modules of one script that are read
+_IMPORTS = 1_000  # imports of one module that are looked for
 _KNOWN = re.compile(  # packages that start no process group and shard no data by themselves
     "torch|torchvision|torchaudio|torchtext|tensorflow|tensorboard|keras|horovod|mpi4py|numpy|pandas|scipy|sklearn"
     "|matplotlib|seaborn|PIL|cv2|tqdm|yaml|mlflow|azureml|azure|pyarrow|joblib|requests|datasets|tokenizers"
@@ -241,7 +242,8 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
             complete = False
             continue
         found[path] = module
-        for name, level, _ in module.imports:
+        complete = complete and len(module.imports) <= _IMPORTS
+        for name, level, _ in module.imports[:_IMPORTS]:
             places = list(_imported(context, path, folders, name, level))
             waiting += places
             complete = complete and (bool(places) or _is_known(name, level))

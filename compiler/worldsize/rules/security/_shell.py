@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Field, Job, Literal, Step
+from worldsize.rules import command_line
 
 
 class Use(NamedTuple):
-    """A literal text of an input where the command uses it; ``quote`` is what surrounds it there."""
+    """A literal text of an input where the command uses it.
+
+    ``quote`` is what surrounds it there, ``echoed`` whether it is only printed.
+    """
 
     name: str
     value: str
     given: Field[Argument]
     expression: Expression
     quote: str  # "", ' or "
+    echoed: bool
 
 
 def uses(step: Step) -> Iterator[Use]:
@@ -53,10 +59,21 @@ def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[Use]:
         return
     expressions = [found for found in binding.find(command.value) if found.scope == "inputs"]
     starts = {found.start: found for found in expressions if found.port in texts}
+    echoes = list(_echoes(command.value)) if starts else []
     for start, quote in _quotes(command.value, starts):
         found = starts[start]
         name = found.port or ""
-        yield Use(name, texts[name][0], texts[name][1], found, quote)
+        before = bisect_right(echoes, (start, len(command.value))) - 1
+        echoed = before >= 0 and start < echoes[before][1]
+        yield Use(name, texts[name][0], texts[name][1], found, quote, echoed)
+
+
+def _echoes(command: str) -> Iterator[tuple[int, int]]:
+    """Where the words stand that ``echo`` prints."""
+    for each in command_line.parse(command):
+        words = each.arguments
+        if len(words) > 1 and words[0].bare == "echo":
+            yield words[1].start, words[-1].end
 
 
 def _quotes(command: str, starts: dict[int, Expression]) -> Iterator[tuple[int, str]]:

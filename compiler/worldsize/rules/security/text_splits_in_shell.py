@@ -1,7 +1,8 @@
 """A text with blanks or shell signs is pasted into the command without quotation marks.
 
 Azure ML puts the value into the command line as it is. Without quotes the shell splits it at blanks and
-obeys ``;``, ``&``, ``|``, ``<``, ``>``, ``*`` and brackets.
+obeys ``;``, ``&``, ``|``, ``<``, ``>``, ``*``, brackets and line breaks. Blanks alone are no fault where the
+text is options for the script (``--lr 0.1 --epochs 3``), or where ``echo`` prints it.
 
 Why: The script gets half the text and arguments that it does not know, or the shell runs the rest.
 
@@ -37,10 +38,9 @@ RULE = Rule(
     since="0.1.0",
     summary="a text with blanks or shell signs outside of quotation marks",
 )
-_SIGN = re.compile(r"[;&|<>*?()'\"]|\[|(?<=\S)\s+(?=\S)")
-_OPTIONS = re.compile(r"\s*--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
-
-_ECHO = re.compile(r"(?:^|[;&|\n])\s*echo\b[^;&|\n]*\Z")  # prints its words with blanks between them again
+_SIGN = re.compile(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
+_OBEYED = re.compile(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
+_OPTIONS = re.compile(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
 
 
 @RULE.checks(Step)
@@ -55,13 +55,11 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Problem]:
     for step, use in uses:
-        sign = _SIGN.search(use.value)
-        if use.quote or sign is None or _OPTIONS.match(use.value) or "`" in use.value or "$(" in use.value:
+        sign = _sign(use)
+        if use.quote or sign is None or "`" in use.value or "$(" in use.value:
             continue
         command = step.component.command if step.component else None
-        if command is not None and _ECHO.search(command.value, 0, use.expression.start):
-            continue
-        what = f"`{sign[0].strip()}`" if sign[0].strip() else "a blank"
+        what = f"`{sign}`" if sign.strip() else "a line break" if sign == "\n" else "a blank"
         message = f"`{use.name}` holds {what}, and the command uses it without quotation marks"
         help_ = f'write `"{use.expression}"` in the command'
         related: tuple[Related, ...] = ()
@@ -70,3 +68,15 @@ def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Problem]:
             related = (Related(place, "pasted in here as it is"),)
         assert use.given.span is not None
         yield RULE.problem(use.given.span, message, help_, related=related)
+
+
+def _sign(use: _shell.Use) -> str | None:
+    """The first sign by which the shell makes something else of the text than was meant."""
+    text = use.value.strip()
+    if _OPTIONS.match(text):
+        found = _OBEYED.search(text)
+    elif use.echoed:  # it prints its words with blanks between them again
+        found = next((sign for sign in _SIGN.finditer(text) if sign[0].strip() or sign[0] == "\n"), None)
+    else:
+        found = _SIGN.search(text)
+    return None if found is None else found[0]

@@ -18,6 +18,7 @@ RULES = (
     Entry("WS010", "suppression-unknown"),
     Entry("WS011", "suppression-unused"),
     Entry("WS012", "findings-left-out"),
+    Entry("WS013", "file-over-budget"),
     Entry("WS020", "output-not-ours"),
     Entry("WS021", "output-not-written"),
     Entry("WS030", "settings-unknown-key"),

@@ -1,0 +1,397 @@
+"""Check hostile files of one megabyte: `python tests/fuzz/hostile.py`, or `… --only quotes --size 4000000`.
+
+Each shape repeats one thing until a file has the size, so that whatever takes quadratic time or many times
+the file's memory shows. Of every file it demands an ordinary exit status, at most two seconds of processor
+time and 500 MB. Every check is a process of its own; `tests/unit/test_check_hostile.py` checks small ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+SECONDS = 2.0
+MEMORY = 500 * 1024 * 1024
+SIZE = 1_000_000
+
+Files = dict[str, str]
+
+JOB = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+type: command
+environment: azureml:my-training:4
+compute: azureml:gpu-cluster
+"""
+TORCH = """\
+distribution: {type: pytorch, process_count_per_instance: 2}
+resources: {instance_type: Standard_NC96ads_A100_v4, instance_count: 2}
+"""
+PIPELINE = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+settings: {default_compute: azureml:cpu-cluster}
+"""
+SPEC = """\
+name: digits
+compute:
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+steps:
+  train:
+    command: python -c "print('hello')"
+    environment: azureml:my-training:4
+    compute: gpu
+"""
+STEP = "{type: command, command: echo, environment: azureml:e:1, compute: azureml:c}"
+
+
+def repeat(unit: str, size: int) -> str:
+    """A text repeated until it has the size."""
+    return unit * (size // len(unit) + 1)
+
+
+def number(pattern: str, size: int) -> str:
+    """A pattern with `%d` numbered upwards until the text has the size."""
+    parts, length = [], 0
+    while length < size:
+        parts.append(pattern.replace("%d", str(len(parts))))
+        length += len(parts[-1])
+    return "".join(parts)
+
+
+def quoted(text: str) -> str:
+    """A text as a double-quoted scalar on one line."""
+    return (
+        '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+    )
+
+
+def command(text: str, extra: str = "") -> Files:
+    """A job with a command in one scalar on one line."""
+    return {"job.yml": f"{JOB}{extra}command: {quoted(text)}\n"}
+
+
+def block(text: str) -> Files:
+    """A job with a command as a block scalar."""
+    body = "".join(f"  {line}\n" for line in text.split("\n"))
+    return {"job.yml": f"{JOB}{TORCH}command: |\n{body}"}
+
+
+def script(text: str, arguments: str = "") -> Files:
+    """A job that starts a script on four GPUs."""
+    return {
+        "job.yml": f"{JOB}{TORCH}code: ./src\ncommand: python train.py {arguments}\n",
+        "src/train.py": text,
+    }
+
+
+def spec_script(text: str) -> Files:
+    """A spec with a script of one's own."""
+    spec = SPEC.replace("""python -c "print('hello')\"""", "python train.py\n    code: ./src")
+    return {"spec.yml": spec, "src/train.py": text}
+
+
+def deepspeed(text: str) -> Files:
+    """A job that hands a configuration to DeepSpeed."""
+    source = "import deepspeed\ndeepspeed.init_distributed()\n"
+    return {**script(source, "--deepspeed_config ds.json"), "src/ds.json": text}
+
+
+def conda(text: str) -> Files:
+    """A job with a conda file."""
+    environment = "environment: {image: 'mcr.microsoft.com/azureml/x:1', conda_file: ./conda.yml}\n"
+    job = JOB.replace("environment: azureml:my-training:4\n", environment)
+    return {"job.yml": f"{job}command: echo\n", "conda.yml": text}
+
+
+def ignored(pattern: str, size: int) -> Files:
+    """A job whose code folder has an ignore file."""
+    names = {f"src/{'a' * 60}{index}.py": "" for index in range(50)}
+    return {**script("print()\n"), **names, "src/.amlignore": repeat(pattern, size)}
+
+
+def schedule(expression: str) -> Files:
+    """A schedule with a cron expression."""
+    trigger = f"trigger: {{type: cron, expression: {quoted(expression)}}}\n"
+    return {
+        "schedule.yml": "$schema: https://azuremlschemas.azureedge.net/latest/schedule.schema.json\nname: s\n"
+        f"{trigger}create_job: ./job.yml\n",
+        "job.yml": f"{PIPELINE}jobs: {{a: {STEP}}}\n",
+    }
+
+
+def pipeline(jobs: str, extra: str = "") -> Files:
+    """A pipeline with these steps."""
+    return {"job.yml": f"{PIPELINE}{extra}jobs:\n{jobs}"}
+
+
+def spec(extra: str) -> Files:
+    """A spec with further lines."""
+    return {"spec.yml": SPEC + extra}
+
+
+def chain(size: int) -> str:
+    """Steps that each read the one before."""
+    form = (
+        "  s%d: {type: command, command: 'cat ${{inputs.x}} > ${{outputs.y}}', environment: azureml:e:1, "
+        "compute: azureml:c, inputs: {x: '${{parent.jobs.s@.outputs.y}}'}, outputs: {y: {type: uri_file}}}\n"
+    )
+    parts, length = [], 0
+    while length < size:
+        parts.append(form.replace("%d", str(len(parts))).replace("@", str(max(len(parts) - 1, 0))))
+        length += len(parts[-1])
+    return "".join(parts)
+
+
+SHAPES: dict[str, Callable[[int], Files]] = {
+    # commands
+    "newlines in a command": lambda size: command("echo" + "\n" * size),
+    "a block of newlines": lambda size: block("echo" + "\n" * (size // 3) + "echo"),
+    "blanks in a command": lambda size: command("echo" + " " * size + "x"),
+    "tabs in a command": lambda size: command("python" + "\t" * (size // 2) + "x", TORCH),
+    "dashes in a command": lambda size: command("python train.py " + "-" * size),
+    "dashes and blanks": lambda size: command("python train.py " + repeat("--a- ", size)),
+    "options": lambda size: command("python train.py " + number("--o%d %d ", size), TORCH),
+    "checkpoint options": lambda size: command("python train.py " + repeat("--checkpoint-dir ", size), TORCH),
+    "ands in a command": lambda size: command("python a.py" + repeat(" && python train.py", size), TORCH),
+    "semicolons": lambda size: command(repeat("; ", size), TORCH),
+    "pipes and echoes": lambda size: command(repeat("echo a | ", size)),
+    "backslashes": lambda size: command("echo " + "\\" * (size // 2)),
+    "broken lines": lambda size: block("python train.py" + repeat(" \\\n", size // 3)),
+    "backslashes and blanks": lambda size: command("echo \\" + " " * size + "x"),
+    "blanks after an opening": lambda size: command("echo ${{" + " " * size),
+    "openings and blanks": lambda size: command("echo " + repeat("${{ ", size)),
+    "openings": lambda size: command("echo " + repeat("${{", size)),
+    "a long expression": lambda size: command("echo ${{inputs." + "a" * size + "}}"),
+    "a long path in an expression": lambda size: command("echo ${{" + repeat("inputs.", size) + "}}"),
+    "expressions": lambda size: command("echo " + number("${{inputs.a%d}} ", size)),
+    "sections": lambda size: command("echo " + repeat("$[[--x ${{inputs.x}}]] ", size)),
+    "open sections": lambda size: command("echo " + repeat("$[[", size)),
+    "single braces": lambda size: command("echo " + repeat("{inputs.", size)),
+    "double quotes": lambda size: command("python " + '"' * (size // 2), TORCH),
+    "single quotes": lambda size: command("python " + "'" * size, TORCH),
+    "open quotes": lambda size: command("python train.py " + repeat("\"'", size), TORCH),
+    "dollars": lambda size: command("python $" + repeat("$A", size), TORCH),
+    "assignments": lambda size: command(number("A%d=1 ", size) + "python train.py", TORCH),
+    "a long assignment": lambda size: command("A" * size + " python train.py", TORCH),
+    "slashes": lambda size: command("/" * size + "python train.py", TORCH),
+    "scripts": lambda size: command(number("python s%d.py; ", size), TORCH + "code: .\n"),
+    "installs": lambda size: command(repeat("pip install ", size)),
+    "packages": lambda size: command("pip install " + number("p%d ", size)),
+    "package extras": lambda size: command("pip install a" + repeat("[a,", size)),
+    "half secrets": lambda size: command("echo " + repeat("://a:", size)),
+    "tokens": lambda size: command("export " + repeat("TOKEN_", size) + "=1"),
+    "account keys": lambda size: command("echo " + repeat("AccountKey=aaaa", size)),
+    "long hex": lambda size: command("export TOKEN=" + repeat("0a1b2c3d", size)),
+    "program texts": lambda size: command("python -c '" + repeat("import os; ", size) + "'", TORCH),
+    "redirections": lambda size: command("cat" + repeat(" <a >b", size)),
+    "world sizes": lambda size: command("torchrun " + repeat("--nproc_per_node 2 ", size), TORCH),
+    # YAML
+    "empty lines": lambda size: {"job.yml": JOB + "command: echo\n" + "\n" * size},
+    "carriage returns": lambda size: {"job.yml": (JOB + "command: echo\n" + "\n" * (size // 2)).replace("\n", "\r\n")},
+    "lone carriage returns": lambda size: {"job.yml": JOB + "command: echo\n" + "\r" * size},
+    "one long line": lambda size: {"job.yml": JOB + "command: echo\ndescription: " + "x" * size + "\n"},
+    "combining characters": lambda size: {"job.yml": JOB + "command: e" + "\u0301" * (size // 2) + "\n"},
+    "wide characters": lambda size: {"job.yml": JOB + "nope: \u6f22" + "\u6f22" * (size // 3) + "\n"},
+    "line separators": lambda size: {"job.yml": JOB + "command: 'a" + "\u2028" * (size // 3) + "'\n"},
+    "comments": lambda size: {"job.yml": JOB + "command: echo\n" + repeat("# a\n", size)},
+    "number signs": lambda size: {"job.yml": JOB + "command: echo " + "#" * size + "\n"},
+    "number signs and blanks": lambda size: {"job.yml": JOB + "command: echo\n" + repeat("# ", size)},
+    "suppressions": lambda size: {
+        "job.yml": JOB + "command: echo\n" + repeat("# worldsize: ignore[WS203]\n", size)
+    },
+    "one long suppression": lambda size: {
+        "job.yml": JOB + "command: echo # worldsize: ignore[" + number("WS2%d, ", size) + "]\n"
+    },
+    "blanks in a suppression": lambda size: {
+        "job.yml": JOB + "command: echo #" + " " * (size // 2) + "worldsize:" + " " * (size // 2) + "x\n"
+    },
+    "documents": lambda size: {"job.yml": JOB + "command: echo\n" + repeat("---\na: 1\n", size)},
+    "anchors": lambda size: {"job.yml": JOB + "command: echo\ntags:\n" + number("  t%d: &a%d x\n", size)},
+    "aliases": lambda size: {"job.yml": JOB + "command: echo\ntags:\n  a: &a x\n" + number("  t%d: *a\n", size)},
+    "blanks after an anchor": lambda size: {"job.yml": JOB + "command: &a" + " " * size + "echo\n"},
+    "comments after an anchor": lambda size: {"job.yml": JOB + "tags: &a" + repeat(" # x\n", size) + "  {a: b}\n"},
+    "bare anchors": lambda size: {"job.yml": JOB + "command: echo\ntags: [" + number("&a%d , ", size) + "]\n"},
+    "tags": lambda size: {"job.yml": JOB + "command: echo\ntags: [" + repeat("!!str a, ", size) + "]\n"},
+    "merges": lambda size: {
+        "job.yml": JOB + "command: echo\nb: &b {x: 1, y: 2}\ntags:\n" + number("  t%d: {<<: *b, x: 3}\n", size)
+    },
+    "merges of one": lambda size: {
+        "job.yml": JOB + "command: echo\nb: &b {x: 1}\ntags: {<<: [" + repeat("*b, ", size) + "]}\n"
+    },
+    "a long key": lambda size: {"job.yml": JOB + "? " + "k" * size + "\n: 1\n"},
+    "keys": lambda size: {"job.yml": JOB + "command: echo\n" + number("key%d: 1\n", size)},
+    "alike keys": lambda size: {"job.yml": JOB + number("commandd%d: 1\n", size)},
+    "the same key": lambda size: {"job.yml": JOB + repeat("command: echo\n", size)},
+    "odd keys": lambda size: {"job.yml": JOB + "tags:\n" + number("  ? [a%d]\n  : 1\n", size)},
+    "brackets": lambda size: {"job.yml": JOB + "tags: " + "[" * size},
+    "braces": lambda size: {"job.yml": JOB + "tags: " + repeat("{a: ", size)},
+    "closed brackets": lambda size: {"job.yml": JOB + "tags: [" + repeat("[], ", size) + "]\n"},
+    "deep blocks": lambda size: {"job.yml": "\n".join(" " * depth + "a:" for depth in range(int((2 * size) ** 0.5)))},
+    "deep dashes": lambda size: {"job.yml": JOB + "tags:\n  " + repeat("- ", size)},
+    "list items": lambda size: {"job.yml": JOB + "command: echo\ntags:\n" + repeat("  - 1\n", size)},
+    "quotes in YAML": lambda size: {"job.yml": JOB + "command: '" + "''" * (size // 2) + "'\n"},
+    "escapes in YAML": lambda size: {"job.yml": JOB + 'command: "' + repeat("\\x41", size) + '"\n'},
+    "folded text": lambda size: {"job.yml": JOB + "command: >\n" + repeat("  a ${{inputs.x}}\n", size)},
+    "plain lines": lambda size: {"job.yml": JOB + "command: echo\n" + repeat("  ${{inputs.x}}\n", size)},
+    "broken quotes": lambda size: {"job.yml": JOB + 'command: "' + repeat("a \\\n  ", size) + '"\n'},
+    "underscores in a number": lambda size: {"job.yml": JOB + "command: echo\npriority: 1" + "_000" * (size // 4)},
+    "a huge number": lambda size: {"job.yml": JOB + "command: echo\nlimits: {timeout: " + "9" * size + "}\n"},
+    "a huge exponent": lambda size: {"spec.yml": SPEC + "description: x\nseed: 1e" + "9" * size + "\n"},
+    "a hexadecimal number": lambda size: {"job.yml": JOB + "command: echo\npriority: 0x" + "f" * size + "\n"},
+    "a sexagesimal number": lambda size: {"job.yml": JOB + "limits: {timeout: 1" + ":59" * (size // 3) + "}\n"},
+    "a fraction": lambda size: {"job.yml": JOB + "limits: {timeout: 1." + "9" * size + "}\n"},
+    "numbers": lambda size: {"job.yml": JOB + "command: echo\ntags:\n" + number("  t%d: 1_000\n", size)},
+    "dates": lambda size: {"job.yml": JOB + "command: echo\ntags:\n" + number("  t%d: 2024-01-31\n", size)},
+    "a long date": lambda size: {
+        "job.yml": JOB + "tags: {a: 2024-01-31 12:00:00." + "0" * size + "}\ncommand: echo\n"
+    },
+    "template braces": lambda size: {"job.yml": JOB + "command: '" + repeat("{{ x }} ", size) + "'\n"},
+    # graphs
+    "steps": lambda size: pipeline(number(f"  s%d: {STEP}\n", size)),
+    "a chain of steps": lambda size: pipeline(chain(size)),
+    "inputs": lambda size: {"job.yml": JOB + "command: echo\ninputs:\n" + number("  i%d: 1\n", size)},
+    "outputs": lambda size: {"job.yml": JOB + "command: echo\noutputs:\n" + number("  o%d: {type: uri_folder}\n", size)},
+    "alike inputs": lambda size: {"job.yml": JOB + "command: echo\ninputs:\n" + number("  I%d: 1\n  i%d: 2\n", size)},
+    "pipeline inputs": lambda size: pipeline(f"  s: {STEP}\n", "inputs:\n" + number("  i%d: 1\n", size)),
+    "unknown inputs": lambda size: pipeline(
+        number("  s%d: {type: command, component: ./c.yml, inputs: {x%d: '${{parent.inputs.n%d}}'}}\n", size)
+    )
+    | {"c.yml": "type: command\nname: c\ncommand: echo\nenvironment: azureml:e:1\n"},
+    "one step with many inputs": lambda size: pipeline(
+        "  s:\n    type: command\n    component: ./c.yml\n    inputs:\n" + number("      x%d: 1\n", size)
+    )
+    | {
+        "c.yml": "type: command\nname: c\ncommand: echo\nenvironment: azureml:e:1\ninputs:\n"
+        + number("  x%d: {type: string, enum: [a, b]}\n", size)
+    },
+    "unknown steps": lambda size: pipeline(
+        number("  s%d: {type: command, inputs: {x: '${{parent.jobs.t%d.outputs.y}}'}}\n", size)
+    ),
+    "variables": lambda size: {
+        "job.yml": JOB + "command: echo\nenvironment_variables:\n" + number("  API_TOKEN%d: abc%ddefg\n", size)
+    },
+    "one cycle": lambda size: pipeline(chain(size) + "  z: {}\n"),
+    "spec steps": lambda size: spec(
+        number("  s%d: {command: python a.py, environment: azureml:e:1, compute: gpu}\n", size)
+    ),
+    "trained spec steps": lambda size: spec(number("  s%d: {uses: train_ddp, compute: gpu}\n", size)),
+    "spec computes": lambda size: {
+        "spec.yml": SPEC.replace("steps:\n", number("  c%d: {target: azureml:c%d}\n", size) + "steps:\n")
+    },
+    "unknown spec keys": lambda size: spec(number("key%d: 1\n", size)),
+    "wrong spec steps": lambda size: spec(number("  s%d: {comand: 1}\n", size)),
+    "settings": lambda size: {
+        **command("echo"),
+        "worldsize.yml": "compute:\n" + number("  c%d: {instance_type: Standard_NC24s_v3}\n", size),
+    },
+    "ignored rules": lambda size: {**command("echo"), "worldsize.yml": "ignore:\n" + number("  - WS9x%d\n", size)},
+    # schedules
+    "a long cron": lambda size: schedule(repeat("1,", size) + "1 * * * *"),
+    "blanks in a cron": lambda size: schedule("0 3" + " " * size + "* * 1"),
+    "cron fields": lambda size: schedule(repeat("* ", size)),
+    "a cron of stars": lambda size: schedule("*" * size + " * * * *"),
+    # scripts and other files
+    "nested parentheses": lambda size: script("x = " + "(" * (size // 2) + "1" + ")" * (size // 2) + "\n"),
+    "nested lists": lambda size: script("x = " + repeat("[1, " , size)),
+    "a long sum": lambda size: script("x = " + repeat("1 + ", size) + "1\n"),
+    "chained calls": lambda size: script("x = a" + repeat(".b()", size) + "\n"),
+    "unary signs": lambda size: script("x = " + "-" * size + "1\n"),
+    "nested blocks": lambda size: script(
+        "".join(" " * depth + "if x:\n" for depth in range(99)) + " " * 99 + "pass\n" + repeat("import torch\n", size)
+    ),
+    "a long string": lambda size: script("x = '" + "a" * size + "'\nimport torch\n"),
+    "functions": lambda size: script("import torch\n" + number("def f%d():\n    torch.save(1, 'a')\n", size)),
+    "calls of functions": lambda size: script(
+        "import torch\n" + number("def f%d():\n    f%d()\n    torch.save(1, 'a')\n", size)
+    ),
+    "imports": lambda size: script(number("import m%d\n", size)),
+    "saves": lambda size: script("import torch\n" + repeat("torch.save(m, 'a')\n", size)),
+    "arguments": lambda size: script(
+        "import argparse\np = argparse.ArgumentParser()\n" + number("p.add_argument('--a%d', type=bool)\n", size)
+    ),
+    "conditions": lambda size: script("import torch\n" + repeat("if rank == 0:\n    torch.save(m, 'a')\n", size)),
+    "elifs": lambda size: script("if x == 0:\n  pass\n" + number("elif x == %d:\n  pass\n", size)),
+    "ranks": lambda size: script("import os\n" + repeat("r = int(os.environ['RANK'])\n", size)),
+    "assigned names": lambda size: script("import torch\n" + number("a%d = a%d + rank\n", size)),
+    "a spec's script": lambda size: spec_script("import torch\n" + repeat("torch.save(m, 'a')\n", size)),
+    "newlines in a script": lambda size: script("\n" * size),
+    "comments in a script": lambda size: script("import torch\n" + "#" * size),
+    "a NUL in a script": lambda size: script("x = 1\0" + "\0" * size),
+    "deep JSON": lambda size: deepspeed("[" * size),
+    "deep JSON objects": lambda size: deepspeed(repeat('{"a":', size)),
+    "JSON keys": lambda size: deepspeed("{" + number('"k%d": 1, ', size) + '"z": 1}'),
+    "the same JSON key": lambda size: deepspeed("{" + repeat('"zero_optimization": {}, ', size) + '"z": 1}'),
+    "a long JSON number": lambda size: deepspeed('{"train_batch_size": ' + "9" * size + "}"),
+    "a long JSON string": lambda size: deepspeed('{"a": "' + "a" * size + '"}'),
+    "an open JSON string": lambda size: deepspeed('{"a": "' + "a" * size),
+    "JSON comments": lambda size: deepspeed("{" + repeat("/* ", size)),
+    "JSON blanks": lambda size: deepspeed("{" + " " * size + "x"),
+    "JSON words": lambda size: deepspeed("{" + repeat("a ", size)),
+    "requirements": lambda size: conda("dependencies:\n- pip:\n" + number("  - p%d\n", size)),
+    "a long requirement": lambda size: conda("dependencies:\n- pip:\n  - a" + "." * size + "\n"),
+    "requirement extras": lambda size: conda("dependencies:\n- pip:\n  - 'a[" + repeat("a, ", size) + "'\n"),
+    "channels": lambda size: conda("channels:\n" + number("- c%d\n", size) + "dependencies: [python=3.10]\n"),
+    "ignore lines": lambda size: ignored("*a*b\n", size),
+    "stars in an ignore file": lambda size: ignored("*a" * 400 + "b\n", size),
+    "one ignore line of stars": lambda size: ignored("*a", size),
+    "ignore folders": lambda size: ignored("**/a/**/b\n", size),
+    "one ignore line of folders": lambda size: ignored("**/a/", size),
+}  # fmt: skip
+
+
+def write(files: Files, folder: Path) -> None:
+    """Write the files of a shape."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+
+
+def measure(shape: str, size: int, limit: float = 60.0) -> tuple[int, float, int]:
+    """Exit status, processor seconds and peak memory in bytes of one check in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(SHAPES[shape](size), Path(folder))
+        code = (
+            "import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv.pop(1)),) * 2); "
+            "from worldsize.cli.main import main; sys.exit(main())"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, str(int(limit)), "check", "."],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def main() -> int:
+    """Check every shape, or those asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="shapes whose name holds this")
+    parser.add_argument("--size", type=int, default=SIZE, help="bytes of a file")
+    arguments = parser.parse_args()
+    shapes = [shape for shape in SHAPES if arguments.only in shape]
+    failed = 0
+    for shape in shapes:
+        status, seconds, memory = measure(shape, arguments.size)
+        wrong = status not in (0, 1) or seconds > SECONDS or memory > MEMORY
+        failed += wrong
+        print(
+            f"{'FAIL' if wrong else 'ok  '} {shape}: status {status}, {seconds:.2f} s, {memory / 1e6:.0f} MB",
+            flush=True,
+        )
+    print(
+        f"{len(shapes)} shapes of {arguments.size:,} bytes, {failed} over {SECONDS} s or {MEMORY / 1e6:.0f} MB"
+    )
+    return 1 if failed or not shapes else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

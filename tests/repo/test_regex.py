@@ -1,0 +1,175 @@
+"""Every regular expression that meets text of others takes linear time, wherever in the code it is written."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
+
+from tests.repo import regex_attacks
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("compiler/worldsize", "components")
+METHODS = (*regex_attacks.SEARCHES, "match", "fullmatch")
+
+
+class Use(NamedTuple):
+    """A pattern, and how it is used."""
+
+    where: str
+    pattern: re.Pattern[str]
+    method: str
+
+
+# Patterns that are built from what a file says: by the function that builds them, examples of what it builds.
+BUILT: dict[str, tuple[str, ...]] = {
+    "compiler/worldsize/azureml/ignore.py:_compiled": (),
+    "compiler/worldsize/emit/lookup.py:with_input": (r"^  strategy:\n((?:    .*\n)*)",),
+    "compiler/worldsize/running/parallel/worldsize_parallel/mltable.py:_extract": (),
+    "compiler/worldsize/running/environments/planning.py:_imports": (
+        r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",
+    ),
+    "compiler/worldsize/yaml/segments.py:trace": (),
+    "compiler/worldsize/spec/accept.py:_compiled": (),
+    "compiler/worldsize/spec/schema.py:matches": (),
+    "compiler/worldsize/spec/schema.py:_pattern": (),
+    "compiler/worldsize/azureml/shape/values.py:compiled": (),
+}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
+
+
+def names_of(path: Path) -> dict[str, Any]:
+    """The names of a module, as far as it can be imported without the libraries that train."""
+    if path.is_relative_to(ROOT / "compiler"):
+        module = ".".join(path.relative_to(ROOT / "compiler").with_suffix("").parts)
+        return vars(importlib.import_module(module.removesuffix(".__init__")))
+    return {"re": re}
+
+
+def written() -> Iterator[tuple[str, Path, str, ast.Call, str, str]]:
+    """Every call of the module `re`: where, its function, the method and the name it is assigned to."""
+    for path, tree in trees().items():
+        owner = {node: name for name, node in _functions(tree)}
+        assigned = {
+            node.value: node.targets[0].id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                module = node.func.value
+                if (
+                    isinstance(module, ast.Name)
+                    and module.id == "re"
+                    and node.func.attr in (*METHODS, "compile")
+                ):
+                    place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+                    yield place, path, owner.get(node, ""), node, node.func.attr, assigned.get(node, "")
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                yield function.name, node
+
+
+def uses() -> Iterator[Use]:
+    """Every pattern with every method that it is used with."""
+    for place, path, function, call, method, name in written():
+        try:
+            pattern = _evaluate(call, path)
+        except NameError:
+            key = f"{path.relative_to(ROOT).as_posix()}:{function}"
+            assert key in BUILT, f"{place} builds a pattern: add examples of what {key} builds to BUILT"
+            for example in BUILT[key]:
+                yield Use(place, re.compile(example), "search" if method == "compile" else method)
+            continue
+        for used in _methods(path, name) if method == "compile" else [method]:
+            yield Use(place, pattern, used)
+
+
+def _evaluate(call: ast.Call, path: Path) -> re.Pattern[str]:
+    keywords = [word.value for word in call.keywords if word.arg == "flags"]
+    flags = keywords or (
+        call.args[1:2] if isinstance(call.func, ast.Attribute) and call.func.attr == "compile" else []
+    )
+    names = names_of(path)
+    pattern, flag = (
+        eval(compile(ast.Expression(each), str(path), "eval"), dict(names))  # noqa: S307 - our own source
+        for each in (call.args[0], flags[0] if flags else ast.Constant(0, lineno=1, col_offset=0))
+    )
+    return re.compile(pattern, flag)
+
+
+def _methods(path: Path, name: str) -> list[str]:
+    """How a compiled pattern is used in its module, or in those that import it; a search where unknown."""
+    found: set[str] = set()
+    for other, (imported, used) in _mentions().items():
+        if other == path or imported & {path.stem, path.parent.name}:
+            found |= used.get(name, set())
+    return sorted(found) or ["search"]
+
+
+@cache
+def _mentions() -> dict[Path, tuple[set[str], dict[str, set[str]]]]:
+    """What each module imports from, and which methods of patterns it calls, by the name before the dot."""
+    found: dict[Path, tuple[set[str], dict[str, set[str]]]] = {}
+    for path, tree in trees().items():
+        imported, used = found[path] = (set(), {})
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                imported.update([node.module.split(".")[-1], *(alias.name for alias in node.names)])
+            elif isinstance(node, ast.Attribute) and node.attr in METHODS:
+                last = node.value
+                called = last.id if isinstance(last, ast.Name) else getattr(last, "attr", "")
+                used.setdefault(called, set()).add(node.attr)
+    return found
+
+
+def _schema_patterns() -> Iterator[Use]:
+    """Patterns of the JSON schemas, which are searched for in what a file says."""
+    for path in sorted((ROOT / "schemas").glob("*.json")):
+        waiting = [json.loads(path.read_text(encoding="utf-8"))]
+        while waiting:
+            node = waiting.pop()
+            waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+            if isinstance(node, dict) and isinstance(node.get("pattern"), str):
+                yield Use(f"{path.name}: {node['pattern']}", re.compile(node["pattern"]), "search")
+
+
+def _of_libraries() -> Iterator[Use]:
+    for rules in Resolver.yaml_implicit_resolvers.values():
+        for tag, pattern in rules:
+            yield Use(f"PyYAML: {tag}", pattern, "match")
+    yield Use("PyYAML: timestamp", SafeConstructor.timestamp_regexp, "match")
+
+
+@cache
+def everything() -> tuple[Use, ...]:
+    found = {(use.pattern, use.method): use for use in [*uses(), *_schema_patterns(), *_of_libraries()]}
+    return tuple(found.values())
+
+
+def test_every_pattern_takes_linear_time() -> None:
+    slow = []
+    for use in everything():
+        text = regex_attacks.slow_text(use.pattern, use.method)
+        if text is not None:
+            slow.append(f"{use.where} {use.method}: {text}\n    {use.pattern.pattern[:200]}")
+    assert not slow, "\n".join(slow)

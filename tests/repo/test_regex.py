@@ -1,4 +1,4 @@
-"""Every regular expression that meets text of others takes linear time, wherever in the code it is written."""
+"""Every regular expression of the code takes linear time on whatever text it meets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import importlib
 import json
 import re
-import sys
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,13 @@ import pytest
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from tests.repo import regex_attacks
+from worldsize.azureml.ignore import name_pattern
+from worldsize.yaml import segments
 
 ROOT = Path(__file__).resolve().parents[2]
+ATTACKS = runpy.run_path(str(ROOT / "tests" / "repo" / "regex_attacks.py"))
 FOLDERS = ("compiler/worldsize", "components")
-METHODS = (*regex_attacks.SEARCHES, "match", "fullmatch")
+METHODS = (*ATTACKS["SEARCHES"], "match", "fullmatch")
 
 
 class Use(NamedTuple):
@@ -31,19 +33,18 @@ class Use(NamedTuple):
     method: str
 
 
-# Patterns that are built from what a file says: by the function that builds them, examples of what it builds.
+# Patterns that are built while the program runs: by the function that builds them, what it builds.
+# Those of the schemas are tested as the schemas have them.
 BUILT: dict[str, tuple[str, ...]] = {
-    "compiler/worldsize/azureml/ignore.py:_compiled": (),
-    "compiler/worldsize/emit/lookup.py:with_input": (r"^  strategy:\n((?:    .*\n)*)",),
-    "compiler/worldsize/running/parallel/worldsize_parallel/mltable.py:_extract": (),
-    "compiler/worldsize/running/environments/planning.py:_imports": (
-        r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",
-    ),
-    "compiler/worldsize/yaml/segments.py:trace": (),
-    "compiler/worldsize/spec/accept.py:_compiled": (),
-    "compiler/worldsize/spec/schema.py:matches": (),
-    "compiler/worldsize/spec/schema.py:_pattern": (),
-    "compiler/worldsize/azureml/shape/values.py:compiled": (),
+    "azureml/ignore.py:_compiled": (name_pattern("*a" * 9, folder=False), name_pattern("a*b*", folder=True)),
+    "azureml/shape/values.py:compiled": (),
+    "emit/lookup.py:with_input": (r"^  strategy:\n((?:    .*\n)*)",),
+    "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
+    "running/parallel/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
+    "spec/accept.py:_compiled": (),
+    "spec/schema.py:_pattern": (),
+    "spec/schema.py:matches": (),
+    "yaml/segments.py:trace": (),
 }
 
 
@@ -95,10 +96,10 @@ def uses() -> Iterator[Use]:
         try:
             pattern = _evaluate(call, path)
         except NameError:
-            key = f"{path.relative_to(ROOT).as_posix()}:{function}"
+            key = f"{path.relative_to(ROOT / FOLDERS[0]).as_posix()}:{function}"
             assert key in BUILT, f"{place} builds a pattern: add examples of what {key} builds to BUILT"
             for example in BUILT[key]:
-                yield Use(place, re.compile(example), "search" if method == "compile" else method)
+                yield Use(place, re.compile(example, re.MULTILINE), "search")
             continue
         for used in _methods(path, name) if method == "compile" else [method]:
             yield Use(place, pattern, used)
@@ -111,7 +112,7 @@ def _evaluate(call: ast.Call, path: Path) -> re.Pattern[str]:
     )
     names = names_of(path)
     pattern, flag = (
-        eval(compile(ast.Expression(each), str(path), "eval"), dict(names))  # noqa: S307 - our own source
+        eval(compile(ast.Expression(each), str(path), "eval"), dict(names))
         for each in (call.args[0], flags[0] if flags else ast.Constant(0, lineno=1, col_offset=0))
     )
     return re.compile(pattern, flag)
@@ -157,6 +158,8 @@ def _of_libraries() -> Iterator[Use]:
     for rules in Resolver.yaml_implicit_resolvers.values():
         for tag, pattern in rules:
             yield Use(f"PyYAML: {tag}", pattern, "match")
+    for style in (segments._DOUBLE, segments._SINGLE, segments._PLAIN):
+        yield Use("yaml/segments.py", re.compile(style), "match")
     yield Use("PyYAML: timestamp", SafeConstructor.timestamp_regexp, "match")
 
 
@@ -167,9 +170,30 @@ def everything() -> tuple[Use, ...]:
 
 
 def test_every_pattern_takes_linear_time() -> None:
+    found = everything()
+    assert len(found) > 150
     slow = []
-    for use in everything():
-        text = regex_attacks.slow_text(use.pattern, use.method)
+    for use in found:
+        text = ATTACKS["slow_text"](use.pattern, use.method)
         if text is not None:
             slow.append(f"{use.where} {use.method}: {text}\n    {use.pattern.pattern[:200]}")
     assert not slow, "\n".join(slow)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"),
+    [
+        (r"\$\{\{\s*([^\s{}]*)\s*\}\}", "search"),  # two ways to share blanks out
+        (r"(?:^|[;\n])\s*python", "search"),  # as many starts as blanks
+        (r"--?[\w-]*ckpt", "finditer"),
+        (r"azureml.*/([A-Za-z]+)\.schema", "search"),
+        (r"a*a*b", "match"),
+    ],
+)
+def test_the_attacks_find_what_is_slow(pattern: str, method: str) -> None:
+    assert ATTACKS["slow_text"](re.compile(pattern), method) is not None
+
+
+@pytest.mark.parametrize("pattern", [r"\s+$", r"[^}]*\}", r"\S*x", r"(?:\A|[;\n])[;\s]*x"])
+def test_what_is_linear_from_one_start_is_left_alone(pattern: str) -> None:
+    assert ATTACKS["slow_text"](re.compile(pattern), "match") is None

@@ -43,6 +43,7 @@ soak: $(VENV)/.all $(VENV)/.horovod ## kill runs and trainings at random for hal
 fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for twenty minutes
 	$(BIN)/python tests/fuzz/check.py --seconds 600
 	$(BIN)/python tests/fuzz/layers.py --seconds 600
+	$(BIN)/python tests/fuzz/hostile.py
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo

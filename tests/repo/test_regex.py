@@ -38,7 +38,7 @@ class Use(NamedTuple):
 BUILT: dict[str, tuple[str, ...]] = {
     "azureml/ignore.py:_compiled": (name_pattern("*a" * 9, folder=False), name_pattern("a*b*", folder=True)),
     "azureml/shape/values.py:compiled": (),
-    "emit/lookup.py:with_input": (r"^  strategy:\n((?:    .*\n)*)",),
+    "emit/lookup.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/parallel/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "spec/accept.py:_compiled": (),
@@ -99,7 +99,7 @@ def uses() -> Iterator[Use]:
             key = f"{path.relative_to(ROOT / FOLDERS[0]).as_posix()}:{function}"
             assert key in BUILT, f"{place} builds a pattern: add examples of what {key} builds to BUILT"
             for example in BUILT[key]:
-                yield Use(place, re.compile(example, re.MULTILINE), "search")
+                yield Use(place, re.compile(example), "search")
             continue
         for used in _methods(path, name) if method == "compile" else [method]:
             yield Use(place, pattern, used)

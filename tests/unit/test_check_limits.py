@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from pathlib import Path
 
@@ -89,3 +90,44 @@ def test_a_comment_silences_what_would_have_been_left_out(
     lines = "name: digits  # worldsize: ignore[WS002] on purpose\n" * 1_000
     Path("spec.yml").write_text(SPEC + lines, encoding="utf-8")
     assert worldsize.check("spec.yml").diagnostics == ()
+
+
+def test_a_file_with_many_kinds_of_findings_lists_the_gravest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(limits, "SAME", 30)
+    monkeypatch.setattr(limits, "LISTED", 40)
+    installs = "'" + "pip install a; " * 100 + "'"
+    Path("job.yml").write_text(JOB % installs + "type: command\n" * 100, encoding="utf-8")
+    report = worldsize.check("job.yml")
+    rest = [each for each in report.diagnostics if each.slug == "findings-left-out"]
+    assert len(report.diagnostics) - len(rest) == 40
+    assert len(report.errors) == 30  # all that are listed of their rule; warnings take what is left
+    assert any("of several rules in this file are not listed" in each.message for each in rest)
+
+
+def test_a_check_of_many_files_lists_a_bounded_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(limits, "REPORTED", 25)
+    for number in range(10):
+        Path(f"job{number}.yml").write_text(JOB % "echo" + "type: command\n" * 10, encoding="utf-8")
+    report = worldsize.check(".")
+    rest = [each.message for each in report.diagnostics if each.slug == "findings-left-out"]
+    assert len(report.diagnostics) == 26
+    assert rest == ["75 more findings, among them all of 7 files, are not listed"]
+    assert report.exit_code == 1
+
+
+def test_a_long_text_costs_little_more_memory_than_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One repeated group of a regular expression keeps hundreds of bytes for every character."""
+    monkeypatch.chdir(tmp_path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("job.yml").write_text(JOB % ("'" + "a$b" * 1_000_000 + "'"), encoding="utf-8")
+    worldsize.check("job.yml").render()
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < 100 * 3_000_000

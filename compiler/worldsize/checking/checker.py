@@ -165,9 +165,10 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
     suppressions: dict[str, list[suppress.Suppression]] = {}
     problems: list[Problem] = []
     for document in marked:
-        suppressions[document.path], unusable = suppress.parse(
-            document.comments, lambda word: registry.find(word) is not None, registry.names
-        )
+        with run.context.budgets.charge(document.path):
+            suppressions[document.path], unusable = suppress.parse(
+                document.comments, lambda word: registry.find(word) is not None, registry.names
+            )
         problems += unusable
     kept = suppress.apply(diagnostics, suppressions)
     for path, found in suppressions.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
@@ -39,6 +40,7 @@ def parse(
         names: All codes and slugs, for the suggestion.
     """
     below = _below(comments)
+    usable = cache(lambda: [name for name in names() if name not in UNSUPPRESSABLE])
     found: list[Suppression] = []
     problems: list[Problem] = []
     for comment in comments:
@@ -60,7 +62,7 @@ def parse(
         offset = mark.start("rest") + ignore.start("codes")
         for word in words:
             span = _inside(comment, offset + word.start(), offset + word.end())
-            problem = _unusable(word.group(), span, known, names)
+            problem = _unusable(word.group(), span, known, usable)
             if problem is None:
                 found.append(Suppression(word.group(), span, lines))
             else:
@@ -125,5 +127,5 @@ def _unusable(
         return Problem("suppression-unknown", span, message, "remove the comment and report the fault")
     if known(word):
         return None
-    help_ = did_you_mean(word, set(names()) - UNSUPPRESSABLE) or "`worldsize explain` lists all codes"
+    help_ = did_you_mean(word, names()) or "`worldsize explain` lists all codes"
     return Problem("suppression-unknown", span, f"`{word}` is not the code of a rule", help_)

@@ -8,6 +8,7 @@ from worldsize.azureml.shape.catalog import Catalog, Shape
 from worldsize.azureml.shape.place import Place
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import closest, edits, surely
+from worldsize.yaml import budget
 from worldsize.yaml.nodes import Scalar
 
 # Words of other tools, of the documentation's errors and of Azure ML's first version.
@@ -207,9 +208,10 @@ def _on_the_step(key: Scalar, place: Place) -> Problem | None:
 
 def _slip(key: Scalar, place: Place) -> Problem | None:
     """One letter off a key of this very mapping: no better explanation is needed."""
-    if len(key.text) < 5:
+    known = known_keys(place.shape)
+    if len(key.text) < 5 or not budget.take_comparisons(len(known)):
         return None
-    free = [name for name in known_keys(place.shape) if name not in place.node]
+    free = [name for name in known if name not in place.node]
     for name in free:
         if abs(len(name) - len(key.text)) <= 1 and edits(key.text, name, 1) <= 1:
             return _unknown(key, place, f"did you mean `{name}`?", _sure(key, name, free))

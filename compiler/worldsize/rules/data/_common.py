@@ -66,6 +66,7 @@ class Script(NamedTuple):
     span: Span
 
 
+_COMMANDS = 200  # of one step that are looked at
 _INTERPRETER = re.compile(r"\(?(?:python3?(?:\.\d+)?|bash|sh|Rscript)")
 _OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
 _NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
@@ -80,7 +81,7 @@ def scripts(component: Component) -> Iterator[Script]:
         return
     text = field.node.text
     changed = _MAKES.search(text)
-    for command in command_line.parse(text[: changed.start()] if changed else text):
+    for command in command_line.parse(text[: changed.start()] if changed else text)[:_COMMANDS]:
         word = _started(command)
         if word is not None and not word.text.startswith("/") and ".." not in word.text.split("/"):
             yield Script(word.text.removeprefix("./"), field.node.subspan(word.start, word.end))

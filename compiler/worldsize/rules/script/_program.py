@@ -25,6 +25,7 @@ from worldsize.yaml.span import Span
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
 _MOST = 40  # modules of one script that are read
+_COMMANDS = 200  # commands of one step whose scripts are looked for
 _IMPORTS = 1_000  # imports of one module that are looked for
 _KNOWN = re.compile(  # packages that start no process group and shard no data by themselves
     "torch|torchvision|torchaudio|torchtext|tensorflow|tensorboard|keras|horovod|mpi4py|numpy|pandas|scipy|sklearn"
@@ -126,7 +127,8 @@ def _programs(context: Context, job: Job) -> list[Program]:
     found: dict[object, Program | None] = {}
     for started in launch.of(context, job):
         key = _way(started)
-        for position, command in enumerate(itertools.takewhile(_stays, started.commands)):
+        commands = itertools.islice(started.commands, _COMMANDS)
+        for position, command in enumerate(itertools.takewhile(_stays, commands)):
             if (key, position) not in found:
                 found[key, position] = _program(context, started, command)
     return [program for program in found.values() if program is not None]

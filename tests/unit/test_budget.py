@@ -1,0 +1,116 @@
+"""A file that costs too much time is given up with one diagnostic; the other files are checked as always."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import worldsize
+from worldsize.azureml.model import Job
+from worldsize.diagnostics.problem import Problem
+from worldsize.rules import registry
+from worldsize.rules.context import Context
+from worldsize.yaml import budget, limits
+
+PIPELINE = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+jobs:
+  train:
+    type: command
+    command: python -c "print('hello')"
+    environment: azureml:my-training:4
+    compute: azureml:gpu-cluster
+    inputs: {rate: "${{parent.jobs.nowhere.outputs.rate}}"}
+"""
+
+
+def found(report: worldsize.Report) -> list[tuple[str, str]]:
+    return [(each.span.path, each.code) for each in report.diagnostics]
+
+
+def test_a_slow_rule_ends_with_its_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.yml", "slow.yml", "z.yml"):
+        Path(name).write_text(PIPELINE, encoding="utf-8")
+    usual = found(worldsize.check("."))
+    entry = registry.find("graph-cycle")
+    assert entry is not None
+    rule = registry.load(entry)
+    whole = list(rule.registered)
+
+    def check(_context: Context, job: Job) -> Iterator[Problem]:
+        while job.path is not None and job.path.name == "slow.yml":
+            budget.check_time()
+        yield from ()
+
+    monkeypatch.setattr(limits, "SECONDS", 0.3)
+    rule.registered[:] = [(Job, check)]
+    try:
+        begun = time.thread_time()
+        report = worldsize.check(".")
+        assert time.thread_time() - begun < 20
+    finally:
+        rule.registered[:] = whole
+    given_up = [each for each in report.diagnostics if each.slug == "file-over-budget"]
+    assert [(each.span.path, each.severity) for each in given_up] == [("slow.yml", "warning")]
+    assert "0.3 s" in given_up[0].message
+    others = [each for each in found(report) if each[0] != "slow.yml"]
+    assert others == [each for each in usual if each[0] != "slow.yml"]
+    assert report.exit_code == 1
+
+
+def test_a_file_that_is_long_to_read_is_given_up_once_however_many_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    step = "  s%d: {type: command, component: ./component.yml}\n"
+    head = PIPELINE.partition("  train:")[0]
+    Path("job.yml").write_text(head + "".join(step % each for each in range(3)), encoding="utf-8")
+    inputs = "".join(f"  i{each}: {{type: string}}\n" for each in range(400))
+    Path("component.yml").write_text(f"type: command\nname: c\ninputs:\n{inputs}", encoding="utf-8")
+    monkeypatch.setattr(limits, "SECONDS", -1.0)
+    report = worldsize.check("component.yml")
+    assert found(report) == [("component.yml", "WS013")]
+
+
+def test_time_that_others_have_the_processor_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SECONDS", 0.05)
+    budgets = budget.Budgets()
+    with budgets.charge("job.yml"):
+        for _ in range(10):
+            time.sleep(0.02)
+            budget.check_time()
+
+
+def test_a_thread_can_stop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SECONDS", 0.05)
+    stopped: list[bool] = []
+
+    def work() -> None:
+        try:
+            with budget.Budgets().charge("job.yml"):
+                while True:
+                    budget.check_time()
+        except budget.OverBudgetError:
+            stopped.append(True)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert stopped == [True]
+
+
+def test_without_a_check_nothing_is_bounded() -> None:
+    budget.check_time()
+    assert budget.take_comparisons(10**9)
+
+
+def test_suggestions_end_before_they_cost_more_than_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMPARISONS", 25)
+    with budget.Budgets().charge("job.yml"):
+        assert [budget.take_comparisons(10) for _ in range(4)] == [True, True, False, False]

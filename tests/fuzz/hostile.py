@@ -370,12 +370,9 @@ def measure(shape: str, size: int, limit: float = 60.0) -> tuple[int, float, int
             "import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv.pop(1)),) * 2); "
             "from worldsize.cli.main import main; sys.exit(main())"
         )
-        child = subprocess.Popen(
-            [sys.executable, "-c", code, str(int(limit)), "check", "."],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [sys.executable, "-c", code, str(int(limit)), "check", "."]
+        nowhere = subprocess.DEVNULL
+        child = subprocess.Popen(command, cwd=folder, stdout=nowhere, stderr=nowhere)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         return child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
@@ -392,10 +389,8 @@ def main() -> int:
         status, seconds, memory = measure(shape, arguments.size)
         wrong = status not in (0, 1) or seconds > SECONDS or memory > MEMORY
         failed += wrong
-        print(
-            f"{'FAIL' if wrong else 'ok  '} {shape}: status {status}, {seconds:.2f} s, {memory / 1e6:.0f} MB",
-            flush=True,
-        )
+        mark = "FAIL" if wrong else "ok  "
+        print(f"{mark} {shape}: status {status}, {seconds:.2f} s, {memory / 1e6:.0f} MB", flush=True)
     print(f"{len(shapes)} shapes of {arguments.size:,} bytes, {failed} over {SECONDS} s or 500 MB")
     return 1 if failed or not shapes else 0
 

@@ -18,8 +18,8 @@ except ImportError:  # Python 3.10
     import sre_constants as constants
     import sre_parse as parser
 
-LENGTH = 1_500  # characters of an attack
-SOON = 0.002  # processor seconds in which any linear match of that length is over, most in a tenth of it
+LENGTH = 2_500  # characters of an attack: quadratic work is millions of steps, which no processor does soon
+SOON = 0.001  # processor seconds in which any linear match of that length is over, most in a tenth of it
 GROWTH = 8  # times the work for a text four times as long: linear work gives 4, quadratic 16
 SEARCHES = ("search", "finditer", "findall", "sub", "subn", "split")
 _CLASSES = {

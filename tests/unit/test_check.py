@@ -22,7 +22,7 @@ from worldsize.yaml import Document
 CLEAN = """\
 name: digits
 compute:
-  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC64as_T4_v3}
 steps:
   train:
     command: python -c "print('hello')"

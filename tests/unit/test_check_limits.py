@@ -15,7 +15,7 @@ PATIENCE = 20.0  # seconds on a busy machine; what is guarded against takes minu
 SPEC = """\
 name: digits
 compute:
-  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC64as_T4_v3}
 steps:
   train:
     command: python -c "print('hello')"

@@ -225,7 +225,7 @@ def test_the_place_of_an_environment_is_the_part_that_installs(
     document = yaml.load(tmp_path / "job.yml")
     assert isinstance(document.root, yaml.Mapping)
     field = fields.get(document.root, "environment")
-    found, problems = definition.read(field, tmp_path, AssetMap())
+    found, problems = definition.read(field, tmp_path, AssetMap(), Gate())
     assert not problems
     assert found.span is not None
     line = document.text.splitlines()[found.span.line - 1]

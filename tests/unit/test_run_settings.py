@@ -154,7 +154,7 @@ def test_a_path_is_relative_to_where_it_is_typed(
     assert not problems
     graph, problems = flatten(changed, AssetMap())
     assert not problems
-    assert graph.tasks["train.fit"].inputs["data"] == File(tmp_path / "elsewhere")
+    assert graph.tasks["train.fit"].inputs["data"] == File(tmp_path / "elsewhere", "uri_folder")
     assert job.inputs["data"] != changed.inputs["data"]
 
 

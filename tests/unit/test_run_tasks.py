@@ -88,7 +88,7 @@ def pipeline(tmp_path: Path, read: Read) -> dict[str, Task]:
 
 def test_every_input_has_its_source(pipeline: dict[str, Task], tmp_path: Path) -> None:
     first, second = pipeline["first"], pipeline["second"]
-    assert first.inputs == {"data": File(tmp_path / "data")}
+    assert first.inputs == {"data": File(tmp_path / "data", "uri_folder")}
     assert second.inputs["made"] == Output("first", "made")
     assert second.needs == {"first"}
     assert second.inputs["rate"] == Text(0.00001)

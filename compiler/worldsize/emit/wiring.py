@@ -39,9 +39,9 @@ def wire(work: Work) -> None:
                         type_: [source for source in sources if source not in behind]
                         for type_, sources in earlier.items()
                     }
-                source = _bind(work, step, port, earlier, order, silent=unknown)
-                if source is not None and forward:
-                    readers.setdefault(source, []).append(step)
+                bound = _bind(work, step, port, earlier, order, silent=unknown)
+                if bound is not None and forward:
+                    readers.setdefault(bound, []).append(step)
         unknown = unknown or work.unreadable(step)
         for name, output in (work.outputs(step) or {}).items():
             producers.setdefault(name, {}).setdefault(output.type, []).append(step)

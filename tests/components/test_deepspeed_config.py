@@ -19,6 +19,7 @@ import pytest
 from wstrain_deepspeed import config as ds
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
+NOT_HERE = "is not supported on your device"
 REPORTS = Path(__file__).parents[1] / "rules" / "deepspeed_reports"
 Case = dict[str, Any]
 
@@ -205,14 +206,17 @@ def test_deepspeed_starts_with_every_configuration_that_we_make(
     assert has["fp32"]
     found = [(plan, said("plan", row)) for row, plan in enumerate(plans())]
     assert [(plan, words) for plan, words in found if words is not None and has[plan.precision]] == []
-    assert {"not supported" in (words or "") for plan, words in found if not has[plan.precision]} <= {True}
+    refused = [words for plan, words in found if words is not None and not has[plan.precision]]
+    assert all(NOT_HERE in words for words in refused), refused
 
 
 def test_deepspeed_stops_at_the_reports_as_their_users_saw(said: Callable[[str, Any], str | None]) -> None:
     assert [number for number in (*READS, *STARTS) if said("report", number) is None] == []
     assert "8 != 2 * 1 * 1" in (said("report", "01") or "")
     assert "256 != 2 * 18 * 7" in (said("report", "02") or "")
-    assert "untested ZeRO Optimizer" in (said("report", "12") or "")
+    # Its users had fp16, which is asked for first; not every CPU has it.
+    untested = "untested ZeRO Optimizer" if said("device", "fp16") is None else NOT_HERE
+    assert untested in (said("report", "12") or "")
     assert "ZeRO-Offload with a client provided optimizer" in (said("report", "13") or "")
 
 

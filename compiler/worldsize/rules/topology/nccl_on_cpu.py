@@ -27,8 +27,6 @@ from worldsize.diagnostics.problem import Problem, Related
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.script._nccl import find_nccl_calls
-from worldsize.rules.script._program import programs
 from worldsize.yaml.span import Span
 
 RULE = Rule("WS222", "nccl-on-cpu", "error", since="0.1.0", summary="the NCCL backend on a size without GPUs")
@@ -46,6 +44,23 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             span = found.span(flag.value) if flag.value is not None else None
             if flag.value is not None and flag.value.bare.lower() == "nccl" and span is not None:
                 yield _problem(found, span)
+    if any(_may_ask(context, found) for found in launch.of(context, job)):
+        yield from _in_scripts(context, job)
+
+
+def _may_ask(context: Context, found: launch.Launch) -> bool:
+    """Whether a step on CPUs has a script of the user's own."""
+    component = found.step.component
+    if component is None or found.size is None or found.size.gpus:
+        return False
+    return component.path is None or not context.built_in(component.path)
+
+
+def _in_scripts(context: Context, job: Job) -> Iterator[Problem]:
+    # They parse Python, which a spec of built-in components need not wait for.
+    from worldsize.rules.script._nccl import find_nccl_calls  # noqa: PLC0415
+    from worldsize.rules.script._program import programs  # noqa: PLC0415
+
     for program in programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:
             continue

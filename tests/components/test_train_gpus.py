@@ -50,7 +50,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str
     (folder / "driver.c").write_text(DRIVER, encoding="ascii")
     library = folder / "libcuda.so.1"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "driver.c"], check=True, timeout=60)
-    return lambda count: {"LD_LIBRARY_PATH": str(folder), "DRIVER_GPUS": str(count)}
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))
+    return lambda count: {"LD_LIBRARY_PATH": path, "DRIVER_GPUS": str(count)}
 
 
 def refusals(run: Any) -> list[str]:
@@ -110,7 +111,7 @@ for planned in gpus.Planned(4), gpus.Planned(), gpus.Planned(0):
     run = subprocess.run(
         command, env=os.environ | driver(4), capture_output=True, text=True, timeout=100, check=True
     )
-    with_plan, without_plan = run.stdout.splitlines()
+    with_plan, without_plan = [line for line in run.stdout.splitlines() if "can be used here" in line]
     assert with_plan.startswith("the plan is for 4 GPUs an instance, but none can be used here: ")
     assert without_plan.startswith("this machine has 4 GPUs, but none can be used here: ")
     assert with_plan.endswith("; the NVIDIA driver offers CUDA 12.2 and has 4 GPUs")
@@ -127,7 +128,7 @@ def test_a_driver_without_a_gpu_has_its_own_words(
 def test_fewer_gpus_than_planned_are_counted_by_the_driver(
     monkeypatch: pytest.MonkeyPatch, driver: Callable[[int], dict[str, str]]
 ) -> None:
-    library = f"{driver(2)['LD_LIBRARY_PATH']}/libcuda.so.1"
+    library = f"{driver(2)['LD_LIBRARY_PATH'].split(os.pathsep)[0]}/libcuda.so.1"
     monkeypatch.setenv("DRIVER_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     found = gpus.ask_driver(library)

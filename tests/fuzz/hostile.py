@@ -242,7 +242,6 @@ SHAPES: dict[str, Callable[[int], Files]] = {
     "quotes in YAML": lambda size: raw("command: '" + "''" * (size // 2) + "'\n"),
     "escapes in YAML": lambda size: raw('command: "' + repeat("\\x41", size) + '"\n'),
     "folded text": lambda size: {"job.yml": JOB + "command: >\n" + repeat("  a ${{inputs.x}}\n", size)},
-    "plain lines": lambda size: {"job.yml": JOB + "command: echo\n" + repeat("  ${{inputs.x}}\n", size)},
     "broken quotes": lambda size: raw('command: "' + repeat("a \\\n  ", size) + '"\n'),
     "underscores in a number": lambda size: job("priority: 1" + "_000" * (size // 4)),
     "a huge number": lambda size: job("limits: {timeout: " + "9" * size + "}\n"),
@@ -301,7 +300,6 @@ SHAPES: dict[str, Callable[[int], Files]] = {
     "cron fields": lambda size: schedule(repeat("* ", size)),
     # scripts and other files
     "nested parentheses": lambda size: script("x = " + "(" * (size // 2) + "1" + ")" * (size // 2) + "\n"),
-    "nested lists": lambda size: script("x = " + repeat("[1, " , size)),
     "a long sum": lambda size: script("x = " + repeat("1 + ", size) + "1\n"),
     "chained calls": lambda size: script("x = a" + repeat(".b()", size) + "\n"),
     "unary signs": lambda size: script("x = " + "-" * size + "1\n"),
@@ -345,12 +343,10 @@ SHAPES: dict[str, Callable[[int], Files]] = {
     "requirements": lambda size: conda("dependencies:\n- pip:\n" + number("  - p%d\n", size)),
     "a long requirement": lambda size: conda("dependencies:\n- pip:\n  - a" + "." * size + "\n"),
     "requirement extras": lambda size: conda("dependencies:\n- pip:\n  - 'a[" + repeat("a, ", size) + "'\n"),
-    "channels": lambda size: conda("channels:\n" + number("- c%d\n", size) + "dependencies: [python=3.10]\n"),
     "ignore lines": lambda size: ignored("*a*b\n", size),
     "stars in an ignore file": lambda size: ignored("*a" * 400 + "b\n", size),
     "one ignore line of stars": lambda size: ignored("*a", size),
     "ignore folders": lambda size: ignored("**/a/**/b\n", size),
-    "one ignore line of folders": lambda size: ignored("**/a/", size),
 }  # fmt: skip
 
 

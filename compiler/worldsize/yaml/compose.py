@@ -20,7 +20,8 @@ from worldsize.yaml.scalars import unreadable
 from worldsize.yaml.source import Source
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PROPERTY = re.compile(r"(?:\s|#[^\r\n]*)*[&!]\S*(?:\s|(?<=\s)#[^\r\n]*)*")
+# Blanks and whole comment lines, then a property, and the same again up to the value.
+_PROPERTY = re.compile(r"\s*(?:#[^\r\n]*[\r\n]\s*)*[&!]\S*\s*(?:(?<=\s)#[^\r\n]*(?:[\r\n]\s*|\Z))*")
 _SUSPECT = frozenset("+-.0123456789=<")  # first characters of plain words that PyYAML may fail on
 _COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
 

@@ -32,6 +32,7 @@ class Scalar:
     style: str = ""  # "" plain, "'" or '"' quoted, "|" literal block, ">" folded block
     tag: str | None = None  # an explicit tag such as "!!str", else None
     _segments: Segments | None = field(default=None, repr=False)
+    _value: PlainValue = field(default=None, repr=False)  # once asked for
 
     @property
     def span(self) -> Span:
@@ -41,7 +42,9 @@ class Scalar:
     @property
     def value(self) -> PlainValue:
         """The Python value by YAML 1.1 rules: ``yes`` is True, ``010`` is 8, ``1e-3`` is text."""
-        return resolve(self.text, self.style, self.tag)
+        if self._value is None:  # or null, which is quick to find out again
+            self._value = resolve(self.text, self.style, self.tag)
+        return self._value
 
     def subspan(self, start: int, end: int) -> Span:
         """The span of ``text[start:end]`` in the source, through quotes, escapes and folding.

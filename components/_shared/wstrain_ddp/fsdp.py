@@ -7,7 +7,6 @@ DDP, so the steps are DDP's up to rounding.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import warnings
 from collections.abc import Sequence
@@ -36,12 +35,11 @@ from wstrain_torch.models.blocks import blocks
 from wstrain_torch.models.standardise import Standardised
 from wstrain_torch.process_group import Group
 from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_torch.strategies.freed_memory import return_freed_memory
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
 from wstrain_torch.strategies.skeleton import skeleton
 
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
-KEPT_BYTES = 1 << 20  # smaller blocks stay with the process
 _RESHARD = {"always": True, "never": False, "auto": None}
 
 
@@ -110,7 +108,7 @@ class ShardedData:
     def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
         parts = blocks(model, "`strategy: fsdp`")
         if group.device.type == "cpu":
-            _return_freed_memory()
+            return_freed_memory()
         self._plain = skeleton(model)
         self._sharding = _sharding(updates, group)
         self.model = model
@@ -175,19 +173,6 @@ class ShardedData:
         if self._sharding.reshard is False:  # what was gathered once serves all micro-batches of a step
             self._module.set_reshard_after_backward(last)
         return nullcontext()
-
-
-def _return_freed_memory() -> None:
-    """Let glibc give blocks of weights and gradients back to the system when they are freed.
-
-    Otherwise it raises the size up to which it keeps freed memory, to 32 MiB, and the slices that stay
-    between gathered blocks keep it from being used again: 50 million weights on two ranks took 0.3 GB more.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library
-        return
-    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
 
 
 def _constants(model: nn.Module) -> set[nn.Parameter]:

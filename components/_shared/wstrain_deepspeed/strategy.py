@@ -28,9 +28,11 @@ from wstrain_torch import optimizers
 from wstrain_torch.precision import Precision
 from wstrain_torch.process_group import Group
 from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_torch.strategies.freed_memory import return_freed_memory
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
 from wstrain_torch.strategies.skeleton import skeleton
 
+GATHERS = 3  # the stage of ZeRO that gathers weights before each layer
 WRITTEN = Path("outputs") / "ds_config.json"  # Azure ML keeps ./outputs with the job
 
 
@@ -47,6 +49,8 @@ class ZeroParallel:
         config = _config(updates, group)
         deepspeed = _library(group)
         self._main = group.launch.is_main
+        if updates.options["zero_stage"] == GATHERS and group.device.type == "cpu":
+            return_freed_memory()
         self._skeleton = skeleton(model)
         optimizer = optimizers.build(model, updates.optimizer, learning_rate=0.0)
         parameters = [list(part["params"]) for part in optimizer.param_groups]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest, Shard, check_content, check_size, read_manifest, verify
+from wsshards.regular import path_of_open
 
 __all__ = ["Manifest", "ShardReader", "read_manifest", "verify"]
 
@@ -122,7 +123,8 @@ class ShardReader:
 
         shard = self._shards[number]
         try:
-            reader = pa.ipc.open_file(pa.memory_map(str(self.folder / shard.path)))
+            with path_of_open(self.folder / shard.path) as path:
+                reader = pa.ipc.open_file(pa.memory_map(path))
             batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
             for batch in batches:
                 batch.validate(full=True)  # nothing in the file may point outside of it

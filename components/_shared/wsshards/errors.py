@@ -23,6 +23,8 @@ _PEER_GONE = (
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+_LONGEST = 1000  # characters of a message: what is longer is a user's text, not a sentence
+
 # A process that was asked to stop ends with it once its state is saved: start it again and it goes on. It is
 # EX_TEMPFAIL of sysexits.h, "temporary failure, the user is invited to retry".
 RESUME = 75
@@ -46,6 +48,29 @@ class UserError(Exception):
         self.help = help
 
 
+def printable(text: str) -> str:
+    """The text as one line that a terminal shows and does not obey.
+
+    Names and values of a user's may hold control characters, which move the cursor, ring, or change the
+    window's title, marks that turn the direction of writing, and bytes that are not UTF-8. Each becomes its
+    escape, such as `\\x1b`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    # A byte of a file name that is not UTF-8 is a lone surrogate in Python.
+    byte = ord(character) - 0xDC00
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode()
+
+
+def clip(text: str, most: int = 60) -> str:
+    """The text, cut to `most` characters: a name or value in a message may be a whole file."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def entry(main: Callable[[], None]) -> NoReturn:
     """Run the body of an entry script and exit with its status.
 
@@ -56,7 +81,7 @@ def entry(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except Interrupted as stopped:
-        print(f"stopped: {stopped}; started again, it goes on from there", file=sys.stderr)
+        print(f"stopped: {printable(str(stopped))}; started again, it goes on from there", file=sys.stderr)
         end_process(RESUME)
     except UserError as error:
         _stop(error, 2)
@@ -72,15 +97,10 @@ def entry(main: Callable[[], None]) -> NoReturn:
 
 
 def _stop(error: UserError, status: int) -> NoReturn:
-    print(f"error: {_printable(error.message)}", file=sys.stderr)
+    print(f"error: {clip(printable(error.message), _LONGEST)}", file=sys.stderr)
     if error.help:
-        print(f"help: {_printable(error.help)}", file=sys.stderr)
+        print(f"help: {clip(printable(error.help), _LONGEST)}", file=sys.stderr)
     end_process(status)
-
-
-def _printable(text: str) -> str:
-    """A message that quotes data, names of files for example, without what acts on a terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def end_process(status: int) -> NoReturn:

@@ -17,11 +17,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wsshards.errors import UserError
+from wsshards.regular import check_regular, open_regular, read_regular
 from wsshards.sealed import is_whole, sealed
 
 NAME = "manifest.json"
 VERSION = 1
-LARGEST = 256 * 1024 * 1024  # bytes of a manifest: a million shards
+LARGEST = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
+MOST_SHARDS = 50_000  # of one side of the data
 SPLITS = ("train", "validation")
 CLASSIFICATION = "classification"
 LANGUAGE_MODEL = "language_model"
@@ -171,10 +173,10 @@ def read_manifest(folder: str | Path) -> Manifest:
     """
     path = Path(folder) / NAME
     try:
-        size = path.stat().st_size
+        size = check_regular(path)
         if size > LARGEST:
             raise UserError(f"`{path}` has {size:,} bytes, more than any manifest", help=_AGAIN)
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, LARGEST).decode("utf-8")
     except FileNotFoundError:
         raise UserError(
             f"`{folder}` has no `{NAME}`, so it is not a complete shards folder",
@@ -222,7 +224,7 @@ def check_size(folder: str | Path, shard: Shard) -> None:
     """Compare the size of one shard with the manifest, without reading it; raises UserError."""
     path = Path(folder) / shard.path
     try:
-        size = path.stat().st_size
+        size = check_regular(path)
     except OSError as error:
         raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
     if size != shard.bytes:
@@ -249,7 +251,7 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file in hex, read a piece at a time."""
     digest = hashlib.sha256()
     piece = memoryview(bytearray(1 << 20))
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         while count := file.readinto(piece):
             digest.update(piece[:count])
     return digest.hexdigest()

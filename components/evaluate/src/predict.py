@@ -9,6 +9,7 @@ import mlflow
 import numpy as np
 import numpy.typing as npt
 
+from wsshards.cards import read_card
 from wsshards.data import ShardReader
 from wsshards.errors import UserError
 from wsshards.feeding import FIT, model_input
@@ -27,6 +28,7 @@ class Predictor:
     def __init__(self, path: str, manifest: Manifest) -> None:
         self._manifest = manifest
         try:
+            read_card(path)  # MLflow opens whatever it finds in the folder
             self._model = mlflow.pyfunc.load_model(path)
         except Exception as error:
             raise UserError(

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, clip
+from wsshards.regular import read_regular
 
 _LARGEST = 10**308  # larger whole numbers are no floating-point numbers
+_COMPARED = 10_000  # names that a misspelt one is compared with
+_LARGEST_FILE = 16 << 20  # bytes: the metrics of 10,000 classes take a fraction of it
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -68,8 +71,8 @@ def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> lis
     """
     for condition in gate:
         if condition.metric not in metrics:
-            close = difflib.get_close_matches(condition.metric, metrics, n=1)
-            shown = ", ".join(f"`{name}`" for name in list(metrics)[:12])
+            close = difflib.get_close_matches(condition.metric, list(metrics)[:_COMPARED], n=1)
+            shown = ", ".join(f"`{clip(name)}`" for name in list(metrics)[:12])
             raise UserError(
                 f"the gate asks for `{condition.metric}`, which was not measured",
                 f"did you mean `{close[0]}`?" if close else f"measured were {shown}",
@@ -90,16 +93,19 @@ def read_metrics(folder: str) -> dict[str, float]:
     path = Path(folder) / "metrics.json"
     again = "bind the `metrics` output of an `evaluate` step, or write {name: number} to `metrics.json`"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_regular(path, _LARGEST_FILE))
     except FileNotFoundError:
         raise UserError(f"`{folder}` has no `metrics.json`", again) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"cannot read `{path}`: {error}", again) from None
+    except RecursionError:
+        raise UserError(f"cannot read `{path}`: it is nested too deeply", again) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"cannot read `{path}`: {clip(str(reason), 200)}", again) from None
     if not isinstance(data, dict):
         raise UserError(f"`{path}` is not a JSON object", again)
     for name, value in data.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UserError(f"metric `{name}` in `{path}` is not a number", again)
+            raise UserError(f"metric `{clip(name)}` in `{path}` is not a number", again)
         if isinstance(value, int) and abs(value) > _LARGEST:
-            raise UserError(f"metric `{name}` in `{path}` is larger than any number", again)
+            raise UserError(f"metric `{clip(name)}` in `{path}` is larger than any number", again)
     return {name: float(value) for name, value in data.items()}

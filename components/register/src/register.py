@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-import yaml
 from gate import parse_gate, read_metrics, shortfalls
 from proof import predict_once
 from tags import version_tags
 from versions import register_once
 
 from wsmlflow.active_run import one_sentence
-from wsshards.errors import UserError, entry
+from wsshards.errors import UserError
+from wsshards.errors import entry
+from wsshards.cards import read_card
+from wsshards.errors import printable
 
 
 def main() -> None:
@@ -37,8 +39,8 @@ def main() -> None:
         options.registration,
         {"registered": True, "name": options.model_name, "version": version, "uri": uri, "tags": tags},
     )
-    print(f"registered {options.model_name} version {version}")
-    print(f"loaded back {uri}: it predicts {rows} rows")
+    print(f"registered {printable(options.model_name)} version {version}")
+    print(f"loaded back {printable(uri)}: it predicts {rows} rows")
 
 
 def parse() -> argparse.Namespace:
@@ -61,24 +63,6 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def read_card(model: str) -> dict[str, Any]:
-    """The content of the model's MLmodel file.
-
-    Raises:
-        UserError: the folder is not an MLflow model.
-    """
-    try:
-        card = yaml.safe_load((Path(model) / "MLmodel").read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        card = None
-    if not isinstance(card, dict):
-        raise UserError(
-            f"`{model}` is not an MLflow model: it has no readable `MLmodel`",
-            "save it with mlflow's save_model",
-        )
-    return card
-
-
 def refuse(options: argparse.Namespace, failed: list[str]) -> None:
     """Register nothing and say which metrics fell short.
 
@@ -92,7 +76,7 @@ def refuse(options: argparse.Namespace, failed: list[str]) -> None:
             "train longer or lower the gate; `on_fail: skip` ends the pipeline without an error",
         )
     publish(options.registration, {"registered": False, "name": options.model_name, "reason": reason})
-    print(f"nothing is registered: {reason}")
+    print(f"nothing is registered: {printable(reason)}")
 
 
 def prove(options: argparse.Namespace, version: str, uri: str) -> int:

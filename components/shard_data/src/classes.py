@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from sources.common import MAX_CLASSES
+from sources.common import MAX_CLASS_NAME, MAX_CLASSES, first_line
 
 from wsshards.errors import UserError
 
@@ -34,7 +34,12 @@ class ClassIndex:
             raise UserError(f"row {row + 1} has no label in `{self.label}`", "fill or drop missing labels")
         if not pa.types.is_dictionary(labels.type):
             labels = pc.dictionary_encode(labels)
-        lookup = np.array([self._code(value) for value in labels.dictionary.to_pylist()], np.int32)
+        # A dictionary may hold values that no row has.
+        used = np.flatnonzero(np.bincount(labels.indices.to_numpy(zero_copy_only=False)))
+        if len(used) > MAX_CLASSES:
+            raise self._too_many()
+        lookup = np.zeros(int(used[-1]) + 1 if len(used) else 0, np.int32)
+        lookup[used] = [self._code(value) for value in self._values(labels.dictionary, used)]
         codes: I32 = lookup[labels.indices.to_numpy(zero_copy_only=False)]
         for code, count in enumerate(np.bincount(codes, minlength=len(self.rows)).tolist()):
             self.rows[code] += count
@@ -46,11 +51,32 @@ class ClassIndex:
         if code == len(self.rows):
             self.rows.append(0)
         if len(self.codes) > MAX_CLASSES:
-            raise UserError(
-                f"label `{self.label}` has more than {MAX_CLASSES:,} distinct values",
-                "name a column of classes in `label`; numbers to predict are not classes",
-            )
+            raise self._too_many()
         return code
+
+    def _too_many(self) -> UserError:
+        return UserError(
+            f"label `{self.label}` has more than {MAX_CLASSES:,} distinct values",
+            "name a column of classes in `label`; numbers to predict are not classes",
+        )
+
+    def _values(self, dictionary: Any, used: npt.NDArray[np.int64]) -> list[Any]:
+        kind = dictionary.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            longest = pc.max(pc.binary_length(dictionary)).as_py() or 0
+            if longest > MAX_CLASS_NAME:
+                raise UserError(
+                    f"label `{self.label}` has a value of {longest:,} bytes, and the name of a class may have "
+                    f"{MAX_CLASS_NAME:,}",
+                    "name a column of classes in `label`",
+                )
+        try:
+            return list(dictionary.take(pa.array(used)).to_pylist())
+        except (UnicodeDecodeError, pa.ArrowException) as error:
+            raise UserError(
+                f"label `{self.label}` holds what cannot be read: {first_line(str(error))}",
+                "write labels as UTF-8 text or whole numbers",
+            ) from None
 
     def _name(self, value: object) -> str:
         if isinstance(value, float):

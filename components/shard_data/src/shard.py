@@ -30,6 +30,16 @@ Piece = tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[npt.NDArray[np.int6
 def main() -> None:
     """Shard the data that the command line names."""
     options = parse()
+    try:
+        shard(options)
+    except MemoryError:
+        raise UserError(
+            f"`{options.source}` takes more memory than there is here", "lower `memory_limit_mib`"
+        ) from None
+
+
+def shard(options: argparse.Namespace) -> None:
+    """Read the source and fill the folder; a folder that cannot be filled is left without shards."""
     folder = Path(options.shards)
     source = open_source(
         options.source,
@@ -38,6 +48,7 @@ def main() -> None:
         label=options.label,
         features=tuple(name.strip() for name in options.features.split(",") if name.strip()),
         sequence_length=options.sequence_length,
+        memory=options.memory_limit_mib << 20,
     )
     # A quarter of the limit leaves room for the copies that sorting makes.
     store = Spill(
@@ -73,6 +84,13 @@ def parse() -> argparse.Namespace:
     for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
         if getattr(options, name) < low:
             raise UserError(f"`{name}` is {getattr(options, name)}", f"give a whole number of at least {low}")
+    if options.shard_count > contents.MOST_SHARDS:
+        raise UserError(
+            f"`shard_count` is {options.shard_count:,}",
+            f"give a whole number of at most {contents.MOST_SHARDS:,}",
+        )
+    if any("\ud800" <= character <= "\udfff" for character in options.source):  # the manifest names it
+        raise UserError(f"the name `{options.source}` is not UTF-8", "rename the file or folder")
     if not 0 <= options.validation_fraction < 1:
         raise UserError(
             f"`validation_fraction` is {options.validation_fraction}", "give at least 0 and less than 1"

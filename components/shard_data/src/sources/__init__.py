@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from sources.common import Batch, Request, Source, rows_per_batch, suggest
+from sources.common import Batch, Files, Request, Source, check_row, rows_per_batch, suggest, unreadable
 from wsshards.builtin import DIGITS, PYTHON_SOURCE, SOURCES
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
+from wsshards.regular import check_regular, list_files
 
+_SUGGESTED = 10_000
+
+_TABLES = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".npz": "npz",
+}
 FORMATS = ("auto", "csv", "parquet", "jsonl", "npz", "images", "text")
 
 
 def open_source(
-    source: str, data: str, *, kind: str, label: str, features: tuple[str, ...], sequence_length: int
+    source: str,
+    data: str,
+    *,
+    kind: str,
+    label: str,
+    features: tuple[str, ...],
+    sequence_length: int,
+    memory: int,
 ) -> Source:
     """The stream of rows that the user means.
 
@@ -28,21 +48,42 @@ def open_source(
         label: label column or array.
         features: feature columns or array; empty means all but the label.
         sequence_length: tokens a language model predicts per row.
+        memory: bytes to work in.
 
     Raises:
-        UserError: the source is unknown, absent, empty or of no known format.
+        UserError: the source is unknown, absent, empty, of no known format, or its rows are too large.
     """
     if source.startswith("builtin:"):
-        return _builtin(source, sequence_length)
+        found = _builtin(source, sequence_length)
+    else:
+        found = _open_files(source, data, kind, label, features, sequence_length, memory)
+    row_bytes = found.features.width * np.dtype(found.features.disk_dtype).itemsize
+    check_row(f"a row of `{source}`", row_bytes, memory)
+    return found
+
+
+def _open_files(
+    source: str,
+    data: str,
+    kind: str,
+    label: str,
+    features: tuple[str, ...],
+    sequence_length: int,
+    memory: int,
+) -> Source:
     root = _root(source, data)
-    files = sorted(_files(root), key=lambda file: file.relative_to(root).as_posix() if file != root else "")
-    if not files:
-        raise UserError(
-            f"`{_called(source, root)}` holds no files", "bind `data` to a folder with files in it"
-        )
-    kind = kind if kind != "auto" else _detect(files, _called(source, root))
-    wanted = [file for file in files if _kind(file) == kind] or files
-    request = Request(root, tuple(wanted), label, features, sequence_length)
+    called = _called(source, root)
+    try:
+        names = sorted(list_files(root)) if root.is_dir() else [""]
+    except OSError as error:
+        place = f"{called}/{error.filename}" if error.filename and error.errno == errno.ELOOP else called
+        raise unreadable(place, error) from None
+    if not names:
+        raise UserError(f"`{called}` holds no files", "bind `data` to a folder with files in it")
+    kinds = [_kind(name or root.name) for name in names]
+    kind = kind if kind != "auto" else _detect(kinds, names[0] or root.name, called)
+    wanted = [name for name, its in zip(names, kinds, strict=True) if its == kind] or names
+    request = Request(root, Files(root, wanted), label, features, sequence_length, memory)
     return _readers()[kind](request)
 
 
@@ -86,6 +127,13 @@ def _digits() -> Source:
 
 
 def _root(source: str, data: str) -> Path:
+    try:
+        return _find_root(source, data)
+    except (OSError, ValueError, RuntimeError) as error:  # no permission, too long a name, links in a circle
+        raise unreadable(Path(data).name if source == "." else source, error) from None
+
+
+def _find_root(source: str, data: str) -> Path:
     if not data:
         close = suggest(f"builtin:{source}", SOURCES)
         raise UserError(
@@ -99,46 +147,30 @@ def _root(source: str, data: str) -> Path:
     if base.is_dir() and not root.resolve().is_relative_to(base.resolve()):
         raise UserError(f"source `{source}` leads out of `data`", "give a path inside the folder")
     if not root.exists():
-        names = [entry.name for entry in base.iterdir()] if base.is_dir() else []
+        names = [entry.name for entry in islice(base.iterdir(), _SUGGESTED)] if base.is_dir() else []
         raise UserError(
             f"`data` has no `{source if base.is_dir() else base.name}`", suggest(source, sorted(names))
         )
+    if not root.is_dir():
+        check_regular(root)
     return root
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Every data file below; hidden files and markers such as `_SUCCESS` are not data."""
-    if root.is_file():
-        yield root
-        return
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = [name for name in folders if name[0] not in "._"]
-        yield from (Path(folder) / name for name in names if name[0] not in "._")
-
-
-def _kind(file: Path) -> str:
+def _kind(name: str) -> str:
     from sources import pictures, text  # noqa: PLC0415
 
-    suffix = file.suffix.lower()
+    stem, suffix = os.path.splitext(name.rpartition("/")[2].lower())  # noqa: PTH122 - of millions of names
     if suffix == ".gz":
-        suffix = Path(file.stem).suffix.lower()
-    plain = {
-        ".csv": "csv",
-        ".parquet": "parquet",
-        ".pq": "parquet",
-        ".jsonl": "jsonl",
-        ".ndjson": "jsonl",
-        ".npz": "npz",
-    }
-    if suffix in plain:
-        return plain[suffix]
+        suffix = os.path.splitext(stem)[1]  # noqa: PTH122
+    if suffix in _TABLES:
+        return _TABLES[suffix]
     if suffix in pictures.SUFFIXES:
         return "images"
     return "text" if suffix in text.SUFFIXES else ""
 
 
-def _detect(files: list[Path], called: str) -> str:
-    kinds = sorted({_kind(file) for file in files} - {""})
+def _detect(found: list[str], first: str, called: str) -> str:
+    kinds = sorted(set(found) - {""})
     # A note such as README.md beside the data is not data.
     kinds = [kind for kind in kinds if kind != "text"] or kinds
     if len(kinds) == 1:
@@ -147,7 +179,7 @@ def _detect(files: list[Path], called: str) -> str:
         raise UserError(
             f"`{called}` holds files of several formats: {', '.join(kinds)}", "say which with `format`"
         )
-    shown = files[0].suffix or files[0].name
+    shown = Path(first).suffix or Path(first).name
     raise UserError(
         f"`{called}` holds no file of a known format, but `{shown}`", "say which it is with `format`"
     )

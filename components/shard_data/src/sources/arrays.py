@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +11,23 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from sources.common import Array, Batch, Request, Source, check_finite, rows_per_batch, suggest, unreadable
-from wsshards.errors import UserError
+from sources.common import (
+    FAULTS,
+    MAX_CLASS_NAME,
+    Array,
+    Batch,
+    Request,
+    Source,
+    check_finite,
+    check_row,
+    rows_per_batch,
+    suggest,
+    unreadable,
+)
+from wsshards.bounds import open_archive, read_npy_start
+from wsshards.errors import UserError, clip
 from wsshards.manifest import CLASSIFICATION, Features
+from wsshards.regular import open_regular
 
 LABEL_NAMES = ("y", "label", "labels", "target", "targets")
 CHANNELS = (1, 3, 4)
@@ -47,22 +61,43 @@ Head = tuple[tuple[int, ...], Any]
 def _heads(request: Request, file: Path) -> dict[str, Head]:
     """Shape and dtype of every array in the archive, without reading the arrays."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".npy")]
+        with open_regular(file) as stream, open_archive(stream) as archive:
             heads = {}
-            for name in names:
-                with archive.open(name) as member:
-                    shape, _, dtype = _header(member)
-                    heads[name.removesuffix(".npy")] = (shape, dtype)
+            for member in archive.infolist():
+                if not member.filename.endswith(".npy"):
+                    continue
+                with archive.open(member) as content:
+                    shape, fortran, dtype = _header(content)
+                    start = content.tell()
+                name = member.filename.removesuffix(".npy")
+                if not dtype.hasobject:  # its pickles have any length, and are never read
+                    _check_size(request, name, (shape, fortran, dtype), member.file_size - start)
+                heads[name] = (shape, dtype)
             return heads
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except FAULTS as error:
         raise unreadable(request.show(file), error) from None
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
-    version = np.lib.format.read_magic(member)
+    version, header = read_npy_start(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(member)
+    return read(header)
+
+
+def _check_size(request: Request, name: str, head: tuple[tuple[int, ...], bool, Any], size: int) -> None:
+    """Raise ValueError when an array cannot be what its header says, or cannot be read in pieces."""
+    shape, fortran, dtype = head
+    needed = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or needed != size:
+        raise ValueError(
+            f"array `{name}` of shape {list(shape)} takes {needed:,} bytes, and it holds {size:,}"
+        )
+    # Whole, it is held twice: as it was read, and as the rows that are cut from it.
+    if fortran and len(shape) > 1 and needed > request.memory // 8:
+        raise ValueError(
+            f"array `{name}` of {needed:,} bytes is in Fortran order, which has no rows to read one by one: "
+            "save it with np.ascontiguousarray"
+        )
 
 
 def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
@@ -77,7 +112,7 @@ def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
 def _features_name(request: Request, file: Path, heads: dict[str, Head], label: str) -> str:
     rest = list(request.features) or [name for name in heads if name != label]
     if len(rest) != 1 or rest[0] not in heads:
-        shown = ", ".join(f"`{name}`" for name in heads)
+        shown = ", ".join(f"`{clip(name)}`" for name in [*heads][:12])
         raise UserError(
             f"`{request.show(file)}` holds {shown}: one array of features and one of labels are needed",
             "name the array of features in `features` and the array of labels in `label`",
@@ -89,9 +124,16 @@ def _features_name(request: Request, file: Path, heads: dict[str, Head], label: 
             f"in `{request.show(file)}`, `{rest[0]}` has shape {list(shape)} and `{label}` {list(rows)}",
             "give one label for each row of features",
         )
+    kind, label_bytes = np.dtype(heads[label][1]), np.dtype(heads[label][1]).itemsize
+    if kind.kind not in "fiubSU" or not 0 < label_bytes <= 4 * MAX_CLASS_NAME:
+        raise UserError(
+            f"array `{label}` of `{request.show(file)}` holds {clip(str(kind))}, not classes",
+            f"save whole numbers, or text of at most {MAX_CLASS_NAME:,} characters",
+        )
     if np.dtype(dtype).kind not in "fiub":
         raise UserError(
-            f"array `{rest[0]}` of `{request.show(file)}` holds {dtype}, not numbers", "save it as numbers"
+            f"array `{rest[0]}` of `{request.show(file)}` holds {clip(str(dtype))}, not numbers",
+            "save it as numbers",
         )
     return rest[0]
 
@@ -124,10 +166,12 @@ def _stream(
             f"rows of `{request.show(file)}` have shape {found}, those of `{other}` {list(shape)}",
             "files of one data set must have rows of one shape",
         )
-    step = rows_per_batch(features.width * np.dtype(features.disk_dtype).itemsize)
+    row_bytes = math.prod(shape) * heads[names[0]][1].itemsize
+    check_row(f"a row of `{request.show(file)}`", row_bytes, 2 * request.memory)
+    step = rows_per_batch(max(row_bytes, heads[names[1]][1].itemsize))
     try:
         with ExitStack() as stack:
-            archive = stack.enter_context(zipfile.ZipFile(file))
+            archive = stack.enter_context(open_archive(stack.enter_context(open_regular(file))))
             values, labels = (
                 _pieces(stack.enter_context(archive.open(f"{name}.npy")), step) for name in names
             )
@@ -139,7 +183,7 @@ def _stream(
                 check_finite(flat, lambda row, at=start: f"row {at + row + 1} of `{request.show(file)}`")  # type: ignore[misc]
                 yield Batch(flat, pa.array(marks))
                 start += len(rows)
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, pa.ArrowException) as error:
+    except FAULTS as error:
         raise unreadable(request.show(file), error) from None
 
 

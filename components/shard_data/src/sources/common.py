@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import difflib
+import io
+import struct
+import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, overload
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from wsshards.errors import UserError
+from wsshards.bounds import Unpacked
+from wsshards.errors import UserError, clip
 from wsshards.manifest import Features
+from wsshards.regular import open_regular
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small beside a shard
+BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
 MAX_CLASSES = 10_000
+MAX_CLASS_NAME = 1_000  # characters
+MAX_COLUMNS = 100_000  # of a table; pyarrow takes 5 KB for each
+ROW_SHARE = 16  # of the memory limit: a row is held about so often at a time, by readers, sorter and writer
+_COMPARED = 10_000  # names that a misspelt one is compared with
+# What libraries raise for files that are damaged, or made to harm.
+FAULTS = (
+    OSError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    KeyError,
+    struct.error,
+    zlib.error,
+    pa.ArrowException,
+    zipfile.BadZipFile,
+)
 
 
 @dataclass(frozen=True)
@@ -45,21 +73,54 @@ class Source:
     batches: Callable[[], Iterator[Batch]]
 
 
+class Files(Sequence[Path]):
+    """Files of a folder, kept as their names: a path for each of millions would take gigabytes."""
+
+    def __init__(self, root: Path, names: Sequence[str]) -> None:
+        self._root, self._names = root, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+    @overload
+    def __getitem__(self, index: slice) -> Files: ...
+    def __getitem__(self, index: int | slice) -> Path | Files:
+        if isinstance(index, slice):
+            return Files(self._root, self._names[index])
+        return self._root / self._names[index]
+
+
 @dataclass(frozen=True)
 class Request:
-    """What the user asked to read."""
+    """What the user asked to read; `memory` is the limit in bytes."""
 
     root: Path
-    files: tuple[Path, ...]
+    files: Sequence[Path]
     label: str
     features: tuple[str, ...]
     sequence_length: int
+    memory: int
 
     def show(self, path: Path) -> str:
         """How messages call a file: its path inside the data."""
         if path == self.root:
             return path.name
         return path.relative_to(self.root).as_posix()
+
+
+def check_row(what: str, row_bytes: int, memory: int) -> None:
+    """Raise UserError when there is nothing in a row, or too much for the memory there is to work in."""
+    if row_bytes < 1:
+        raise UserError(f"{what} has no values", "give every row at least one number")
+    if row_bytes > memory // ROW_SHARE:
+        limit, need = memory >> 20, -(-row_bytes * ROW_SHARE >> 20)
+        raise UserError(
+            f"{what} takes {row_bytes:,} bytes, and a `memory_limit_mib` of {limit:,} has room for rows of "
+            f"{memory // ROW_SHARE:,}",
+            f"make the rows smaller, or give a `memory_limit_mib` of at least {need:,}",
+        )
 
 
 def numeric(width: int, *, shape: Sequence[int] = ()) -> Features:
@@ -74,11 +135,11 @@ def rows_per_batch(row_bytes: int) -> int:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`did you mean …` for a misspelt word, else the list of what there is."""
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    names = list(islice(known, _COMPARED))
+    close = difflib.get_close_matches(clip(word), [name for name in names if len(name) <= 100], n=1)
     if close:
         return f"did you mean `{close[0]}`?"
-    shown = ", ".join(f"`{name}`" for name in names[:12])
+    shown = ", ".join(f"`{clip(name)}`" for name in names[:12])
     return f"there is {shown}{' and more' if len(names) > 12 else ''}" if names else "there is none"
 
 
@@ -86,12 +147,20 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
     """The feature columns of a table: those asked for, or all but the label.
 
     Raises:
-        UserError: the label or a feature is not a column, or no feature is left.
+        UserError: the label or a feature is not a column, no feature is left, or there are too many.
     """
+    if len(columns) > MAX_COLUMNS:
+        raise UserError(
+            f"`{request.show(file)}` has {len(columns):,} columns, and may have {MAX_COLUMNS:,}",
+            "keep the features of a row as one list of numbers, in Parquet, JSON Lines or `.npz`",
+        )
+    counts = Counter(columns)
     for name in (request.label, *request.features):
-        if name not in columns:
+        if name not in counts:
             kind = "label" if name == request.label else "feature"
-            raise UserError(f"`{request.show(file)}` has no {kind} column `{name}`", suggest(name, columns))
+            raise UserError(
+                f"`{request.show(file)}` has no {kind} column `{clip(name)}`", suggest(name, columns)
+            )
     if request.label in request.features:
         raise UserError(
             f"column `{request.label}` is both the label and a feature",
@@ -103,10 +172,11 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
             f"`{request.show(file)}` has no column but the label `{request.label}`",
             "add at least one column of numbers",
         )
-    repeated = sorted({name for name in chosen if list(columns).count(name) > 1})
-    if repeated:
+    repeated = min((name for name in chosen if counts[name] > 1), default=None)
+    if repeated is not None:
         raise UserError(
-            f"`{request.show(file)}` has two columns called `{repeated[0]}`", "give every column its own name"
+            f"`{request.show(file)}` has two columns called `{clip(repeated)}`",
+            "give every column its own name",
         )
     return chosen
 
@@ -115,10 +185,11 @@ def same_columns(
     request: Request, first: Path, expected: Sequence[str], file: Path, found: Sequence[str]
 ) -> None:
     """Raise UserError when a further file lacks a column that the first one has."""
-    missing = [name for name in expected if name not in found]
-    if missing:
+    there = set(found)
+    missing = next((name for name in expected if name not in there), None)
+    if missing is not None:
         raise UserError(
-            f"`{request.show(file)}` has no column `{missing[0]}`, and `{request.show(first)}` has",
+            f"`{request.show(file)}` has no column `{clip(missing)}`, and `{request.show(first)}` has",
             "files of one data set must have the same columns",
         )
 
@@ -146,15 +217,28 @@ def check_finite(values: Array, place: Callable[[int], str]) -> None:
         )
 
 
+def is_packed(file: Path) -> bool:
+    """Whether a file of text is packed by gzip."""
+    return file.suffix.lower() == ".gz"
+
+
+def open_data(file: Path) -> IO[bytes]:
+    """The content of a regular file, unpacked where it is packed; reading it raises OSError alone."""
+    stream = open_regular(file)
+    return io.BufferedReader(Unpacked(stream), 1 << 20) if is_packed(file) else stream
+
+
 def unreadable(name: str, reason: object) -> UserError:
     """A file that cannot be opened or decoded."""
     text = (reason.strerror or str(reason)) if isinstance(reason, OSError) else str(reason)
+    if isinstance(reason, RecursionError):
+        text = "it is nested too deeply"
     return UserError(
         f"cannot read `{name}`: {first_line(text)}", "check that the file is whole and is what its name says"
     )
 
 
 def first_line(text: str) -> str:
-    """The first line of a library's message, at most 120 characters, as part of a sentence."""
+    """The first line of a library's message, at most 160 characters, as part of a sentence."""
     line = text.strip().splitlines()[0] if text.strip() else "unknown reason"
-    return line[:120].rstrip(". ")
+    return line[:160].rstrip(". ")

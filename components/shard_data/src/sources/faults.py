@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import pyarrow as pa
 
-from sources.common import Request, first_line, unreadable
-from wsshards.errors import UserError
+from sources.common import BLOCK_BYTES, FAULTS, Request, first_line, open_data, unreadable
+from wsshards.errors import UserError, clip
 
 FILL = "fill or drop missing values before sharding"
+
+
+class _Lines:
+    """The lines of a CSV file, as long as they and the row that they belong to are not too long.
+
+    A quote that is not closed takes the rest of the file for one value.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        self._stream = stream
+        self._row = 0  # characters of the row so far
+        self.number, self.first = 0, 1
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._stream.readline(BLOCK_BYTES + 1):
+            self._row += len(line)
+            if self._row > BLOCK_BYTES:
+                raise csv.Error(f"it is longer than {BLOCK_BYTES:,} characters")
+            self.number += 1
+            yield line
+
+    def rows(self) -> Iterator[list[str]]:
+        """The rows, with `first` the line that each begins on."""
+        reader = csv.reader(self)
+        while True:
+            self._row, self.first = 0, self.number + 1
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            yield row
+
+
+def _explain_line(request: Request, file: Path, lines: _Lines | None, error: object) -> UserError:
+    if lines is None or not isinstance(error, csv.Error):
+        return unreadable(request.show(file), error)
+    return UserError(
+        f"cannot read the row at line {lines.first} of `{request.show(file)}`: {first_line(str(error))}",
+        "close every quote, and end every row with a line break",
+    )
 
 
 def csv_header(request: Request, file: Path) -> list[str]:
@@ -25,11 +64,13 @@ def csv_header(request: Request, file: Path) -> list[str]:
     Raises:
         UserError: the file is empty, unreadable, or starts with a row of numbers.
     """
+    lines = None
     try:
         with _open_text(file) as stream:
-            header = next(csv.reader(stream), [])
-    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
-        raise unreadable(request.show(file), error) from None
+            lines = _Lines(stream)
+            header = next(lines.rows(), [])
+    except (*FAULTS, csv.Error) as error:
+        raise _explain_line(request, file, lines, error) from None
     if not header:
         raise UserError(
             f"`{request.show(file)}` is empty", "give it a row of column names and at least one row"
@@ -44,18 +85,21 @@ def csv_header(request: Request, file: Path) -> list[str]:
 def explain_csv(request: Request, file: Path, columns: list[str], error: object) -> UserError:
     """Find the first line that a CSV reader cannot take and say what is wrong there."""
     name = request.show(file)
+    lines = None
     try:
         with _open_text(file) as stream:
-            reader = csv.reader(stream)
-            header = next(reader)
-            wanted = [(header.index(column), column) for column in columns]
-            label = header.index(request.label)
-            for row in reader:
+            lines = _Lines(stream)
+            rows = lines.rows()
+            header = next(rows)
+            places = {column: place for place, column in reversed([*enumerate(header)])}
+            wanted = [(places[column], column) for column in columns]
+            label = places[request.label]
+            for row in rows:
                 fault = _csv_fault(row, header, wanted, label) if row else None
                 if fault:
-                    return UserError(f"line {reader.line_num} of `{name}` {fault[0]}", fault[1])
-    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as other:
-        return unreadable(name, other)
+                    return UserError(f"line {lines.number} of `{name}` {fault[0]}", fault[1])
+    except (*FAULTS, csv.Error) as other:
+        return _explain_line(request, file, lines, other)
     return unreadable(name, error)
 
 
@@ -66,16 +110,16 @@ def _csv_fault(
         return f"has {len(row)} values, the header names {len(header)}", "give every row one value a column"
     for index, column in wanted:
         if row[index] == "":
-            return f"has no value in column `{column}`", FILL
+            return f"has no value in column `{clip(column)}`", FILL
         value = _number(row[index])
         if value is None:
             return (
-                f"has `{row[index]}` in feature column `{column}`, which is not a number",
+                f"has `{clip(row[index])}` in feature column `{clip(column)}`, which is not a number",
                 "list the numeric columns in `features`, or encode this one as numbers",
             )
         if not math.isfinite(value):
-            return f"has `{row[index]}` in column `{column}`, which is not finite", FILL
-    return (f"has no label in column `{header[label]}`", FILL) if row[label] == "" else None
+            return f"has `{clip(row[index])}` in column `{clip(column)}`, which is not finite", FILL
+    return (f"has no label in column `{clip(header[label])}`", FILL) if row[label] == "" else None
 
 
 def first_object(request: Request, file: Path) -> dict[str, Any]:
@@ -88,21 +132,35 @@ def first_object(request: Request, file: Path) -> dict[str, Any]:
 
 
 def line_blocks(request: Request, file: Path, size: int) -> Iterator[bytes]:
-    """The file in pieces of about `size` bytes that end with whole lines."""
+    """The file in pieces of about `size` bytes that end with whole lines, none longer than `BLOCK_BYTES`."""
+    done = 0
     try:
-        with _open_binary(file) as stream:
+        with open_data(file) as stream:
             rest = b""
             while data := stream.read(size):
                 head, newline, tail = data.rpartition(b"\n")
                 if newline:
-                    yield rest + head + newline
-                    rest = tail
+                    block, rest = rest + head + newline, tail
+                    done += block.count(newline)
+                    yield block
                 else:
                     rest += data
+                if len(rest) > BLOCK_BYTES:
+                    raise UserError(
+                        f"line {done + 1} of `{request.show(file)}` is longer than {BLOCK_BYTES:,} bytes",
+                        "write one JSON object a line",
+                    )
             if rest.strip():
                 yield rest
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise unreadable(request.show(file), error) from None
+
+
+def _shown(value: object) -> str:
+    try:
+        return clip(json.dumps(value), 40)
+    except RecursionError:
+        return "[…]"
 
 
 def json_type(request: Request, file: Path, name: str, value: object) -> Any:
@@ -111,9 +169,8 @@ def json_type(request: Request, file: Path, name: str, value: object) -> Any:
         return pa.list_(pa.float32())
     if isinstance(value, int | float):
         return pa.float32()
-    shown = json.dumps(value)[:40]
     raise UserError(
-        f"row 1 of `{request.show(file)}` has `{shown}` in feature `{name}`, which is not a number",
+        f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip(name)}`, which is not a number",
         "list the numeric fields in `features`, or encode this one as numbers",
     )
 
@@ -149,16 +206,20 @@ def explain_jsonl(
 def _json_fault(row: dict[str, Any], schema: Any) -> str | None:
     for field in schema:
         if field.name not in row:
-            return f"has no field `{field.name}`"
+            return f"has no field `{clip(field.name)}`"
         if not _fits(row[field.name], field.type):
-            shown = json.dumps(row[field.name])[:40]
-            return f"has `{shown}` in `{field.name}`, and the first row {field.type}"
+            return f"has `{_shown(row[field.name])}` in `{clip(field.name)}`, and the first row {field.type}"
     return None
 
 
 def _object(request: Request, file: Path, line: bytes, number: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
+    except RecursionError:
+        raise UserError(
+            f"row {number} of `{request.show(file)}` is nested too deeply to be read",
+            "write one JSON object a line, with numbers or one list of numbers in its fields",
+        ) from None
     except ValueError as error:
         raise UserError(
             f"row {number} of `{request.show(file)}` is not JSON: {first_line(str(error))}",
@@ -190,10 +251,5 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _open_binary(file: Path) -> IO[bytes]:
-    stream = gzip.open(file) if file.suffix == ".gz" else file.open("rb")  # noqa: SIM115  callers close it
-    return cast("IO[bytes]", stream)
-
-
 def _open_text(file: Path) -> io.TextIOWrapper:
-    return io.TextIOWrapper(_open_binary(file), encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(open_data(file), encoding="utf-8-sig", newline="")

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sources.common import Array, Batch, Request, Source, rows_per_batch, unreadable
+from sources.common import (
+    FAULTS,
+    ROW_SHARE,
+    Array,
+    Batch,
+    Request,
+    Source,
+    check_row,
+    rows_per_batch,
+    unreadable,
+)
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
+from wsshards.regular import read_regular
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no other is tried, whatever a file's name
+_LEAST = 16 << 20  # bytes of a picture's file that are read under any memory limit
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF
+_SCAN = b"\xff\xda"  # begins one
+_MOST_SCANS = 200
 # Modes without a plain meaning as channels become the one that loses nothing.
 _PLAIN = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "LA": "RGBA", "PA": "RGBA"}
 
@@ -32,6 +50,7 @@ def read_images(request: Request) -> Source:
                 f"picture `{request.show(file)}` is in no class folder",
                 "put each picture in a folder named for its class",
             )
+        _check_class(request, file)
     _no_empty_class(request)
     first = _decode(request, request.files[0])
     shape = _shape(first)
@@ -56,6 +75,12 @@ def _class_of(request: Request, file: Path) -> str:
     return file.relative_to(request.root).parts[0]
 
 
+def _check_class(request: Request, file: Path) -> None:
+    name = _class_of(request, file)
+    if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
+        raise UserError(f"the name of class folder `{name}` is not UTF-8", "rename the folder")
+
+
 def _no_empty_class(request: Request) -> None:
     filled = {_class_of(request, file) for file in request.files}
     for folder in sorted(request.root.iterdir()):
@@ -66,22 +91,40 @@ def _no_empty_class(request: Request) -> None:
 
 
 def _decode(request: Request, file: Path) -> Array:
-    """The pixels of a picture, `[height, width]` or `[height, width, channels]` bytes."""
+    """The pixels of a picture, `[height, width]` or `[height, width, channels]` bytes; of a film, its first."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  only this source needs it
 
+    name = request.show(file)
     try:
-        with Image.open(file) as picture:
-            plain = picture.convert(_PLAIN[picture.mode]) if picture.mode in _PLAIN else picture
-            if plain.mode not in {"L", "RGB", "RGBA"}:
+        # A picture that is stored as it is takes as much as its row, and what describes it takes little.
+        data = read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
+        Image.MAX_IMAGE_PIXELS = None  # judged below, by the memory there is, and in a sentence
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
+            mode = _PLAIN.get(picture.mode, picture.mode)
+            if mode not in {"L", "RGB", "RGBA"}:
                 raise UserError(
-                    f"picture `{request.show(file)}` has mode {plain.mode}, not 8 bits a channel",
+                    f"picture `{name}` has mode {mode}, not 8 bits a channel",
                     "convert it to grey, RGB or RGBA with 8 bits a channel",
                 )
-            return np.asarray(plain, np.uint8)
+            pixels = f"picture `{name}` of {picture.width}×{picture.height} pixels"
+            check_row(pixels, picture.width * picture.height * len(mode), request.memory)
+            _check_pieces(picture, data, request)
+            return np.asarray(picture if mode == picture.mode else picture.convert(mode), np.uint8)
     except UnidentifiedImageError:
-        raise unreadable(request.show(file), "it is not a picture of a known format") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise unreadable(request.show(file), error) from None
+        raise unreadable(name, "it is not a picture of a known format") from None
+    except (*FAULTS, Image.DecompressionBombError) as error:
+        raise unreadable(name, error) from None
+
+
+def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
+    """Raise ValueError for a picture in pieces that are larger, or more, than it needs."""
+    if picture.format == "TIFF":
+        width, height = (picture.tag_v2.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_HEIGHT))
+        if width * height * 4 > request.memory // ROW_SHARE:
+            raise ValueError(f"it is cut in tiles of {width}×{height} pixels")
+    # Each scan of a JPEG goes over all of the picture; those that are shown bit by bit have about ten.
+    if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MOST_SCANS:
+        raise ValueError(f"it has {scans:,} scans, and may have {_MOST_SCANS}")
 
 
 def _shape(picture: Array) -> tuple[int, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,28 @@ import pyarrow.parquet as pq
 
 from sources import faults
 from sources.common import (
+    BATCH_BYTES,
+    BLOCK_BYTES,
+    FAULTS,
     Array,
     Batch,
     Request,
     Source,
     check_finite,
     choose_columns,
+    is_packed,
     numeric,
+    open_data,
     rows_per_batch,
     same_columns,
     unreadable,
 )
-from wsshards.errors import UserError
+from wsshards.bounds import check_footer, check_groups
+from wsshards.errors import UserError, clip
 from wsshards.manifest import CLASSIFICATION
+from wsshards.regular import open_regular, path_of_open
 
-BLOCK_BYTES = 8 << 20  # of text, parsed at a time
+PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time
 ROW_GROUP_BYTES = 32 << 20  # up to which a whole row group is decoded at once
 
 
@@ -40,68 +49,92 @@ def read_parquet(request: Request) -> Source:
         UserError: a file cannot be read, or its columns do not fit.
     """
     first = request.files[0]
-    columns = choose_columns(request, first, _parquet_schema(request, first).names)
-    width = _parquet_width(request, first, columns)
+    columns, width = _parquet_columns(request, first)
     step = rows_per_batch(4 * width)
 
     def batches() -> Iterator[Batch]:
         for file in request.files:
             names = [*columns, request.label]
-            same_columns(request, first, names, file, _parquet_schema(request, file).names)
             start = 0
             try:
-                for batch in _parquet_batches(file, step, names):
-                    place = _Place(request.show(file), start)
-                    yield _table_batch(batch, place, columns, request.label, width)
-                    start += batch.num_rows
-            except (OSError, pa.ArrowException) as error:
+                with _open_parquet(file, request.label) as opened:
+                    same_columns(request, first, names, file, opened().schema_arrow.names)
+                    check_groups(opened().metadata, set(names))
+                    for batch in _parquet_batches(opened, names, step, width):
+                        place = _Place(request.show(file), start)
+                        yield _table_batch(batch, place, columns, request.label, width)
+                        start += batch.num_rows
+            except FAULTS as error:
                 raise unreadable(request.show(file), error) from None
 
     return Source(CLASSIFICATION, numeric(width), request.label, batches)
 
 
-def _parquet_batches(file: Path, step: int, names: list[str]) -> Iterator[Any]:
-    """Record batches in the order of the file; small row groups are decoded two at a time."""
-    opened = pq.ParquetFile(file)
-    groups = range(opened.num_row_groups)
-    sizes = [opened.metadata.row_group(group).total_byte_size for group in groups]
-    if len(groups) < 2 or max(sizes) > ROW_GROUP_BYTES:
-        yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(step, columns=names)
+@contextmanager
+def _open_parquet(file: Path, label: str) -> Iterator[Callable[..., Any]]:
+    """Opens a file as often as one likes, its description being read once."""
+    with open_regular(file) as stream:
+        check_footer(stream)
+    with path_of_open(file) as path:
+        metadata = pq.read_metadata(path)
+        # One long text may be the label of every row: as a dictionary, it is held once.
+        yield partial(pq.ParquetFile, path, metadata=metadata, read_dictionary=[label])
+
+
+def _parquet_batches(opened: Callable[..., Any], names: list[str], step: int, width: int) -> Iterator[Any]:
+    """Record batches in the order of the file; small row groups are decoded two lots at a time."""
+    metadata = opened().metadata
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    sizes = [max(group.total_byte_size, 4 * width * group.num_rows) for group in groups]
+    lots = _lots(sizes)
+    if len(lots) < 2 or max(sizes) > ROW_GROUP_BYTES:
+        # Of a column of a large group, only a piece is held at a time.
+        piece = PIECE_BYTES if max(sizes, default=0) > 8 * ROW_GROUP_BYTES else 0
+        yield from opened(pre_buffer=False, buffer_size=piece).iter_batches(step, columns=names)
         return
 
-    def decode(group: int) -> list[Any]:
-        return list(
-            pq.ParquetFile(file).iter_batches(step, row_groups=[group], columns=names, use_threads=False)
-        )
+    def decode(lot: list[int]) -> list[Any]:
+        return list(opened().iter_batches(step, row_groups=lot, columns=names, use_threads=False))
 
     with ThreadPoolExecutor(2) as pool:
-        coming = deque(pool.submit(decode, group) for group in groups[:2])
-        for group in groups:
+        coming = deque(pool.submit(decode, lot) for lot in lots[:2])
+        for index in range(len(lots)):
             batches = coming.popleft().result()
-            if group + 2 < len(groups):
-                coming.append(pool.submit(decode, group + 2))
+            if index + 2 < len(lots):
+                coming.append(pool.submit(decode, lots[index + 2]))
             yield from batches
 
 
-def _parquet_schema(request: Request, file: Path) -> Any:
-    try:
-        return pq.read_schema(file)
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable(request.show(file), error) from None
+def _lots(sizes: list[int]) -> list[list[int]]:
+    """Row groups to decode together: each takes a while to begin with, however small it is."""
+    lots: list[list[int]] = []
+    room = 0
+    for group, size in enumerate(sizes):
+        if size > room:
+            lots.append([])
+            room = BATCH_BYTES
+        lots[-1].append(group)
+        room -= size
+    return lots
 
 
-def _parquet_width(request: Request, file: Path, columns: list[str]) -> int:
-    kind = _parquet_schema(request, file).field(columns[0]).type
-    if len(columns) > 1 or not _is_list(kind):
-        return len(columns)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size)
+def _parquet_columns(request: Request, file: Path) -> tuple[list[str], int]:
+    """The feature columns and how many numbers a row of them holds."""
     try:
-        for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(1, columns=columns):
-            return len(batch.column(0)[0].as_py() or [])
-    except (OSError, pa.ArrowException) as error:
+        with _open_parquet(file, request.label) as opened:
+            schema = opened().schema_arrow
+            columns = choose_columns(request, file, schema.names)
+            check_groups(opened().metadata, {*columns, request.label})
+            kind = schema.field(columns[0]).type
+            if len(columns) > 1 or not _is_list(kind):
+                return columns, len(columns)
+            if pa.types.is_fixed_size_list(kind):
+                return columns, int(kind.list_size)
+            for batch in opened(pre_buffer=False, buffer_size=PIECE_BYTES).iter_batches(1, columns=columns):
+                return columns, int(batch.column(0).value_lengths()[0].as_py() or 0)
+    except FAULTS as error:
         raise unreadable(request.show(file), error) from None
-    return 1
+    return columns, 1
 
 
 @dataclass(frozen=True)
@@ -121,7 +154,8 @@ def _table_batch(batch: Any, place: _Place, columns: list[str], label: str, widt
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise UserError(
-                f"{place(row)} has no value in column `{name}`", "fill or drop missing values before sharding"
+                f"{place(row)} has no value in column `{clip(name)}`",
+                "fill or drop missing values before sharding",
             )
     values = _stack(batch, place, columns, width)
     check_finite(values, place)
@@ -137,7 +171,7 @@ def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
         if len(wrong):
             row = int(wrong[0])
             raise UserError(
-                f"{place(row)} has {int(lengths[row])} values in `{columns[0]}`, the rows before it {width}",
+                f"{place(row)} has {int(lengths[row])} values in `{clip(columns[0])}`, the rows before it {width}",
                 "all rows must have the same number of features",
             )
         values = _numbers(place, columns[0], first.flatten())
@@ -154,7 +188,7 @@ def _numbers(place: _Place, name: str, column: Any) -> Array:
         column = column.cast(pa.float32())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise UserError(
-            f"feature column `{name}` of `{place.file}` holds {kind}, not numbers",
+            f"feature column `{clip(name)}` of `{place.file}` holds {clip(str(kind))}, not numbers",
             "list the numeric columns in `features`, or encode this one as numbers",
         )
     values: Array = column.to_numpy(zero_copy_only=False)
@@ -180,7 +214,7 @@ def read_csv(request: Request) -> Source:
             same_columns(request, first, [*columns, request.label], file, faults.csv_header(request, file))
             try:
                 yield from _csv_batches(request, file, columns)
-            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            except FAULTS as error:
                 raise faults.explain_csv(request, file, columns, error) from None
 
     return Source(CLASSIFICATION, numeric(width), request.label, batches)
@@ -196,7 +230,7 @@ def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[B
         null_values=[""],
         strings_can_be_null=True,
     )
-    with pa.input_stream(str(file), compression="detect") as stream:
+    with _csv_stream(file) as stream:
         reader = csv.open_csv(
             stream,
             csv.ReadOptions(block_size=BLOCK_BYTES),
@@ -212,6 +246,16 @@ def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[B
             yield Batch(values, batch.column(len(columns)))
 
 
+@contextmanager
+def _csv_stream(file: Path) -> Iterator[Any]:
+    if is_packed(file):
+        with open_data(file) as unpacked:
+            yield pa.PythonFile(unpacked, "r")
+        return
+    with path_of_open(file) as path, pa.OSFile(path) as stream:
+        yield stream
+
+
 def read_jsonl(request: Request) -> Source:
     """Rows of JSON Lines files: one object a line, numbers in its fields or one list of numbers.
 
@@ -221,7 +265,8 @@ def read_jsonl(request: Request) -> Source:
     first = request.files[0]
     example = faults.first_object(request, first)
     columns = choose_columns(request, first, list(example))
-    width = len(example[columns[0]]) if isinstance(example[columns[0]], list) else len(columns)
+    listed = example[columns[0]]
+    width = len(listed) if isinstance(listed, list) else len(columns)
     schema = pa.schema([(name, faults.json_type(request, first, name, example[name])) for name in columns])
     schema = schema.append(pa.field(request.label, faults.json_label_type(example[request.label])))
 
@@ -246,5 +291,5 @@ def _parse_lines(request: Request, file: Path, block: bytes, schema: Any, start:
             parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
         return table.select(schema.names).combine_chunks().to_batches()[0]
-    except (pa.ArrowException, IndexError, KeyError) as error:
+    except (*FAULTS, IndexError) as error:
         raise faults.explain_jsonl(request, file, block, schema, start=start, error=error) from None

@@ -12,6 +12,7 @@ from sources.common import BATCH_BYTES, Batch, Request, Source, unreadable
 from wsshards.builtin import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL, Features
+from wsshards.regular import open_regular
 
 SUFFIXES = (
     ".c",
@@ -72,7 +73,7 @@ def read_python_source(sequence_length: int) -> Source:
             f"`{PYTHON_SOURCE}` takes {PYTHON_SOURCE_BYTES:,} bytes and this Python carries {available:,}",
             "use a Python that has its standard library as files",
         )
-    request = Request(root, tuple(files), "", (), sequence_length)
+    request = Request(root, tuple(files), "", (), sequence_length, 0)
     return _windows(lambda: _first(_blocks(request, files), PYTHON_SOURCE_BYTES), sequence_length)
 
 
@@ -107,7 +108,7 @@ def _blocks(request: Request, files: Iterable[Path]) -> Iterator[bytes]:
 
 def _read(request: Request, file: Path) -> Iterator[bytes]:
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             while data := stream.read(BATCH_BYTES):
                 yield data
     except OSError as error:

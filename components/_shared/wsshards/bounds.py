@@ -1,0 +1,162 @@
+"""What a small file may unpack to: sizes that a file declares are judged before anything is unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+from typing import IO, Any
+
+from wsshards.errors import clip
+
+FREE = 64 << 20  # bytes that any file may unpack to
+MOST_TIMES = 500  # its own size that a file may unpack to beyond that
+MOST_DIRECTORY = 1 << 20  # bytes of a zip's list of members: about 10,000
+MOST_HEADER = 10_000  # bytes of an array's header, as NumPy has it
+MOST_CHUNKS = 200_000  # columns of row groups that are each asked for their size
+MOST_FOOTER = 32 << 20  # bytes of a Parquet file's description of itself
+_END, _END_64 = b"PK\x05\x06", b"PK\x06\x06"
+_END_BYTES = 22
+_TAIL = _END_BYTES + 0xFFFF + 76  # bytes: the end of a zip with the longest comment, and its large form
+_MAGIC = b"\x93NUMPY"
+
+
+def check_unpacked(unpacked: int, packed: int) -> None:
+    """Refuse what unpacks to far more than data does.
+
+    Raises:
+        ValueError: saying both sizes.
+    """
+    if unpacked > FREE and unpacked > MOST_TIMES * packed:
+        raise ValueError(
+            f"{packed:,} bytes of it unpack to {unpacked:,} or more, over {MOST_TIMES} times as many"
+        )
+
+
+def open_archive(file: IO[bytes]) -> zipfile.ZipFile:
+    """A zip archive whose list of members is not too long to be read, as NumPy writes them.
+
+    Raises:
+        ValueError: the list is too long, or a member is packed in a way that NumPy does not use, is
+            encrypted, or unpacks to far more than data does.
+        OSError, zipfile.BadZipFile: it cannot be read.
+    """
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - _TAIL))
+    tail = file.read()
+    place = tail.rfind(_END, 0, max(0, len(tail) - _END_BYTES) + len(_END))
+    if place >= 0 and len(tail) - place >= _END_BYTES:
+        size = struct.unpack_from("<I", tail, place + 12)[0]
+        large = tail.rfind(_END_64, 0, place)
+        if size == 0xFFFFFFFF and 0 <= large <= len(tail) - 48:
+            size = struct.unpack_from("<Q", tail, large + 40)[0]
+        if size > MOST_DIRECTORY:
+            raise ValueError(f"its list of members has {size:,} bytes, and may have {MOST_DIRECTORY:,}")
+    archive = zipfile.ZipFile(file)
+    for member in archive.infolist():
+        if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or member.flag_bits & 1:
+            raise ValueError(
+                f"`{member.filename}` in it is encrypted or packed in a way that NumPy does not use"
+            )
+        check_unpacked(member.file_size, member.compress_size)
+    return archive
+
+
+def read_npy_start(member: IO[bytes]) -> tuple[tuple[int, int], io.BytesIO]:
+    """The version of an array in NumPy's own format (NEP 1), and its header with the length before it.
+
+    Raises:
+        ValueError: it is not such an array, or its header is longer than any.
+    """
+    start = member.read(8)
+    if len(start) < 8 or not start.startswith(_MAGIC):
+        raise ValueError("it is not an array of NumPy's")
+    version = (start[6], start[7])
+    width = 2 if version == (1, 0) else 4
+    length = member.read(width)
+    if len(length) < width:
+        raise ValueError("it ends within an array's header")
+    size = int.from_bytes(length, "little")
+    if size > MOST_HEADER:
+        raise ValueError(f"an array's header has {size:,} bytes, and may have {MOST_HEADER:,}")
+    return version, io.BytesIO(length + member.read(size))
+
+
+def check_footer(file: IO[bytes]) -> None:
+    """Refuse a Parquet file whose description of itself is too long to be read.
+
+    Raises:
+        ValueError: it is.
+    """
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - 8))
+    size = int.from_bytes(file.read(4), "little")
+    if file.read(4) == b"PAR1" and size > MOST_FOOTER:
+        raise ValueError(f"its footer has {size:,} bytes, and may have {MOST_FOOTER:,}")
+
+
+def check_groups(metadata: Any, names: set[str]) -> None:
+    """Refuse a Parquet file whose columns `names` unpack to far more than data does.
+
+    Raises:
+        ValueError: saying the column and both sizes.
+    """
+    wanted = [
+        (index, path)
+        for index in range(metadata.num_columns)
+        if _is_within(path := metadata.schema.column(index).path, names)
+    ]
+    every = metadata.num_row_groups * len(wanted) <= MOST_CHUNKS
+    totals = {path: (0, 0) for _, path in wanted}
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if not every and max(group.total_byte_size, 4 * group.num_rows) <= FREE:
+            continue  # to ask each of so many would take longer than to read them
+        for index, path in wanted:
+            column = group.column(index)
+            unpacked, packed = totals[path]
+            # A list has more values than rows, and equal ones take no room at all.
+            unpacked += max(column.total_uncompressed_size, 4 * column.num_values)
+            totals[path] = (unpacked, packed + column.total_compressed_size)
+    for path, (unpacked, packed) in totals.items():
+        try:
+            check_unpacked(unpacked, packed)
+        except ValueError as error:
+            raise ValueError(f"column `{clip(path)}`: {error}") from None
+
+
+def _is_within(path: str, names: set[str]) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[:count]) in names for count in range(1, min(len(parts), 16) + 1))
+
+
+class Unpacked(io.RawIOBase):
+    """The content of a gzip file, refused once it has become far more than data does."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._content = gzip.GzipFile(fileobj=packed)
+        self._done = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, as far as there is something left; raises OSError for what is damaged."""
+        try:
+            data = self._content.read(len(buffer))
+            self._done += len(data)
+            check_unpacked(self._done, self._packed.tell())
+        except (zlib.error, EOFError, ValueError) as error:
+            raise OSError(str(error)) from None
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._content.close()
+        self._packed.close()
+        super().close()

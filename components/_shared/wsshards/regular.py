@@ -1,0 +1,136 @@
+"""Opening files that somebody else made: regular ones only, and never more of them than was bargained for.
+
+A named pipe waits for ever, a device never ends, and a folder may hold millions of files or links in a
+circle. What a path names is asked of the open file, so it cannot be another thing a moment later.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MOST_FILES = 2_000_000  # in a folder of data: their names take about 300 MB
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: str | Path) -> io.BufferedReader:
+    """Open a regular file for reading, or the one that a link leads to.
+
+    Raises:
+        OSError: the path names nothing that can be read, or something that is not a regular file.
+    """
+    try:
+        number = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device without a driver
+            raise _not_regular(path, os.stat(path).st_mode) from None
+        raise
+    try:
+        mode = os.fstat(number).st_mode
+        if not stat.S_ISREG(mode):
+            raise _not_regular(path, mode)
+        return open(number, "rb")  # noqa: PTH123 - a number, not a path
+    except BaseException:
+        os.close(number)
+        raise
+
+
+@contextmanager
+def path_of_open(path: str | Path) -> Iterator[str]:
+    """A name under which a library opens just the regular file that was looked at, whatever takes its place.
+
+    Raises:
+        OSError: as in :func:`open_regular`.
+    """
+    with open_regular(path) as file:
+        name = f"/proc/self/fd/{file.fileno()}"
+        yield name if os.path.exists(name) else os.fspath(path)  # noqa: PTH110 - it is no file of anybody's
+
+
+def read_regular(path: str | Path, most: int) -> bytes:
+    """The content of a regular file of at most `most` bytes.
+
+    Raises:
+        OSError: as in :func:`open_regular`, or the file is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = b"" if size > most else file.read(most + 1)
+    if max(size, len(data)) > most:
+        raise OSError(
+            errno.EFBIG,
+            f"it has {max(size, len(data)):,} bytes, more than the {most:,} it may have",
+            str(path),
+        )
+    return data
+
+
+def check_regular(path: str | Path) -> int:
+    """The size of a regular file, without opening it.
+
+    Raises:
+        OSError: the path names nothing, or something that is not a regular file.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_regular(path, status.st_mode)
+    return status.st_size
+
+
+def list_files(root: str | Path, most: int = MOST_FILES, *, hidden: bool = False) -> Iterator[str]:
+    """The paths below a folder of everything that is not a folder, with `/` between their parts.
+
+    Links are followed, and no folder is listed twice.
+
+    Args:
+        root: The folder.
+        most: How many there may be.
+        hidden: Also what begins with `.` or `_`, as markers such as `_SUCCESS` do.
+
+    Raises:
+        OSError: a folder cannot be listed, is listed already under another name, or there are more files.
+    """
+    seen: dict[tuple[int, int], str] = {}
+    waiting, found = [""], 0
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(os.path.join(root, below)) as entries:  # noqa: PTH118 - there may be millions
+            status = os.stat(os.path.join(root, below))  # noqa: PTH118
+            first = seen.setdefault((status.st_dev, status.st_ino), below)
+            if first != below:
+                raise OSError(errno.ELOOP, f"it is the same folder as `{first or '.'}`", below)
+            for entry in entries:
+                if not hidden and entry.name[0] in "._":
+                    continue
+                path = f"{below}/{entry.name}" if below else entry.name
+                if _is_folder(entry):
+                    waiting.append(path)
+                    continue
+                found += 1
+                if found > most:
+                    raise OSError(errno.EFBIG, f"it holds more than {most:,} files", str(root))
+                yield path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: whoever opens it says so
+        return False
+
+
+def _not_regular(path: str | Path, mode: int) -> OSError:
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    return OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))

@@ -14,10 +14,8 @@ from tags import version_tags
 from versions import register_once
 
 from wsmlflow.active_run import one_sentence
-from wsshards.errors import UserError
-from wsshards.errors import entry
 from wsshards.cards import read_card
-from wsshards.errors import printable
+from wsshards.errors import UserError, entry, printable
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ def with_input(name: str, word: str | None = None) -> list[str]:
     for built_in in built_in_names():
         text = (resources.components() / built_in / "component.yml").read_text(encoding="utf-8")
         block = declared.search(text.partition("\noutputs:")[0])
-        words = re.search(r"enum: \[(.*)\]", block[1]) if block is not None else None
+        words = re.search(r"enum: \[([^\[\]\n]*)\]", block[1]) if block is not None else None
         if block is not None and (word is None or (words and word in words[1].split(", "))):
             found.append(built_in)
     return found

@@ -15,7 +15,7 @@ from worldsize.yaml import Scalar
 from worldsize.yaml.span import Span
 
 # azure-ai-ml 1.35.2, `map_single_brackets_and_warn`; so `${inputs.x}` keeps its dollar sign.
-_OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^}]*)\}(?!\})")
+_OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")
 
 
 def modern(component: Component) -> Component:

@@ -26,7 +26,7 @@ _PEER_GONE = re.compile(
     r"|broken pipe|socket closed|socket timeout|end of file|timed out (?:waiting|after)"
     r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|remote process exited"
     r"|watchdog caught collective operation timeout|DistNetworkError|DistStoreError"
-    r"|(?:send|recv)(?:Bytes|Value)?\w* failed|got 0 bytes|horovod has been shut down|hvd.*aborted"
+    r"|(?:send|recv)\w{0,30} failed|got 0 bytes|horovod has been shut down|hvd.{0,200}aborted"
     r"|UnavailableError|CancelledError|collective ops is aborted|has gone, so this (?:one|process) stops",
     re.IGNORECASE,
 )

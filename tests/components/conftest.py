@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from worldsize.azureml import component as component_yaml
+from worldsize.azureml.gate import Gate
 from worldsize.azureml.snapshot import of as snapshot_of
 
 COMPONENTS = Path(__file__).parents[2] / "components"
@@ -47,7 +48,7 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
             made[name] = tmp_path_factory.mktemp(name) / "code"
             described, problems = component_yaml.read(COMPONENTS / name / "component.yml")
             assert described is not None
-            merged, more = snapshot_of(described, COMPONENTS / name)
+            merged, more = snapshot_of(described, COMPONENTS / name, Gate())
             assert not [*problems, *more]
             for place in merged.listing():
                 target = made[name] / place

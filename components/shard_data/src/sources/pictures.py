@@ -91,7 +91,7 @@ def _no_empty_class(request: Request) -> None:
 
 
 def _decode(request: Request, file: Path) -> Array:
-    """The pixels of a picture, `[height, width]` or `[height, width, channels]` bytes; of a film, its first."""
+    """The bytes of a picture, or of the first of several: `[height, width]` or `[height, width, channels]`."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  only this source needs it
 
     name = request.show(file)

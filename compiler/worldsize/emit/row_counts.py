@@ -6,16 +6,20 @@ import ast
 import csv
 import io
 import json
-import os
 import struct
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from wsshards.bounds import check_footer, check_groups, open_archive, read_npy_start
+from wsshards.regular import check_regular, list_files, open_regular, read_regular
 
 MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
 MOST_FILES = 100_000
+_BATCH_ROWS = 1 << 16
+_LONGEST_NAME = 1_000  # characters of a class's name
 
 _KINDS = {
     ".csv": "csv",
@@ -51,10 +55,10 @@ def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[i
             return _pictures(root, files)
         if kind == "text":
             wanted = [file for file in files if file.suffix.lower() not in (*_KINDS, *_PICTURES)]
-            return [sum(file.stat().st_size for file in wanted) // (sequence_length + 1)]
+            return [sum(check_regular(file) for file in wanted) // (sequence_length + 1)]
         reader = _READERS.get(kind)
         wanted = [file for file in files if _KINDS.get(file.suffix.lower()) == kind] or files
-        if reader is None or sum(file.stat().st_size for file in wanted) > MOST_BYTES:
+        if reader is None or sum(check_regular(file) for file in wanted) > MOST_BYTES:
             return None
         return _count(wanted, label, reader)
     except Exception:
@@ -114,17 +118,7 @@ def _parquet_columns(file: Path) -> dict[str, int]:
 
 def _files(root: Path) -> list[Path] | None:
     """Every data file below; hidden files and markers such as ``_SUCCESS`` are not data."""
-    if root.is_file():
-        return [root]
-    found: list[Path] = []
-    looked_at = 0
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name[0] not in "._"]
-        looked_at += len(folders) + len(names)
-        if looked_at > MOST_FILES:
-            return None
-        found += (Path(folder) / name for name in names if name[0] not in "._")
-    return found if all(file.is_file() for file in found) else None  # a pipe or a device may never end
+    return [root / name for name in list_files(root, MOST_FILES)] if root.is_dir() else [root]
 
 
 def _detect(files: Sequence[Path]) -> str:
@@ -146,7 +140,10 @@ def _count(files: Sequence[Path], label: str, reader: Callable[[Path, str], Iter
 
 def _name(value: Any) -> str:
     """A class's name: 3 and 3.0 are one class."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    name = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if len(name) > _LONGEST_NAME:
+        raise ValueError("the name of a class is longer than the step takes")
+    return name
 
 
 def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
@@ -154,33 +151,42 @@ def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
     return list(Counter(file.relative_to(root).parts[0] for file in wanted).values())
 
 
+def _text(file: Path) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(read_regular(file, MOST_BYTES)), encoding="utf-8-sig", newline="")
+
+
 def _csv(file: Path, label: str) -> Iterator[Any]:
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream)
-        column = next(rows).index(label)
-        yield from (row[column] for row in rows if row)
+    rows = csv.reader(_text(file))
+    column = next(rows).index(label)
+    yield from (row[column] for row in rows if row)
 
 
 def _jsonl(file: Path, label: str) -> Iterator[Any]:
-    with file.open(encoding="utf-8") as stream:
-        yield from (json.loads(line)[label] for line in stream if line.strip())
+    yield from (json.loads(line)[label] for line in _text(file) if line.strip())
 
 
 def _parquet(file: Path, label: str) -> Iterator[Any]:
     from pyarrow import parquet  # noqa: PLC0415 - heavy, and only this format needs it
 
-    opened = parquet.ParquetFile(file)
-    _bound(opened.metadata.num_rows)
-    yield from opened.read([label]).column(label).to_pylist()
+    with open_regular(file) as stream:
+        check_footer(stream)
+        # As a dictionary, a long text that is the label of every row is held once.
+        opened = parquet.ParquetFile(stream, read_dictionary=[label])
+        _bound(opened.metadata.num_rows)
+        check_groups(opened.metadata, {label})
+        for batch in opened.iter_batches(_BATCH_ROWS, columns=[label]):
+            for counted in batch.column(0).value_counts():
+                value = counted["values"].as_py()
+                yield from repeat(value, counted["counts"].as_py())
 
 
 def _npz(file: Path, label: str) -> Iterator[Any]:
-    with zipfile.ZipFile(file) as archive:
+    with open_regular(file) as stream, open_archive(stream) as archive:
         names = set(archive.namelist())
         name = next(each for each in (label, *_LABEL_ARRAYS) if f"{each}.npy" in names)
         _bound(archive.getinfo(f"{name}.npy").file_size)
         with archive.open(f"{name}.npy") as member:
-            yield from _whole_numbers(member.read())
+            yield from _whole_numbers(member)
 
 
 def _bound(size: int) -> None:
@@ -189,17 +195,13 @@ def _bound(size: int) -> None:
         raise ValueError(f"{size} is too much to read for a count")
 
 
-def _whole_numbers(data: bytes) -> tuple[int, ...]:
+def _whole_numbers(member: IO[bytes]) -> tuple[int, ...]:
     """A one-dimensional array of whole numbers in NumPy's own format (NEP 1)."""
-    stream = io.BytesIO(data)
-    if stream.read(6) != b"\x93NUMPY":
-        raise ValueError("not an array")
-    major, _ = stream.read(2)
-    size = struct.unpack("<H" if major == 1 else "<I", stream.read(2 if major == 1 else 4))[0]
-    header = ast.literal_eval(stream.read(size).decode("latin-1"))
+    version, start = read_npy_start(member)
+    header = ast.literal_eval(start.read()[2 if version == (1, 0) else 4 :].decode("latin-1"))
     (rows,), order, code = header["shape"], header["descr"][0], header["descr"][1:]
     format_ = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}[code]
-    return struct.unpack(f"{'>' if order == '>' else '<'}{rows}{format_}", stream.read())
+    return struct.unpack(f"{'>' if order == '>' else '<'}{rows}{format_}", member.read())
 
 
 _READERS: dict[str, Callable[[Path, str], Iterator[Any]]] = {

@@ -137,6 +137,10 @@ class Unpacked(io.RawIOBase):
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed
+        size = packed.seek(0, io.SEEK_END)
+        packed.seek(max(0, size - 4))
+        check_unpacked(int.from_bytes(packed.read(4), "little"), size)  # as it says itself, at its end
+        packed.seek(0)
         self._content = gzip.GzipFile(fileobj=packed)
         self._done = 0
 

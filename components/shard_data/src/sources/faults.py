@@ -52,8 +52,11 @@ class _Lines:
 def _explain_line(request: Request, file: Path, lines: _Lines | None, error: object) -> UserError:
     if lines is None or not isinstance(error, csv.Error):
         return unreadable(request.show(file), error)
+    reason = first_line(str(error))
+    if "field larger" in reason:
+        reason = f"a value is longer than {csv.field_size_limit():,} characters"
     return UserError(
-        f"cannot read the row at line {lines.first} of `{request.show(file)}`: {first_line(str(error))}",
+        f"cannot read the row at line {lines.first} of `{request.show(file)}`: {reason}",
         "close every quote, and end every row with a line break",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -52,6 +53,7 @@ def read_images(request: Request) -> Source:
             )
         _check_class(request, file)
     _no_empty_class(request)
+    warnings.filterwarnings("ignore", module="PIL")  # what is wrong with a picture is said in a sentence
     first = _decode(request, request.files[0])
     shape = _shape(first)
     features = Features("features", "float32", shape, stored="uint8", scale=1 / 255)
@@ -91,7 +93,7 @@ def _no_empty_class(request: Request) -> None:
 
 
 def _decode(request: Request, file: Path) -> Array:
-    """The bytes of a picture, or of the first of several: `[height, width]` or `[height, width, channels]`."""
+    """The bytes of a file's first picture, `[height, width]` or `[height, width, channels]`."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  only this source needs it
 
     name = request.show(file)

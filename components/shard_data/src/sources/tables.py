@@ -214,6 +214,8 @@ def read_csv(request: Request) -> Source:
             same_columns(request, first, [*columns, request.label], file, faults.csv_header(request, file))
             try:
                 yield from _csv_batches(request, file, columns)
+            except OSError as error:
+                raise unreadable(request.show(file), error) from None
             except FAULTS as error:
                 raise faults.explain_csv(request, file, columns, error) from None
 

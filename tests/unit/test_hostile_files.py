@@ -1,0 +1,163 @@
+"""Files of others, as every component and the compiler's count of rows read them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from worldsize.emit import row_counts
+from wsshards import bounds, cards, errors, manifest, regular
+from wsshards.errors import UserError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="named pipes and devices")
+REGISTER = Path(__file__).parents[2] / "components" / "register" / "src"
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def test_only_regular_files_are_opened(tmp_path: Path, pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "device").symlink_to("/dev/zero")
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+    kinds = {"pipe": "a named pipe", "device": "a device", "socket": "a socket", ".": "a folder"}
+    for name, kind in kinds.items():
+        with pytest.raises(OSError, match=f"it is {kind}, not a file"):
+            regular.open_regular(tmp_path / name)
+        with pytest.raises(OSError, match=f"it is {kind}, not a file"):
+            regular.check_regular(tmp_path / name)
+
+
+def test_a_file_that_takes_the_place_of_another_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("first")
+    with regular.path_of_open(tmp_path / "a") as path:
+        if not path.startswith("/proc"):
+            pytest.skip("open files have names on Linux alone")
+        (tmp_path / "a").unlink()
+        os.mkfifo(tmp_path / "a")
+        assert Path(path).read_text() == "first"
+
+
+def test_no_more_than_was_bargained_for_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="more than the 100 it may have"):
+        regular.read_regular(tmp_path / "a", 100)
+    for number in range(4):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(OSError, match="more than 3 files"):
+        list(regular.list_files(tmp_path, 3))
+
+
+def test_what_data_packs_to_is_believed() -> None:
+    bounds.check_unpacked(bounds.FREE, 1)
+    bounds.check_unpacked(10**12, 10**12 // bounds.MOST_TIMES)
+    with pytest.raises(ValueError, match="over 500 times as many"):
+        bounds.check_unpacked(bounds.FREE + 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 猫", "plain é 猫"),
+        ("\x1b[31m\x07", "\\x1b[31m\\x07"),
+        ("a\nb\u202ec\x9b", "a\\nb\\u202ec\\x9b"),
+        (os.fsdecode(b"caf\xe9"), "caf\\xe9"),
+    ],
+)
+def test_a_message_shows_what_a_terminal_would_obey(text: str, shown: str) -> None:
+    assert errors.printable(text) == shown
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.jsonl", "d.npz", "d.parquet", "d.txt"])
+def test_the_count_of_rows_leaves_out_what_is_not_a_file(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert row_counts.per_class(tmp_path, "auto", "label", 8) is None
+    assert row_counts.per_class(tmp_path / name, "auto", "label", 8) is None
+
+
+def test_the_count_of_rows_lists_no_folder_twice(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("x,label\n1,a\n2,b\n")
+    assert row_counts.per_class(tmp_path, "auto", "label", 8) == [1, 1]
+    (tmp_path / "up").symlink_to(".")
+    assert row_counts.per_class(tmp_path, "auto", "label", 8) is None
+
+
+def test_a_manifest_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / manifest.NAME)
+    with pytest.raises(UserError, match="it is a named pipe, not a file"):
+        manifest.read_manifest(tmp_path)
+    os.mkfifo(tmp_path / "shard")
+    with pytest.raises(UserError, match="it is a named pipe, not a file"):
+        manifest.check_size(tmp_path, manifest.Shard("shard", 0, 0, ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, "has no readable `MLmodel`"),
+        ("- a", "is not a mapping"),
+        ("a: [", "is not YAML"),
+        ("a: " + "[" * 100_000, "is nested too deeply"),
+        ("- " * 100_000, "is nested too deeply"),
+        ("a: &a {x: *a}", "says more by its anchors"),
+        (
+            "a0: &a0 [1]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
+            "says more by its anchors",
+        ),
+        (" " * (cards.LARGEST + 1), "more than the 1,048,576 it may have"),
+    ],
+)
+def test_a_hostile_card_of_a_model_is_refused(tmp_path: Path, text: str | None, fault: str) -> None:
+    if text is not None:
+        (tmp_path / cards.NAME).write_text(text)
+    with pytest.raises(UserError, match=fault):
+        cards.read_card(str(tmp_path))
+
+
+def test_a_model_with_a_pipe_among_its_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / cards.NAME).write_text("flavors: {}")
+    assert cards.read_card(str(tmp_path)) == {"flavors": {}}
+    (tmp_path / "data").mkdir()
+    os.mkfifo(tmp_path / "data" / ".model.pkl")
+    with pytest.raises(UserError, match="data/.model.pkl`: it is a named pipe, not a file"):
+        cards.read_card(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (None, "it is a named pipe, not a file"),
+        (1 << 30, "it has 1,073,741,824 bytes"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b"\xff", "cannot read"),
+    ],
+)
+def test_hostile_metrics_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | int | None, fault: str
+) -> None:
+    monkeypatch.syspath_prepend(REGISTER)
+    path = tmp_path / "metrics.json"
+    if content is None:
+        os.mkfifo(path)
+    elif isinstance(content, int):
+        path.touch()
+        os.truncate(path, content)
+    else:
+        path.write_bytes(content)
+    import gate
+
+    try:
+        with pytest.raises(UserError, match=fault):
+            gate.read_metrics(str(tmp_path))
+    finally:
+        del sys.modules["gate"]

@@ -129,7 +129,7 @@ def test_a_model_with_a_pipe_among_its_files_is_refused(tmp_path: Path) -> None:
     assert cards.read_card(str(tmp_path)) == {"flavors": {}}
     (tmp_path / "data").mkdir()
     os.mkfifo(tmp_path / "data" / ".model.pkl")
-    with pytest.raises(UserError, match="data/.model.pkl`: it is a named pipe, not a file"):
+    with pytest.raises(UserError, match=r"data/\.model\.pkl`: it is a named pipe, not a file"):
         cards.read_card(str(tmp_path))
 
 

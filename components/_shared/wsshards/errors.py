@@ -49,11 +49,11 @@ class UserError(Exception):
 
 
 def printable(text: str) -> str:
-    """The text as one line that a terminal shows and does not obey.
+    r"""The text as one line that a terminal shows and does not obey.
 
     Names and values of a user's may hold control characters, which move the cursor, ring, or change the
     window's title, marks that turn the direction of writing, and bytes that are not UTF-8. Each becomes its
-    escape, such as `\\x1b`.
+    escape, such as `\x1b`.
     """
     if text.isprintable():
         return text

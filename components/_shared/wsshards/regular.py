@@ -35,12 +35,12 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         number = os.open(path, _FLAGS)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device without a driver
-            raise _not_regular(path, os.stat(path).st_mode) from None
+            raise _not_regular(path, Path(path).stat().st_mode) from None
         raise
     try:
         mode = os.fstat(number).st_mode
         if not stat.S_ISREG(mode):
-            raise _not_regular(path, mode)
+            raise _not_regular(path, mode)  # noqa: TRY301 - the number is to be closed
         return open(number, "rb")  # noqa: PTH123 - a number, not a path
     except BaseException:
         os.close(number)
@@ -83,7 +83,7 @@ def check_regular(path: str | Path) -> int:
     Raises:
         OSError: the path names nothing, or something that is not a regular file.
     """
-    status = os.stat(path)
+    status = Path(path).stat()
     if not stat.S_ISREG(status.st_mode):
         raise _not_regular(path, status.st_mode)
     return status.st_size
@@ -107,7 +107,7 @@ def list_files(root: str | Path, most: int = MOST_FILES, *, hidden: bool = False
     while waiting:
         below = waiting.pop()
         with os.scandir(os.path.join(root, below)) as entries:  # noqa: PTH118 - there may be millions
-            status = os.stat(os.path.join(root, below))  # noqa: PTH118
+            status = os.stat(os.path.join(root, below))  # noqa: PTH116, PTH118
             first = seen.setdefault((status.st_dev, status.st_ino), below)
             if first != below:
                 raise OSError(errno.ELOOP, f"it is the same folder as `{first or '.'}`", below)

@@ -66,8 +66,8 @@ class ClassIndex:
             longest = pc.max(pc.binary_length(dictionary)).as_py() or 0
             if longest > MAX_CLASS_NAME:
                 raise UserError(
-                    f"label `{self.label}` has a value of {longest:,} bytes, and the name of a class may have "
-                    f"{MAX_CLASS_NAME:,}",
+                    f"label `{self.label}` has a value of {longest:,} bytes, and the name of a class may"
+                    f" have {MAX_CLASS_NAME:,}",
                     "name a column of classes in `label`",
                 )
         try:

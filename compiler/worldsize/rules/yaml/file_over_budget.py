@@ -3,7 +3,7 @@
 A megabyte of YAML takes about a second. Time is counted for each file and only while a processor works on
 it; what else the machine does changes nothing. The other files are checked as always.
 
-Why: one file must not keep a pipeline of checks, or an editor, from ever ending.
+Why: One file must not keep a pipeline of checks, or an editor, from ever ending.
 
 Bad::
 
@@ -13,9 +13,9 @@ Good::
 
     tags: {owner: vision}
 
-Fix: split the file, or shorten what it repeats.
+Fix: Split the file, or shorten what it repeats.
 
-Source: bounds of worldsize.
+Source: Bounds of worldsize.
 """
 
 from __future__ import annotations

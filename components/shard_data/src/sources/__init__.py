@@ -56,7 +56,15 @@ def open_source(
     if source.startswith("builtin:"):
         found = _builtin(source, sequence_length)
     else:
-        found = _open_files(source, data, kind, label, features, sequence_length, memory)
+        found = _open_files(
+            source,
+            data,
+            kind,
+            label=label,
+            features=features,
+            sequence_length=sequence_length,
+            memory=memory,
+        )
     row_bytes = found.features.width * np.dtype(found.features.disk_dtype).itemsize
     check_row(f"a row of `{source}`", row_bytes, memory)
     return found
@@ -66,6 +74,7 @@ def _open_files(
     source: str,
     data: str,
     kind: str,
+    *,
     label: str,
     features: tuple[str, ...],
     sequence_length: int,

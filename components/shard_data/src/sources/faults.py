@@ -173,7 +173,8 @@ def json_type(request: Request, file: Path, name: str, value: object) -> Any:
     if isinstance(value, int | float):
         return pa.float32()
     raise UserError(
-        f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip(name)}`, which is not a number",
+        f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip(name)}`, which is not"
+        " a number",
         "list the numeric fields in `features`, or encode this one as numbers",
     )
 

@@ -171,7 +171,8 @@ def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
         if len(wrong):
             row = int(wrong[0])
             raise UserError(
-                f"{place(row)} has {int(lengths[row])} values in `{clip(columns[0])}`, the rows before it {width}",
+                f"{place(row)} has {int(lengths[row])} values in `{clip(columns[0])}`,"
+                f" the rows before it {width}",
                 "all rows must have the same number of features",
             )
         values = _numbers(place, columns[0], first.flatten())

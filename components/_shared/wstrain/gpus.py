@@ -32,6 +32,7 @@ _SAYS = {
     "torch": ("version.py", r"(?m)^cuda\b.*'", r"(?m)^hip\b.*'"),
     "tensorflow": ("python/platform/build_info.py", r"'is_cuda_build', True", r"'is_rocm_build', True"),
 }
+_VERSION = re.compile(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")  # of NVIDIA's driver, 570.195.03
 _AMD = Path("/dev/kfd")  # the driver of AMD's GPUs, which `libcuda` knows nothing of
 
 
@@ -172,7 +173,7 @@ def _advice(count: int, driver: Driver, *, hidden: bool) -> str:
 def ask_driver(library: str = _LIBRARY, module: Path = _MODULE) -> Driver:
     """Ask NVIDIA's driver, which every framework asks too, without a framework."""
     try:
-        version = re.search(r"Kernel Module\D*([\d.]+)", module.read_text(encoding="ascii", errors="replace"))
+        version = _VERSION.search(module.read_text(encoding="ascii", errors="replace"))
     except OSError:
         version = None
     name = f"the NVIDIA driver {version[1]}" if version else "the NVIDIA driver"

@@ -30,7 +30,7 @@ from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
 RULE = Rule(
-    "WS840", "entry-not-copied", "warning", since="0.1.0", summary="a pipe, device or broken link in code"
+    "WS840", "entry-not-copied", "warning", since="0.2.0", summary="a pipe, device or broken link in code"
 )
 
 

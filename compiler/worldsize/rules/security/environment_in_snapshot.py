@@ -31,7 +31,7 @@ from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
 RULE = Rule(
-    "WS837", "environment-in-snapshot", "warning", since="0.1.0", summary="an environment is uploaded as code"
+    "WS837", "environment-in-snapshot", "warning", since="0.2.0", summary="an environment is uploaded as code"
 )
 
 

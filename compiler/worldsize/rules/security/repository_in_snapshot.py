@@ -29,7 +29,7 @@ from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
 RULE = Rule(
-    "WS836", "repository-in-snapshot", "warning", since="0.1.0", summary="a repository is uploaded as code"
+    "WS836", "repository-in-snapshot", "warning", since="0.2.0", summary="a repository is uploaded as code"
 )
 
 

@@ -34,7 +34,7 @@ from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
 RULE = Rule(
-    "WS835", "secret-in-snapshot", "warning", since="0.1.0", summary="a file with secrets is uploaded"
+    "WS835", "secret-in-snapshot", "warning", since="0.2.0", summary="a file with secrets is uploaded"
 )
 _SHOWN = 3
 

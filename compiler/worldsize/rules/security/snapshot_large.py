@@ -31,7 +31,7 @@ from worldsize.rules.security import _uploads
 from worldsize.spec.model import Spec
 
 RULE = Rule(
-    "WS838", "snapshot-large", "warning", since="0.1.0", summary="more than 50 MB are uploaded as code"
+    "WS838", "snapshot-large", "warning", since="0.2.0", summary="more than 50 MB are uploaded as code"
 )
 LIMIT = 50_000_000  # bytes
 

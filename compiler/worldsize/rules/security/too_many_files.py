@@ -23,4 +23,4 @@ from __future__ import annotations
 
 from worldsize.rules.rule import Rule
 
-RULE = Rule("WS839", "too-many-files", "error", since="0.1.0", summary="a folder with too many files to copy")
+RULE = Rule("WS839", "too-many-files", "error", since="0.2.0", summary="a folder with too many files to copy")

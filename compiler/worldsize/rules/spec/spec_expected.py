@@ -26,5 +26,5 @@ from __future__ import annotations
 from worldsize.rules.rule import Rule
 
 RULE = Rule(
-    "WS116", "spec-expected", "error", since="0.1.0", summary="an Azure ML file where a spec is expected"
+    "WS116", "spec-expected", "error", since="0.2.0", summary="an Azure ML file where a spec is expected"
 )

@@ -31,7 +31,7 @@ RULE = Rule(
     "WS271",
     "cpu-build-on-gpu-size",
     "warning",
-    since="0.1.0",
+    since="0.2.0",
     summary="a build of torch or TensorFlow for CPUs where training has GPUs",
 )
 

@@ -39,7 +39,7 @@ RULE = Rule(
     "WS272",
     "cuda-driver-too-old",
     "warning",
-    since="0.1.0",
+    since="0.2.0",
     summary="a CUDA that wants a newer driver than the nodes of the size had",
 )
 

@@ -41,7 +41,7 @@ RULE = Rule(
     "WS270",
     "gpu-without-kernels",
     "error",
-    since="0.1.0",
+    since="0.2.0",
     summary="a build of torch or TensorFlow without code for the GPUs of the size",
 )
 

@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _ARCHIVE = re.compile(r"\S+\.(?:whl|zip|tar\.gz)")
 # A line that is a path, options that take one, and `file:` addresses alone or behind `name @`.
 _LOCAL = re.compile(
-    r"^(?:-[ce]\s*|(?:--find-links|-f|--index-url|-i|--extra-index-url)[\s=]\s*)?(?P<path>/[^;]*?)\s*(?:;.*)?$"
+    r"^(?:-[ce]\s*|(?:--find-links|-f|--index-url|-i|--extra-index-url)[\s=]\s*)?(?P<path>/[^;]*)"
     r"|(?:^|[\s=+@])file:(?://(?:localhost)?)?(?P<url>/[^\s;#]*)"
 )
 # Pip quotes a text that it cannot read: where no project ends, only what is named like its files is read.
@@ -107,7 +107,8 @@ def _local_path(line: str) -> Path | None:
     if found is None:
         return None
     text = unquote(found["url"]) if found["url"] else found["path"]
-    return Path(re.sub(r"\[[^]/]*\]$", "", _bare(text)))
+    path, bracket, extras = _bare(text).rpartition("[")
+    return Path(path if bracket and extras.endswith("]") and "/" not in extras else _bare(text))
 
 
 def _named_path(line: str) -> Path | None:

@@ -215,14 +215,14 @@ def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
         "time": 1000,
     }
     first = Record(tmp_path, begin)
-    step = first.step("one", 2000, repeated=False)
+    step = first.step("one", "", 2000, repeated=False)
     # Killed before it could answer: the runner knows neither the run nor the step.
     second = Record(tmp_path, {**begin, "again": True, "known": None})
     assert second.run_id == first.run_id
     known = {"run_id": first.run_id, "runs": {}, "open": []}
     third = Record(tmp_path, {**begin, "again": True, "known": known})
-    other = third.step("two", 2500, repeated=True)
-    assert third.step("two", 2500, repeated=True) == other
+    other = third.step("two", "", 2500, repeated=True)
+    assert third.step("two", "", 2500, repeated=True) == other
     for record in (
         third,
         Record(tmp_path, {**begin, "known": {**known, "runs": {"two": other}, "open": ["two"]}}),

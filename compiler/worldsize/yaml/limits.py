@@ -11,4 +11,4 @@ COMPARISONS = 100_000  # of mistyped words of one file with known ones; later on
 SAME = 200  # findings of one rule in one file that are listed; it says how many are not
 LISTED = 1_000  # findings in one file that are listed, the gravest first
 REPORTED = 20_000  # findings of one check that are listed, the gravest first
-FOUND = 2_000  # findings that one look at one thing may make; nobody reads more
+FOUND = 1_000  # findings that one look at one thing may make; nobody reads more

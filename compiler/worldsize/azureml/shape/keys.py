@@ -77,7 +77,8 @@ def diagnose(key: Scalar, place: Place, catalog: Catalog) -> tuple[Problem | Non
 def _find(key: Scalar, place: Place, catalog: Catalog) -> Problem:
     if place.shape.get("x-unknown-keys") == "kept":
         return _kept(key, place)
-    problem = (
+    explained = budget.take_comparisons(len(place.shape.get("properties", ())))
+    problem = explained and (
         _slip(key, place)
         or _inline_jobs(key, place)
         or _alias(key, place, catalog)
@@ -87,7 +88,7 @@ def _find(key: Scalar, place: Place, catalog: Catalog) -> Problem:
         or _on_the_step(key, place)
         or _typo(key, place)
     )
-    if problem is not None:
+    if problem:
         return problem
     if place.shape.get("additionalProperties") is True:
         message = f"{place.title} has no key `{key.text}`; Azure ML ignores it"
@@ -208,10 +209,9 @@ def _on_the_step(key: Scalar, place: Place) -> Problem | None:
 
 def _slip(key: Scalar, place: Place) -> Problem | None:
     """One letter off a key of this very mapping: no better explanation is needed."""
-    known = known_keys(place.shape)
-    if len(key.text) < 5 or not budget.take_comparisons(len(known)):
+    if len(key.text) < 5:
         return None
-    free = [name for name in known if name not in place.node]
+    free = [name for name in known_keys(place.shape) if name not in place.node]
     for name in free:
         if abs(len(name) - len(key.text)) <= 1 and edits(key.text, name, 1) <= 1:
             return _unknown(key, place, f"did you mean `{name}`?", _sure(key, name, free))

@@ -24,6 +24,7 @@ class Module:
     calls: list[tuple[str, ast.Call]] = field(default_factory=list)
     callers: dict[str, list[ast.Call]] = field(default_factory=dict)  # by the last part of the name
     by_rank: set[str] | None = None  # variables worked out from a rank, once asked for
+    left_before: dict[ast.AST, set[ast.AST]] = field(default_factory=dict)  # see _ranks, by what is around
 
     @property
     def text(self) -> str:

@@ -74,13 +74,19 @@ def _asks(module: Module, above: ast.AST) -> bool:
 
 def _left_before(module: Module, above: ast.AST, child: ast.AST) -> bool:
     """Whether ``if rank != 0: return`` stands before a statement in the same block."""
+    if above not in module.left_before:
+        module.left_before[above] = set(_behind_exits(module, above))
+    return child in module.left_before[above]
+
+
+def _behind_exits(module: Module, above: ast.AST) -> Iterator[ast.AST]:
     for block in (getattr(above, "body", None), getattr(above, "orelse", None)):
-        if not isinstance(block, list) or child not in block:
-            continue
-        for before in block[: block.index(child)]:
-            if isinstance(before, ast.If) and speaks_of_rank(module, before.test) and _leaves(before.body):
-                return True
-    return False
+        left = False
+        for statement in block if isinstance(block, list) else ():
+            if left:
+                yield statement
+            elif isinstance(statement, ast.If):
+                left = speaks_of_rank(module, statement.test) and _leaves(statement.body)
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -127,9 +127,11 @@ def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, W
         run.problems += chosen.problems
         for cluster in chosen.computes:
             context.describe(cluster)
-        own = (*chosen.select, "WS03") if chosen.select else ()  # a fault of the file is none of its choice
+        own = (
+            (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
+        )  # a fault of the file is none of its choice
         silent = [code for code, level in chosen.severity.items() if level == "off"]
-        asked = Wanted(asked.selected or own, (*asked.ignored, *chosen.ignore, *silent))
+        asked = Wanted(asked.selected or own, tuple({*asked.ignored, *chosen.ignore, *silent}))
     for found in project.files:
         run.guarded(found)
     run.follow()
@@ -201,7 +203,7 @@ def _prefixes(words: Sequence[str]) -> tuple[str, ...]:
     for word in words:
         entry = registry.find(word)
         start = word.upper() if entry is None else entry.code
-        if not word or not any(rule.code.startswith(start) for rule in registry.entries()):
+        if not word or not registry.begins_code(start):
             advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
             raise ValueError(f"`{word}` is not the code or slug of a rule: {advice}")
         prefixes.append(start)

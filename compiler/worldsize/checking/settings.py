@@ -74,7 +74,7 @@ def prefix_of(word: str) -> str | None:
     if entry is not None:
         return entry.code
     start = word.upper()
-    return start if start and any(rule.code.startswith(start) for rule in registry.entries()) else None
+    return start if start and registry.begins_code(start) else None
 
 
 def no_rule(word: str) -> tuple[str, str]:

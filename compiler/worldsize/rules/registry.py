@@ -53,6 +53,7 @@ a file itself, so that each file is read once and none outside the tree.
 from __future__ import annotations
 
 import importlib
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
 
@@ -84,9 +85,16 @@ def _by_name() -> dict[str, tuple[str, Entry]]:
     return named
 
 
-def entries() -> list[Entry]:
+@cache
+def entries() -> tuple[Entry, ...]:
     """All rules, by code."""
-    return sorted({entry for _, entry in _by_name().values()})
+    return tuple(sorted({entry for _, entry in _by_name().values()}))
+
+
+def begins_code(text: str) -> bool:
+    """Whether the code of a rule begins with the text."""
+    at = bisect_left(entries(), text, key=lambda entry: entry.code)
+    return at < len(entries()) and entries()[at].code.startswith(text)
 
 
 def families() -> Iterator[tuple[str, list[Entry]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import click
@@ -52,6 +53,7 @@ def command(
     """Check specs and Azure ML YAML, files or folders."""
     from worldsize.checking import console  # noqa: PLC0415 - `worldsize check --help` needs none of it
 
+    gc.disable()  # to look for cycles among the nodes of big files takes a fifth of the time, and finds none
     try:
         rules = {"select": _words(select), "ignore": _words(ignore)}
         if fix or diff:
@@ -60,6 +62,8 @@ def command(
             status = console.check(paths, format_=format_, **rules)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    finally:
+        gc.enable()
     raise SystemExit(status)
 
 

@@ -94,13 +94,9 @@ class Command:
             yield Flag(name[2:].lower().replace("-", "_"), word, value)
 
 
-def parse(text: str) -> list[Command]:
-    """The commands of a command line, in order."""
-    return list(_parse(text))
-
-
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
-def _parse(text: str) -> tuple[Command, ...]:
+def parse(text: str) -> tuple[Command, ...]:
+    """The commands of a command line, in order."""
     found: list[Command] = []
     words: list[Word] = []
     targets: list[tuple[Word, Word | None]] = []

@@ -182,7 +182,7 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
         return own or distribution.member(component.resources if component else None, name)
 
     command = component.command.value if component and component.command else None
-    commands = tuple(command_line.parse(command)) if isinstance(command, str) else ()
+    commands = command_line.parse(command) if isinstance(command, str) else ()
     instances = count(resource("instance_count"), job, 1)
     cluster = _cluster(context, job, step)
     typed = resource("instance_type")
@@ -201,7 +201,7 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
         size_span=None,
         size=None,
         commands=commands,
-        given=_flags(commands),
+        given=context.once(_flags, commands),
     )
     if cluster is not None and cluster.instance_type is not None:
         name, span = cluster.instance_type, cluster.size_span
@@ -212,7 +212,7 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
     return replace(launch, size_name=name, size_span=span, size=context.vm_size(name))
 
 
-def _flags(commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
+def _flags(_context: Context, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
     found: dict[str, list[Flag]] = {}
     for command in commands:
         for flag in command.flags():

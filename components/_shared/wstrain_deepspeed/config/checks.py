@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from wstrain_deepspeed.config import auto, batch, keys, made, precision, zero
 from wstrain_deepspeed.config.finding import Finding, Known
 
 _CHECKS = (keys.check, auto.check, batch.check, zero.check, precision.check, made.check)
+_MOST = 500  # findings of one check; nobody reads more
 
 
 def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Finding]:
@@ -24,6 +26,6 @@ def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Findin
     """
     found: dict[tuple[str | int, ...], Finding] = {}
     for check in _CHECKS:
-        for finding in check(config, known or Known()):
+        for finding in islice(check(config, known or Known()), _MOST):
             found.setdefault(finding.path, finding)  # a value of the wrong type is not also out of range
     return list(found.values())

@@ -50,7 +50,7 @@ class Trial:
 
     def __init__(self, group: Group, model: nn.Module, given: Updates) -> None:
         self.group, self.given = group, given
-        self.strategy = build("horovod", model, given, group)
+        self.strategy = build("wstrain_horovod.strategy", model, given, group)
         self.objective = Objective(digits(), given.precision)
 
     def step(self, step: int) -> Tensor:
@@ -149,7 +149,7 @@ def synchronised_batch_norm_sees_both_ranks(group: Group) -> None:
 
 
 def main() -> None:
-    group = Group(read_mpi(os.environ), "horovod")
+    group = Group(read_mpi(os.environ), "wstrain_horovod.communication")
     for trial in (
         everyone_starts_with_rank_0_s_weights,
         a_step_is_the_mean_over_all_micro_batches,

@@ -163,7 +163,7 @@ class Divided:
             options={"pipeline_schedule": trial.schedule},
         )
         self.objective = Objective(TEXT, precision)
-        self.strategy: Strategy = build(trial.strategy, trial.model(), updates, group)
+        self.strategy: Strategy = build(f"wstrain_ddp.{trial.strategy}", trial.model(), updates, group)
         self.strategy.model.train()
 
     def step(self, step: int) -> float:

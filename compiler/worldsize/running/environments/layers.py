@@ -161,7 +161,7 @@ def installers() -> dict[str, str]:
 def _write_program(path: Path, text: bytes) -> None:
     path.unlink(missing_ok=True)
     path.write_bytes(text)
-    path.chmod(0o755)
+    path.chmod(0o700)
 
 
 def _scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]]:

@@ -62,7 +62,9 @@ def parse(content: bytes, at: PurePosixPath) -> Ignore:
     """The patterns of an ignore file, and what is always left out."""
     text = content[:_LARGEST].decode("utf-8-sig", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    found = (compile_pattern(line) for line in (*lines, _CACHES, _RUNS))
+    # The last line that matches decides, so of equal lines only the last counts.
+    distinct = reversed(dict.fromkeys(reversed((*lines, _CACHES, _RUNS))))
+    found = (compile_pattern(line) for line in distinct)
     return Ignore(at, tuple(pattern for pattern in found if pattern is not None))
 
 

@@ -60,7 +60,7 @@ class Record:
             self.run_id: str = known["run_id"]
             self._runs = dict(known["runs"])
             self._steps = {name: self._runs[name] for name in known["open"]}
-            self._note_earlier(self._children(), frozenset(self._runs.values()))
+            self._note_earlier(self._all_runs(), frozenset(self._runs.values()))
             return
         self.run_id = (begin.get("again") and self._continued()) or self._created(begin)
         self._parameters(begin["parameters"])
@@ -73,12 +73,12 @@ class Record:
 
     def _continued(self) -> str | None:
         """The record of a run that is resumed; what it left open is closed. None where it has none."""
-        children = self._children()
-        for run in children:
-            if run.info.status == "RUNNING":
+        runs = self._all_runs()
+        for run in runs:
+            if "mlflow.parentRunId" in run.data.tags and run.info.status == "RUNNING":
                 self._client.set_terminated(run.info.run_id, "KILLED")
-        self._note_earlier(children)
-        found = [run.info.run_id for run in self._all_runs() if "mlflow.parentRunId" not in run.data.tags]
+        self._note_earlier(runs)
+        found = [run.info.run_id for run in runs if "mlflow.parentRunId" not in run.data.tags]
         if found:
             self._client.update_run(found[0], status="RUNNING")
         return str(found[0]) if found else None
@@ -88,14 +88,11 @@ class Record:
         ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}'"
         return list(self._client.search_runs([self.experiment], ours))
 
-    def _children(self) -> list[Any]:
-        return [run for run in self._all_runs() if "mlflow.parentRunId" in run.data.tags]
-
-    def _note_earlier(self, children: list[Any], known: frozenset[str] = frozenset()) -> None:
+    def _note_earlier(self, runs: list[Any], known: frozenset[str] = frozenset()) -> None:
         """Remember the runs that steps may go on with; of a step's several the newest, which comes first."""
-        for run in children:
+        for run in runs:
             which = run.data.tags.get("worldsize.step", ""), run.data.tags.get(KEY, "")
-            if run.info.run_id not in known:
+            if "mlflow.parentRunId" in run.data.tags and run.info.run_id not in known:
                 self._earlier_runs.setdefault(which, run.info.run_id)
 
     def _parameters(self, parameters: Mapping[str, str]) -> None:

@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
-from worldsize.records import dataclass
 
 if TYPE_CHECKING:
     from worldsize.checking import Report
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """What a compile wrote."""
 
     folder: Path

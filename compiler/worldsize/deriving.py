@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.sources import Sources
@@ -90,11 +92,11 @@ def document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, A
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
     from worldsize.emit.plan_file import FORMAT  # noqa: PLC0415
 
-    steps = {name: asdict(step) for name, step in plan.steps.items()}
+    steps = {name: to_builtins(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():
         found = need.breakdown
         steps[name]["memory"] = {
-            **asdict(found),
+            **to_builtins(found),
             "total": found.total,
             "available": need.available,
             "device": need.device,

@@ -91,10 +91,10 @@ def test_the_typed_model_has_a_place_for_every_field():
         (spec.Schedule, SCHEMA["$defs"]["schedule"]),
     ]:
         names = {{"with": "with_"}.get(name, name) for name in definition["properties"]} - {"$schema"}
-        assert names <= set(model.__dataclass_fields__)
+        assert names <= set(model.__struct_fields__)
     scale = set(SCHEMA["$defs"]["scale"]["properties"]) - {"reference"}
     reference = {f"reference_{name}" for name in SCHEMA["$defs"]["reference"]["properties"]}
-    assert scale | reference | {"span"} == set(spec.Scale.__dataclass_fields__)
+    assert scale | reference | {"span"} == set(spec.Scale.__struct_fields__)
 
 
 def test_the_loader_reads_this_very_file():

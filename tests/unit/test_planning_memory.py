@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import worldsize
 from worldsize.facts import vm_sizes
@@ -17,7 +18,6 @@ from worldsize.planning.memory.estimate import SHARES, estimate
 from worldsize.planning.memory.network import Network, Weight
 from worldsize.planning.memory.remedies import Knobs
 from worldsize.planning.memory.setup import Setup
-from worldsize.records import replace
 
 GPT = built_in.gpt(128, 8, 8, 512)
 KNOBS = Knobs(checkpointing=True, strategies=("ddp", "fsdp"))

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from typing import Literal
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 Side = Literal["inputs", "outputs"]
 
@@ -22,8 +22,7 @@ _OPENING = re.compile(r"\$\{\{")
 _SECTION = re.compile(r"\$\[\[|\]\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """One ``${{…}}``: ``name`` is what stands between the braces, offsets are those in the whole text."""
 
     name: str
@@ -73,8 +72,7 @@ class Expression:
         return f"${{{{{self.name}}}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """One ``$[[ … ]]``, which vanishes when an optional input inside it has no value."""
 
     start: int
@@ -82,8 +80,7 @@ class Section:
     expressions: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A text taken apart. ``unclosed`` are offsets of ``${{`` and ``$[[`` that never end."""
 
     text: str

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import fields
 from worldsize.azureml.model import Field
-from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Node
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(Struct, frozen=True):
     """One cluster or instance; values as written. ``size`` is Azure's name of a VM size."""
 
     name: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import fields
 from worldsize.azureml.model import Field
-from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping
 
 FIELDS = {
@@ -24,8 +25,7 @@ FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """The counts as written: not coerced, not defaulted. ``type`` is in lower case."""
 
     type: Field[Any] | None

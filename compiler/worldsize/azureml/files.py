@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from worldsize import yaml
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Component
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass, field
 
 
 def anything(_path: Path) -> bool:
@@ -22,8 +23,7 @@ def nowhere(_reference: str) -> None:
     """No map of assets: what lives in a workspace, a registry or on the web is not read."""
 
 
-@dataclass(slots=True, eq=False)
-class Files:
+class Files(Struct, eq=False):
     """Documents and components by resolved path, and every problem met on the way, once."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -31,18 +31,21 @@ class Files:
     documents: dict[Path, yaml.Document] = field(default_factory=dict)
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
-    readable: Callable[[Path], bool] = field(default=anything)  # a check stays inside its tree
-    readable_data: Callable[[Path], bool] = field(default=anything)  # the same of data, which is never copied
+    readable: Callable[[Path], bool] = anything  # a check stays inside its tree
+    readable_data: Callable[[Path], bool] = anything  # the same of data, which is never copied
     gate: Gate = field(default_factory=Gate)  # what may be copied
-    elsewhere: Callable[[str], Path | None] = field(default=nowhere)  # a local stand-in for an asset
+    elsewhere: Callable[[str], Path | None] = nowhere  # a local stand-in for an asset
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
+    _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved
 
     def document(self, path: Path) -> yaml.Document:
         """The parsed file; its own problems are added to :attr:`problems` when first read.
 
         A file that may not be read is a document without a root and without problems.
         """
-        key = Path(os.path.realpath(path))  # unlike resolve(), never raises on links in a circle
+        key = self._real.get(path)
+        if key is None:  # unlike resolve(), realpath() never raises on links in a circle
+            key = self._real[path] = Path(os.path.realpath(path))
         known = self.documents.get(key)
         if known is None:
             if not self.readable(path):

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.azureml.environment import is_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import local_path
-from worldsize.records import dataclass, replace
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
 
@@ -36,8 +38,7 @@ _LINE_JOIN = re.compile(r"\\[ \t]{0,9}\n")
 LONGEST = 10_000  # characters of a line that are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """A framework that an environment holds.
 
     Attributes:

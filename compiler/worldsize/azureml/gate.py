@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
-from worldsize.records import dataclass, field
+from msgspec import Struct, field
 
 MOST_ENTRIES = 100_000  # files and folders of one snapshot, links followed
 MOST_DEPTH = 100  # folders in each other
@@ -53,13 +53,12 @@ class Entry(NamedTuple):
     what: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Gate:
+class Gate(Struct, eq=False):
     """What one command may copy, by paths whose links are resolved; each folder is listed once."""
 
     allowed: Callable[[str | os.PathLike[str]], bool] = field(default=everything)
     looked_at: int = 0
-    _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict, repr=False)
+    _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:
         """What a folder holds, sorted by name.

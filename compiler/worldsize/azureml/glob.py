@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 _STAR = "*"
 _ANY = "**"
@@ -18,8 +18,7 @@ _CHARACTERS = re.compile(r"\[(?P<not>!?)(?P<set>\]?[^\]]*)\]")
 Token = str | re.Pattern[str]  # one character, a class of them, or a star
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """One line of an ignore file. ``include`` is whether what matches is left out, False after a ``!``."""
 
     segments: tuple[str | tuple[Token, ...], ...]  # a name, or its tokens where it has wildcards

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.files import Files
@@ -22,7 +24,6 @@ from worldsize.azureml.model import (
     Port,
     Step,
 )
-from worldsize.records import replace
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | None"]]

@@ -11,10 +11,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from worldsize.azureml.gate import read_listed
 from worldsize.azureml.glob import Pattern, compile_pattern
 from worldsize.azureml.references import is_file
-from worldsize.records import dataclass
 
 NAMES = (".amlignore", ".gitignore")
 _CACHES = "__pycache__"
@@ -22,8 +23,7 @@ _RUNS = ".worldsize"  # earlier runs below a code folder would be copied into th
 _LARGEST = 1024 * 1024  # characters of an ignore file that are read
 
 
-@dataclass(frozen=True, slots=True)
-class Ignore:
+class Ignore(Struct, frozen=True):
     """The patterns of one folder; ``at`` is where that folder lands in the snapshot."""
 
     at: PurePosixPath

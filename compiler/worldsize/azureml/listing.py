@@ -12,16 +12,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct, field
+
 from worldsize.azureml import ignore
 from worldsize.azureml.gate import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, Entry, Gate
 from worldsize.azureml.ignore import Ignore
-from worldsize.records import dataclass, field
 
 HOLDS_ITSELF = "a link to a folder that holds it"
 
 
-@dataclass(slots=True, eq=False)
-class Listing:
+class Listing(Struct, eq=False):
     """The files below one folder, or one file.
 
     Attributes:
@@ -45,8 +45,7 @@ class Listing:
         self.sizes[place] = entry.size
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """A folder that is to be listed; ``rules`` are the ignore files that count, each with its folder."""
 
     real: str

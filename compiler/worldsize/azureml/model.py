@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct, field
+
 from worldsize.azureml.binding import Expression
-from worldsize.records import dataclass, field
 from worldsize.yaml.nodes import Node
 from worldsize.yaml.span import Span
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Field(Generic[T]):
+class Field(Struct, Generic[T], frozen=True):
     """A value, the span of its text, the span of its key, and the YAML node (for sub-spans)."""
 
     value: T
@@ -31,8 +31,7 @@ class Field(Generic[T]):
     comment: str | None = None  # written behind the value by the emitter
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     """One input or output that a component declares."""
 
     name: str
@@ -52,16 +51,14 @@ class Port:
         return self.type not in {"string", "number", "integer", "boolean"}
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """The ports of a pipeline component, as the graph inside it sees them."""
 
     inputs: Mapping[str, Port]
     outputs: Mapping[str, Port]
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(Struct, frozen=True):
     """A component's interface and what it runs. ``None`` fields were absent."""
 
     path: Path | None  # its file, None when inline
@@ -84,23 +81,20 @@ class Component:
     raw: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """An argument that is exactly one expression: ``${{parent.jobs.a.outputs.model}}``."""
 
     expression: Expression
     mode: Field[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """A number, text or boolean (which may still contain expressions inside its text)."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Struct, frozen=True):
     """``{type, path, mode}``: data that exists before the job."""
 
     type: str | None
@@ -111,8 +105,7 @@ class Data:
 Argument = Binding | Literal | Data
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSetting:
+class OutputSetting(Struct, frozen=True):
     """What a node or job says of one of its outputs; all parts optional."""
 
     type: str | None = None
@@ -123,8 +116,7 @@ class OutputSetting:
     binding: Field[Expression] | None = None  # ${{parent.outputs.x}}
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A step of the graph (Azure ML says node): an instance of a component with arguments and settings."""
 
     name: str
@@ -144,8 +136,7 @@ class Step:
     raw: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A pipeline job, or a standalone command, sweep or parallel job seen as a graph of one node."""
 
     path: Path | None

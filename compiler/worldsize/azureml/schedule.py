@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import fields, job
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Field, Job
 from worldsize.azureml.references import is_file, local_path
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
-@dataclass(frozen=True, slots=True)
-class JobSchedule:
+class JobSchedule(Struct, frozen=True):
     """A schedule as written; nothing is coerced or judged."""
 
     path: Path

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from worldsize.azureml import environment, ignore, listing
 from worldsize.azureml.files import Files
 from worldsize.azureml.gate import Gate, read_listed
@@ -21,7 +24,6 @@ from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.system import reason
-from worldsize.records import dataclass, field, replace
 from worldsize.yaml.nodes import Sequence
 from worldsize.yaml.span import Span
 
@@ -30,8 +32,7 @@ _SHOWN = 5  # links that are named one by one
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can hold: the same bytes on any day
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(Struct):
     """Files by their place in the folder; each is a file to copy or, for a zipped folder, its bytes."""
 
     files: dict[str, Path | bytes] = field(default_factory=dict)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from worldsize.azureml.files import Files
 from worldsize.azureml.gate import Gate, everything
 from worldsize.checking import discover
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import replace
 from worldsize.rules.context import Context
 from worldsize.yaml.span import Span
 

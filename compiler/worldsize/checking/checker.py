@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.azureml.files import Files, anything
 from worldsize.azureml.gate import Gate, everything
 from worldsize.checking import boundary, discover, shorten
@@ -15,7 +18,6 @@ from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.records import dataclass, field, replace
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 from worldsize.secrecy import conceal
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
 INTERNAL = "WS000"
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """What a check found. Diagnostics are sorted by place and each stands once."""
 
     diagnostics: tuple[Diagnostic, ...]
-    sources: Sources = field(repr=False)  # texts by path, for showing excerpts
+    sources: Sources  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
     fixed: int = 0  # problems that were mended before this report
 

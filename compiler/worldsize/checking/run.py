@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from msgspec import Struct, field
+
 from worldsize import yaml
 from worldsize.checking import discover, signs, stages
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass, field
 from worldsize.rules import engine
 from worldsize.rules.context import Context
 from worldsize.yaml.budget import OverBudgetError
 from worldsize.yaml.span import Span
 
 
-@dataclass
-class Run:
+class Run(Struct):
     """What one call collects on its way through the files."""
 
     context: Context

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from worldsize.azureml import compute
 from worldsize.azureml.compute import Compute
 from worldsize.azureml.references import exists, kind
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import did_you_mean, surely
-from worldsize.records import dataclass, field
 from worldsize.rules import registry
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
@@ -35,8 +36,7 @@ class Asset(NamedTuple):
     span: Span  # of the path
 
 
-@dataclass(slots=True)
-class Settings:
+class Settings(Struct):
     """One file's content. Codes are whole (``WS203``) or beginnings (``WS2``)."""
 
     select: tuple[str, ...] = ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec import Struct
+
 from worldsize.diagnostics.problem import Fix, Related
-from worldsize.records import dataclass
 from worldsize.yaml.span import Span
 
 Severity = Literal["error", "warning", "info"]
@@ -15,8 +16,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 DOCS = "https://github.com/worldsize/worldsize/blob/main/compiler/docs/rules/{code}.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One finding. Its order is the order of the output: by path, line, column, code, message."""
 
     code: str

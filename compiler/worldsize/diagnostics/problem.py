@@ -9,30 +9,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:  # the YAML reader reports problems itself: a real import would go round in a circle
     from worldsize.yaml.span import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Related:
+class Related(Struct, frozen=True):
     """A second place that explains the first, with its own label ("first defined here")."""
 
     span: Span
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A replacement of the text under ``span`` that is safe to apply without asking."""
 
     span: Span
     replacement: str
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One cause, one problem.
 
     ``message`` starts in lower case, quotes the user's tokens in back-ticks, gives both numbers

@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from worldsize.diagnostics.diagnostic import DOCS, Diagnostic
 from worldsize.diagnostics.snippet import escape_controls
 from worldsize.diagnostics.sources import shown_path
-from worldsize.records import dataclass
 from worldsize.yaml.span import Span
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
-@dataclass(frozen=True, slots=True)
-class RuleInfo:
+class RuleInfo(Struct, frozen=True):
     """What SARIF lists of a rule: a one-line summary and its default severity."""
 
     slug: str

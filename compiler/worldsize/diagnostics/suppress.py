@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
+from msgspec import Struct, field
+
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.records import dataclass, field
 from worldsize.yaml.comments import Comment
 from worldsize.yaml.span import Span
 
@@ -19,8 +20,7 @@ _WORD = re.compile(r"[^\s,]+")
 UNSUPPRESSABLE = frozenset({"WS000", "internal-error"})
 
 
-@dataclass(slots=True)
-class Suppression:
+class Suppression(Struct):
     """One code (or slug) of one comment."""
 
     name: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from worldsize.diagnostics.diagnostic import Diagnostic, count
 from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.snippet import clean, draw
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
-from worldsize.records import dataclass
 from worldsize.yaml.span import Span
 
 _COLOURS = {
@@ -71,8 +72,7 @@ def _plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
+class _Style(Struct, frozen=True):
     """How one diagnostic is laid out: colours or none, and the width of the line numbers."""
 
     colour: bool

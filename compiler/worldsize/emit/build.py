@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from worldsize.azureml.files import Files
 from worldsize.diagnostics.problem import Problem
 from worldsize.emit import gpu_builds, lookup, memory_bound, rows
 from worldsize.emit.resolve import Resolved, resolve, wired
 from worldsize.planning.model import Plan
-from worldsize.records import dataclass
 from worldsize.spec.model import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """A resolved spec; ``plan`` is None where planning failed."""
 
     spec: Spec

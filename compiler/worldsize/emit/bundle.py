@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct, field
+
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_text
 from worldsize.azureml.gate import Gate
@@ -17,7 +19,6 @@ from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import is_file, is_folder, kind, local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
 
 CODE = "src"
@@ -25,8 +26,7 @@ ENVIRONMENT = "environment"
 FILE = "component.yml"
 
 
-@dataclass(slots=True)
-class Bundle:
+class Bundle(Struct):
     """The files of one component folder; ``inner`` are the components its own steps refer to."""
 
     name: str

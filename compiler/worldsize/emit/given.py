@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from worldsize.azureml import binding, fit, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
@@ -14,7 +16,6 @@ from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.emit import lookup, planned
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
-from worldsize.records import replace
 from worldsize.spec.model import Located
 
 

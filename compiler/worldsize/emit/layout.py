@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from worldsize.azureml import write
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Argument, Data, Field, Literal, Step
@@ -18,15 +21,13 @@ from worldsize.emit import deepspeed, memory, plan_file, settings
 from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
 from worldsize.emit.memory_bound import PREDICTION
-from worldsize.records import dataclass, field, replace
 from worldsize.spec.model import ComputeProfile, Spec
 from worldsize.yaml.span import Span
 
 Files = dict[str, Path | bytes]
 
 
-@dataclass(slots=True)
-class _Shelf:
+class _Shelf(Struct):
     """The component folders chosen so far: equal components share one."""
 
     gate: Gate

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.diagnostics.problem import Problem, Related
@@ -19,7 +21,6 @@ from worldsize.planning.memory.remedies import Knobs
 from worldsize.planning.memory.setup import Setup
 from worldsize.planning.memory.verdict import Place
 from worldsize.planning.model import Plan, StepPlan
-from worldsize.records import dataclass
 from worldsize.spec.model import Spec
 
 _INPUTS = (
@@ -32,8 +33,7 @@ Import = Callable[[str, Samples], Network]
 """Gives the shapes of a user's model by its reference, which runs the user's code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """What a rank of a step needs, and the bytes that it has; None where the VM size is unknown."""
 
     network: Network

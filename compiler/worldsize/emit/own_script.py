@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field, Port
 from worldsize.azureml.references import exists, is_file, kind, local_path
 from worldsize.emit.work import FRACTIONS, PLANNED, TEXTS
-from worldsize.records import replace
 from worldsize.spec.model import Located, Step
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet

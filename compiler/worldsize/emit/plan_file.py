@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
 
@@ -24,7 +25,7 @@ def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence
         files: Every other file of the folder, so that a later compile knows which it may replace.
     """
     steps = {
-        name: {**asdict(step), "templates": dict(templates.get(name, {}))}
+        name: {**to_builtins(step), "templates": dict(templates.get(name, {}))}
         for name, step in plan.steps.items()
     }
     document = {"format": FORMAT, "name": plan.name, "steps": steps, "files": sorted(files)}

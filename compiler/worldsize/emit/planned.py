@@ -12,7 +12,6 @@ from worldsize.emit.comments import comment
 from worldsize.emit.work import PLANNED, Work, part_span
 from worldsize.planning import missing
 from worldsize.planning.model import PlanValue, StepPlan, Topology, Training
-from worldsize.records import fields
 from worldsize.spec.model import Located
 
 # Degrees of parallelism as inputs, and their names in a spec.
@@ -161,7 +160,7 @@ def _checked(
 
 def names() -> frozenset[str]:
     """Every quantity that a plan may have."""
-    recorded = (field.name for part in (Topology, Training) for field in fields(part))
+    recorded = (*Topology.__struct_fields__, *Training.__struct_fields__)
     return frozenset({*recorded, "data_parallel_size", *_OF_RESILIENCE})
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from worldsize.azureml import binding
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import (
@@ -26,12 +29,10 @@ from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
 from worldsize.planning import missing
 from worldsize.planning.model import Plan
-from worldsize.records import dataclass, field, replace
 from worldsize.spec.model import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """A job graph, and per step what the spec adds to its component.
 
     ``added`` are files of the user's tree that join the snapshot of a step with ``uses:``.

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Data, Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.emit import data_source
-from worldsize.records import dataclass
 from wsshards import builtin
 
 BYTES = 256  # a language model reads and predicts bytes
 _DIGITS = (1, 8, 8), 10  # scikit-learn's handwritten digits
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """``task`` is that of a manifest, ``shape`` one sample as the model gets it, ``outputs`` the classes."""
 
     task: str

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import kind
 from worldsize.diagnostics.problem import Problem, Related
 from worldsize.planning.model import Plan
-from worldsize.records import dataclass, field
 from worldsize.spec.model import Located, Spec
 from worldsize.yaml.nodes import Scalar
 from worldsize.yaml.span import Span
@@ -57,8 +58,7 @@ FRACTIONS = frozenset(
 TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"})
 
 
-@dataclass(slots=True)
-class Work:
+class Work(Struct):
     """The state of one resolution; ``plan`` is None where planning failed and its values are unknown."""
 
     spec: Spec

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from msgspec import Struct
+
 from worldsize.facts import table
-from worldsize.records import dataclass
 
 Capability = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A GPU of the catalogue; ``capability`` is None where it is not NVIDIA's."""
 
     model: str
@@ -20,8 +20,7 @@ class Gpu:
     capability: Capability | None
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """A build of a package for Linux on x86-64.
 
     Attributes:
@@ -48,8 +47,7 @@ class Build:
         return native or (self.ptx is not None and self.ptx <= capability)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDriver:
+class NodeDriver(Struct, frozen=True):
     """The driver that was seen on Azure ML's nodes of a series, and when."""
 
     version: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from msgspec import Struct
+
 from worldsize.facts import table
-from worldsize.records import dataclass
 
 _NAME = re.compile(
     r"azureml:AzureML-(?P<asset>[^:@/]+)(?:[:@][^:@/]+)?"
@@ -14,8 +15,7 @@ _NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Curated:
+class Curated(Struct, frozen=True):
     """One environment.
 
     Attributes:

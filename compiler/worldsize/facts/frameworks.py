@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
+from msgspec import Struct
+
 from worldsize.facts import table
-from worldsize.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Framework:
+class Framework(Struct, frozen=True):
     """One value of ``distribution.type``."""
 
     name: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
+from msgspec import Struct
+
 from worldsize.facts import table
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.records import dataclass
 
 # GPUs that NVLink joins across instances: 18 VMs of 4 in one rack (`vm_sizes.csv`, intra_node_link).
 _RACK = "72-GPU domain"
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A link; ``gigabytes_per_s`` is one GPU's share, in one direction, at the vendor's peak."""
 
     name: str

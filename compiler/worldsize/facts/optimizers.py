@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
+from msgspec import Struct
+
 from worldsize.facts import table
-from worldsize.records import dataclass
 
 ScalingRule = Literal["linear", "sqrt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """One optimizer. Betas and epsilon are PyTorch's defaults, None where it has none."""
 
     name: str

@@ -7,9 +7,10 @@ from datetime import date
 from functools import cache
 from typing import Literal
 
+from msgspec import Struct
+
 from worldsize.diagnostics.suggest import closest
 from worldsize.facts import table
-from worldsize.records import dataclass
 
 Status = Literal["current", "retiring", "retired"]
 Capacity = Literal["", "no-growth", "no-new-capacity"]
@@ -19,8 +20,7 @@ Capacity = Literal["", "no-growth", "no-new-capacity"]
 AS_OF = date(2026, 11, 21)
 
 
-@dataclass(frozen=True, slots=True)
-class VmSize:
+class VmSize(Struct, frozen=True):
     """One size. None is "not found", never zero; units are in README.md beside the data."""
 
     name: str

@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from worldsize import yaml
 from worldsize.checking import Report, check, discover
 from worldsize.diagnostics.diagnostic import arrange
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.fixing import edits
-from worldsize.records import dataclass, field, replace
 from worldsize.rules import engine
 from worldsize.yaml.span import Span
 
@@ -19,8 +21,7 @@ _ROUNDS = 10  # one fix can bring another fault to light; nothing known needs mo
 _MARK = "\ufeff".encode()
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """A file before and after."""
 
     path: str
@@ -29,8 +30,7 @@ class Change:
     seen: set[bytes] = field(default_factory=set)  # two fixes that undo each other must come to an end
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """What became of the files: the report on what is left, and the changed files by path."""
 
     report: Report

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from worldsize.diagnostics.problem import Related
 from worldsize.planning import batch
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import plural
-from worldsize.records import dataclass
 from worldsize.spec.model import Located, Scale
 
 
@@ -19,8 +20,7 @@ class Replicas(NamedTuple):
     name: str = "world size"
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
+class Batches(Struct, frozen=True):
     """Samples: per device ``b``, in all ``global_batch``; ``accumulation`` counts micro-batches."""
 
     per_device: int

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 # A pipeline that idles less than this is usual: GPipe, Huang et al. 2019, wants four micro-batches a stage.
 TOLERABLE_BUBBLE = 0.2
 _TRIES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Degrees:
+class Degrees(Struct, frozen=True):
     """Replicas, ranks that share each layer, stages of layers."""
 
     data: int

@@ -16,7 +16,6 @@ from worldsize.planning.place import place
 from worldsize.planning.resilience import plan as plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
 from worldsize.planning.train import train
-from worldsize.records import fields
 from worldsize.spec.model import Spec, Step
 
 
@@ -95,8 +94,8 @@ def planned_inputs(topology: Topology, training: Training | None) -> dict[str, P
     """Every known quantity by its name, as inputs and ``${{plan.…}}`` see it."""
     found: dict[str, PlanValue] = {}
     for part in (topology, training):
-        for each in fields(part) if part is not None else ():
-            value = getattr(part, each.name)
+        for name in part.__struct_fields__ if part is not None else ():
+            value = getattr(part, name)
             if value is not None:
-                found[each.name] = _whole(value) if each.name in _OFTEN_WHOLE else value
+                found[name] = _whole(value) if name in _OFTEN_WHOLE else value
     return {**found, "data_parallel_size": topology.data_parallel_size}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct, field
+
 from worldsize.planning.model import Launcher
-from worldsize.records import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """The declared side of a step's component."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default, None where it has none

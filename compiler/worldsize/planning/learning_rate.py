@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from worldsize.planning.model import Rule
 from worldsize.planning.numbers import clean
-from worldsize.records import dataclass
 
 # The largest batch for which the linear rule was seen to cost no accuracy (ImageNet, ResNet-50).
 GOYAL_LARGEST_BATCH = 8192
@@ -34,8 +35,7 @@ def scaled(rule: Rule, kappa: float, reference: float) -> float:
     return clean(reference * factor(rule, kappa))
 
 
-@dataclass(frozen=True, slots=True)
-class Adam:
+class Adam(Struct, frozen=True):
     """The betas and epsilon of an optimizer of Adam's family; None where it has none."""
 
     beta1: float | None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from worldsize.planning import batch, degrees
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Derivation, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.numbers import clean
-from worldsize.records import replace
 
 
 def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: bool = False) -> Plan:

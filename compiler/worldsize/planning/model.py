@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from worldsize.records import dataclass, field
+from msgspec import Struct, field
 
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
 Rule = Literal["linear", "sqrt", "none"]
 PlanValue = int | float | str | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(Struct, frozen=True):
     """One row of the plan's table: ``world_size = 8 = 2 instances × 4 GPUs``."""
 
     quantity: str  # e.g. "world_size"
@@ -22,8 +21,7 @@ class Derivation:
     source: str  # "given as train.instance_count", "VM size catalogue", "Goyal et al. 2017" …
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """Who runs where. ``gpus_per_instance`` is 0 on CPU sizes and None when the size is unknown."""
 
     launcher: Launcher
@@ -54,8 +52,7 @@ class Topology:
         return self.tensor_parallel_size * self.pipeline_parallel_size > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+class Training(Struct, frozen=True):
     """Batches, learning rate and length of one training step. Batches count samples."""
 
     optimizer: str | None  # None where nothing says it and nothing depends on it
@@ -77,8 +74,7 @@ class Training:
     shards_per_rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(Struct, frozen=True):
     """The plan of one step; ``training`` is None where the step has no ``scale:``.
 
     ``inputs`` holds every planned quantity that fills a component's input of the same name where
@@ -93,8 +89,7 @@ class StepPlan:
     inputs: Mapping[str, PlanValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The plan of a spec, one entry a step in spec order."""
 
     name: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct, field
+
 from worldsize.diagnostics.problem import Fix, Problem, Related
 from worldsize.planning.model import Derivation, PlanValue
-from worldsize.records import dataclass, field
 from worldsize.yaml.span import Span
 
 
-@dataclass(slots=True)
-class Notes:
+class Notes(Struct):
     """One step's notes; ``step`` names it in sources such as ``train.scale.epochs``."""
 
     step: str

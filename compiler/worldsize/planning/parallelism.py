@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.diagnostics.problem import Related
 from worldsize.planning import across, degrees, options, splits
 from worldsize.planning.degrees import Degrees
@@ -9,12 +12,10 @@ from worldsize.planning.interface import Interface
 from worldsize.planning.model import Topology
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import plural
-from worldsize.records import dataclass, replace
 from worldsize.spec.model import Step
 
 
-@dataclass(frozen=True, slots=True)
-class Degree:
+class Degree(Struct, frozen=True):
     """One degree, and for the table the arithmetic and the source."""
 
     value: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
@@ -11,13 +13,11 @@ from worldsize.planning.model import Rule
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import clean, show
 from worldsize.planning.settings import Settings
-from worldsize.records import dataclass
 
 _TOLERANCE = 0.01  # a pinned rate this near the rule's is the rule's, rounded
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """The scaled rate and the rule it came by."""
 
     rule: Rule

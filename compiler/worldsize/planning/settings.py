@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import literals
 from worldsize.diagnostics.problem import Related
 from worldsize.facts import optimizers
@@ -15,13 +17,11 @@ from worldsize.facts.optimizers import Optimizer
 from worldsize.planning.interface import Interface
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import show
-from worldsize.records import dataclass
 from worldsize.spec.model import Located, Scale, Step
 from worldsize.yaml.span import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A value, where to point when it is wrong, and what the table calls its source."""
 
     value: Any
@@ -29,8 +29,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Settings of a training step; None is "not said"."""
 
     step: Step

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from worldsize.records import dataclass
+from msgspec import Struct
+
 from wsshards import arithmetic
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Optimizer steps; None where rows or epochs are unknown."""
 
     per_epoch: int | None

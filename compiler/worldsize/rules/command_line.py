@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 # A word is put together from its pieces: as one repeated group it would cost hundreds of bytes a character.
 _PIECE = re.compile(r"\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\$]+|\$")
@@ -47,8 +47,7 @@ class Flag(NamedTuple):
     value: Word | None
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One program with its arguments, up to the next ``&&``, ``;``, ``|`` or line."""
 
     words: tuple[Word, ...]

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct, field
+
 from worldsize import resources, yaml
 from worldsize.azureml.files import Files
-from worldsize.records import dataclass, field
 from worldsize.yaml.budget import Budgets
 from worldsize.yaml.source import Source
 
@@ -23,8 +24,7 @@ T = TypeVar("T")
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """What is known of a compute target that a job only names."""
 
     instance_type: str | None
@@ -36,32 +36,29 @@ class Cluster:
     declared: bool = False  # in worldsize.yml, which has the last word
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """The tree that is checked. Files outside ``root`` do not exist here; each is read once."""
 
     root: Path
     allowed: tuple[Path, ...] = ()  # further folders that may be read
     clusters: dict[str, Cluster] = field(default_factory=dict)
-    budgets: Budgets = field(default_factory=Budgets, repr=False)
-    files: Files = field(default_factory=Files, repr=False)
-    placed: dict[int, dict[str, Cluster]] = field(default_factory=dict, repr=False)  # a spec's own, by job
-    _contradicted: set[str] = field(default_factory=set, repr=False)  # clusters of which two files differ
-    _roots: tuple[str, ...] = field(default=(), repr=False)  # links resolved
-    _folders: dict[str, str] = field(default_factory=dict, repr=False)  # links resolved
-    _kinds: dict[str, str] = field(default_factory=dict, repr=False)  # file or folder, by path
-    _texts: dict[str, Source | None] = field(default_factory=dict, repr=False)
-    _memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict, repr=False)
+    budgets: Budgets = field(default_factory=Budgets)
+    files: Files = field(default_factory=Files)
+    placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
+    _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
+    _roots: tuple[str, ...] = ()  # links resolved
+    _folders: dict[str, str] = field(default_factory=dict)  # links resolved
+    _kinds: dict[str, str] = field(default_factory=dict)  # file or folder, by path
+    _texts: dict[str, Source | None] = field(default_factory=dict)
+    _memo: dict[tuple[Any, int], tuple[Any, Any]] = field(default_factory=dict)
 
     def once(self, work: Callable[[Context, Any], T], subject: object) -> T:
         """What ``work`` makes of a subject, worked out once for all rules that ask."""
-        key = (f"{work.__module__}.{work.__qualname__}", id(subject))
-        if key not in self._memo:
-            self._memo[key] = (
-                subject,
-                work(self, subject),
-            )  # the subject is kept, so that its id stays its own
-        result: T = self._memo[key][1]
+        key = (work, id(subject))
+        known = self._memo.get(key)
+        if known is None:  # the subject is kept, so that its id stays its own
+            known = self._memo[key] = (subject, work(self, subject))
+        result: T = known[1]
         return result
 
     def inside(self, path: str | os.PathLike[str]) -> bool:

@@ -18,6 +18,7 @@ from worldsize.yaml.span import Span
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""
+_Group = tuple[str, list[tuple[Any, Span]]]  # a file, and what of it is checked
 
 _LONGEST_HELP = 600  # characters; an example of what to write may take some lines
 
@@ -25,6 +26,7 @@ _LONGEST_HELP = 600  # characters; an example of what to write may take some lin
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
     met: dict[str, bool] = {}
+    groups: dict[type, list[_Group]] = {}
     for entry in registry.entries():
         if not any(subjects.get(kind) for kind in entry.on):
             continue
@@ -34,43 +36,42 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
             continue
         rule = registry.load(entry)
         for kind, check in rule.registered:
-            fed = (
-                (subject, span)
-                for subject, span in subjects.get(kind.__name__, ())
-                if isinstance(subject, kind)
-            )
-            for path, group in groupby(fed, lambda each: each[1].path):
+            if kind not in groups:
+                groups[kind] = _group_by_file(kind, subjects)
+            for path, group in groups[kind]:
                 if path not in context.budgets.exhausted:
                     yield from _in_budget(entry, check, context, path, group)
 
 
+def _group_by_file(kind: type, subjects: Subjects) -> list[_Group]:
+    """The subjects of a type, in their order, cut where the file changes."""
+    fed = [each for each in subjects.get(kind.__name__, ()) if isinstance(each[0], kind)]
+    return [(path, list(group)) for path, group in groupby(fed, lambda each: each[1].path)]
+
+
 def _in_budget(
-    entry: Entry, check: Check[Any], context: Context, path: str, group: Iterable[tuple[Any, Span]]
+    entry: Entry, check: Check[Any], context: Context, path: str, group: Sequence[tuple[Any, Span]]
 ) -> list[Problem]:
-    """One check on what one file holds, charged to the file."""
+    """One check on what one file holds, charged to the file.
+
+    A crash becomes a problem, so that the other subjects and rules are still checked.
+    """
     found: list[Problem] = []
     try:
         with context.budgets.charge(path):
             for subject, span in group:
                 budget.check_time()
-                found += _guarded(entry, check, context, subject, span)
+                try:
+                    for problem in islice(check(context, subject), limits.FOUND):
+                        found.append(problem)
+                        budget.check_time()
+                except budget.OverBudgetError:
+                    raise
+                except Exception as error:
+                    found.append(crash(f"rule `{entry.code} {entry.slug}`", span, error))
     except budget.OverBudgetError:
         found.append(context.budgets.give_up(path))
     return found
-
-
-def _guarded(
-    entry: Entry, check: Check[Any], context: Context, subject: Any, span: Span
-) -> Iterator[Problem]:
-    """One check on one subject; a crash becomes a problem, so that the other rules still run."""
-    try:
-        for problem in islice(check(context, subject), limits.FOUND):
-            yield problem
-            budget.check_time()
-    except budget.OverBudgetError:
-        raise
-    except Exception as error:
-        yield crash(f"rule `{entry.code} {entry.slug}`", span, error)
 
 
 def crash(what: str, span: Span, error: BaseException) -> Problem:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.azureml import binding, distribution
 from worldsize.azureml.model import Binding, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
-from worldsize.records import dataclass, replace
 from worldsize.rules import command_line
 from worldsize.rules.command_line import Command, Flag, Word
 from worldsize.yaml.nodes import Scalar
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
 STARTS_PROCESSES = ("pytorch", "mpi")
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """A number in the file, and what it means; ``value`` is None where it cannot be known here."""
 
     value: int | None
@@ -46,8 +47,7 @@ class Count:
         return self.field is not None and not isinstance(binding.whole(self.field.value), binding.Expression)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """One step of a graph."""
 
     job: Job

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from msgspec import Struct, field
+
 from worldsize.diagnostics.diagnostic import Severity
 from worldsize.diagnostics.problem import Fix, Problem, Related
-from worldsize.records import dataclass, field
 from worldsize.rules.conditions import Condition
 from worldsize.yaml.span import Span
 
@@ -32,8 +33,7 @@ class Entry(NamedTuple):
     when: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """The declaration in a rule's file. The module's docstring is its page."""
 
     code: str
@@ -41,7 +41,7 @@ class Rule:
     severity: Severity
     since: str
     summary: str
-    registered: list[tuple[type[Any], Check[Any]]] = field(default_factory=list, repr=False)
+    registered: list[tuple[type[Any], Check[Any]]] = field(default_factory=list)
 
     def checks(self, kind: type[T]) -> Callable[[Check[T]], Check[T]]:
         """Register a generator that is called with the context and every ``kind`` of what is checked."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import replace
 from worldsize.secrecy import assignments
 from worldsize.secrecy.masking import Mask
 from worldsize.yaml import load

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -17,8 +17,7 @@ _LONG_DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", 
 _ITEM = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One of the five: its name, its range, the words that stand for numbers, whether Azure reads it."""
 
     name: str
@@ -33,8 +32,7 @@ class Field:
         return f"{'an' if self.name == 'hour' else 'a'} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What is wrong, and the offsets of the text that is."""
 
     start: int

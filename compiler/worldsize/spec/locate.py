@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Steps
 
-from worldsize.records import dataclass
+from msgspec import Struct
+
 from worldsize.spec.values import clip
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.span import Span
@@ -12,8 +13,7 @@ from worldsize.yaml.span import Span
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A value in the tree, and the key it was given under (None at the top and in lists)."""
 
     path: Path

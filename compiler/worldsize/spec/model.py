@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from worldsize.records import dataclass, field
+from msgspec import Struct, field
+
 from worldsize.yaml.nodes import Node
 from worldsize.yaml.span import Span
 
@@ -16,8 +17,7 @@ ScaleRule = Literal["auto", "linear", "sqrt", "none"]
 Framework = Literal["pytorch", "tensorflow", "mpi"]
 
 
-@dataclass(frozen=True, slots=True)
-class Located(Generic[T]):
+class Located(Struct, Generic[T], frozen=True):
     """A value, the span of its text, and the span of the key it was given under.
 
     ``node`` is the YAML node of the value, for carets inside a text and for places inside a mapping.
@@ -26,11 +26,10 @@ class Located(Generic[T]):
     value: T
     span: Span
     key_span: Span
-    node: Node | None = field(default=None, compare=False, repr=False)
+    node: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeProfile:
+class ComputeProfile(Struct, frozen=True):
     """One named entry of ``compute:``: a cluster and what its instances are."""
 
     name: str
@@ -43,8 +42,7 @@ class ComputeProfile:
     idle_time_before_scale_down: Located[int] | None  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """``scale:``: what worked on the reference device, and what the user pins of the rest.
 
     Everything but ``reference`` is optional; what is given is verified, never trusted.
@@ -68,8 +66,7 @@ class Scale:
     learning_rate: Located[float] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """``distribution:`` of a step with its own command: Azure ML's block, counts optional."""
 
     span: Span
@@ -79,8 +76,7 @@ class Distribution:
     parameter_server_count: Located[int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Parallelism:
+class Parallelism(Struct, frozen=True):
     """``parallelism:`` of a step: degrees whose product is the world size; what is None is derived."""
 
     span: Span
@@ -89,8 +85,7 @@ class Parallelism:
     pipeline: Located[int] | None  # stages of layers
 
 
-@dataclass(frozen=True, slots=True)
-class Resilience:
+class Resilience(Struct, frozen=True):
     """``resilience:`` of a step: how often it writes checkpoints, and starts again from them."""
 
     span: Span
@@ -99,8 +94,7 @@ class Resilience:
     max_restarts: Located[int] | None  # after failures, by `worldsize run`
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One entry of ``steps:``: either ``uses`` a component or runs its own ``command``."""
 
     name: str
@@ -129,8 +123,7 @@ class Step:
     resilience: Resilience | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """``schedule:``: a cron expression or a recurrence, never both."""
 
     span: Span
@@ -142,8 +135,7 @@ class Schedule:
     end_time: Located[str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """A whole spec file."""
 
     path: Path

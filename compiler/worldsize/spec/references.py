@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from worldsize.diagnostics.problem import Problem, Related
-from worldsize.records import replace
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest, quoted_list
 

@@ -10,8 +10,9 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from worldsize import resources
-from worldsize.records import dataclass
 from worldsize.spec.accept import accepts, exact
 from worldsize.yaml import limits
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """One keyword of the schema that one value breaks."""
 
     path: tuple[str | int, ...]  # of the value

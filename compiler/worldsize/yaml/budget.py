@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from msgspec import Struct, field
+
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass, field
 from worldsize.yaml import limits
 from worldsize.yaml.span import Span
 
@@ -22,8 +23,7 @@ class OverBudgetError(Exception):
     """The file that is looked at has used up its time."""
 
 
-@dataclass(slots=True, eq=False)
-class _Clock:
+class _Clock(Struct, eq=False):
     """The part of the time that this thread had a processor: a busy machine must not fail a file."""
 
     wall: float = field(default_factory=time.perf_counter)
@@ -35,8 +35,7 @@ class _Clock:
         return min(1.0, max(0.001, (time.thread_time() - self.processor) / passed)) if passed > 0 else 1.0
 
 
-@dataclass(slots=True, eq=False)
-class _Account:
+class _Account(Struct, eq=False):
     """What is left to one file; ``deadline`` is the time at which to ask how much of it was spent here."""
 
     clock: _Clock
@@ -66,8 +65,7 @@ class _Account:
 _CURRENT: ContextVar[_Account | None] = ContextVar("account", default=None)
 
 
-@dataclass(slots=True, eq=False)
-class Budgets:
+class Budgets(Struct, eq=False):
     """The accounts of the files of one check."""
 
     exhausted: set[str] = field(default_factory=set)  # files that were given up

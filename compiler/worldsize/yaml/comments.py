@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from worldsize.records import dataclass
+from msgspec import Struct
+
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 
@@ -13,8 +14,7 @@ _COMMENT = re.compile(r"(?:(?<=[\s])|(?<![\s\S]))#[^\r\n]*")
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\r\n]*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """``# text`` from the sign to the end of the line; ``own_line`` when nothing stands before it."""
 
     span: Span

@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass, field
 from worldsize.yaml import budget, limits, mappings
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import unreadable
@@ -32,8 +32,7 @@ class _Stop(Exception):  # noqa: N818 - not an error of the program: the file is
         self.problem = problem
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """An open collection: what it needs until its end event."""
 
     node: Mapping | Sequence
@@ -43,8 +42,7 @@ class _Frame:
     height: int = 1  # levels of the expanded tree below, itself included
 
 
-@dataclass(slots=True)
-class Composer:
+class Composer(Struct):
     """The state of one composition; ``root`` and ``problems`` are its result."""
 
     source: Source

@@ -8,8 +8,9 @@ import stat
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct, field
+
 from worldsize.diagnostics.problem import Problem
-from worldsize.records import dataclass, field
 from worldsize.yaml import budget, comments, limits
 from worldsize.yaml.compose import Composer
 from worldsize.yaml.nodes import Mapping, Node, Scalar
@@ -18,14 +19,13 @@ from worldsize.yaml.source import Source
 _NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(eq=False)
-class Document:
+class Document(Struct, eq=False, dict=True):
     """One file: its text, its tree (None where it could not be read) and what is wrong with it."""
 
     source: Source
     root: Node | None
     problems: list[Problem] = field(default_factory=list)
-    scalars: list[tuple[int, int, str]] = field(default_factory=list, repr=False)
+    scalars: list[tuple[int, int, str]] = field(default_factory=list)
 
     @property
     def path(self) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.records import dataclass, field
+from msgspec import Struct
+
 from worldsize.yaml.scalars import PlainValue, resolve
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
@@ -21,18 +22,17 @@ if TYPE_CHECKING:
     from worldsize.yaml.segments import Segments
 
 
-@dataclass(slots=True, eq=False)
-class Scalar:
+class Scalar(Struct, eq=False):
     """A leaf. ``text`` is the content after unquoting and folding; ``value`` what PyYAML would give."""
 
-    source: Source = field(repr=False)
+    source: Source
     start: int
     end: int
     text: str
     style: str = ""  # "" plain, "'" or '"' quoted, "|" literal block, ">" folded block
     tag: str | None = None  # an explicit tag such as "!!str", else None
-    _segments: Segments | None = field(default=None, repr=False)
-    _value: PlainValue = field(default=None, repr=False)  # once asked for
+    _segments: Segments | None = None
+    _value: PlainValue = None  # once asked for
 
     @property
     def span(self) -> Span:
@@ -78,11 +78,10 @@ class Scalar:
         return segments.trace(self.source.text, self.start, self.end, self.text, self.style)
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
+class Sequence(Struct, eq=False):
     """A list of nodes, in flow or block style."""
 
-    source: Source = field(repr=False)
+    source: Source
     start: int
     end: int
     items: list[Node]
@@ -94,19 +93,18 @@ class Sequence:
         return self.source.span(self.start, self.end)
 
 
-@dataclass(slots=True, eq=False)
-class Mapping:
+class Mapping(Struct, eq=False):
     """Keys and values in the order written. A repeated key keeps its *last* value, as Azure reads it.
 
     Entries brought in by a merge key ``<<`` stand first, and the mapping's own override them.
     """
 
-    source: Source = field(repr=False)
+    source: Source
     start: int
     end: int
     entries: list[tuple[Scalar, Node]]
     flow: bool = False
-    _index: dict[str, int] | None = field(default=None, repr=False)
+    _index: dict[str, int] | None = None
 
     @property
     def span(self) -> Span:

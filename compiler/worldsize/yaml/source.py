@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from worldsize.records import dataclass, field
+from msgspec import Struct
+
 from worldsize.yaml.span import Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(slots=True, eq=False)
-class Source:
+class Source(Struct, eq=False):
     """The decoded text of one file (without a byte order mark) and the name it is shown under."""
 
     path: str
-    text: str = field(repr=False)
-    _starts: list[int] | None = field(default=None, repr=False)
-    _last: tuple[int, str] = field(default=(0, ""), repr=False)
+    text: str
+    _starts: list[int] | None = None
+    _last: tuple[int, str] = (0, "")
 
     def _line_starts(self) -> list[int]:
         if self._starts is None:

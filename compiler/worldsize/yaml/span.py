@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(Struct, frozen=True, order=True):
     """A half-open range of text in one file.
 
     Lines and columns count from 1; columns count Unicode code points, as editors do.

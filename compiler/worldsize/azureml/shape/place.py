@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from worldsize.azureml.shape.catalog import Shape, Sibling
-from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Scalar
 from worldsize.yaml.span import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A mapping under inspection."""
 
     node: Mapping

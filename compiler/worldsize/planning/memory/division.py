@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from worldsize.planning.memory.network import Network, Part, Weight
-from worldsize.records import replace
 from wstrain_ddp import stages
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from worldsize.planning.memory import activations, checkpoint, division, states
 from worldsize.planning.memory import reserve as reserving
 from worldsize.planning.memory.network import Network, Part
 from worldsize.planning.memory.setup import Setup
-from worldsize.records import dataclass
 
 SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve")
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+class Breakdown(Struct, frozen=True):
     """Bytes of the rank with the most, at the worst moment of an optimizer step."""
 
     parameters: int

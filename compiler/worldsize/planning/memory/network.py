@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(Struct, frozen=True):
     """One parameter tensor, by its name in the whole model."""
 
     name: str
@@ -22,8 +21,7 @@ class Weight:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Numbers that one sample leaves behind for the backward pass.
 
     ``wide`` stay fp32 under any precision, ``narrow`` have that of the arithmetic, ``normed`` belong to
@@ -39,8 +37,7 @@ class Kept:
     once: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A step of the forward pass: a block, or what stands between blocks.
 
     ``work`` counts numbers a sample that live only while this part's gradients are computed, and ``inputs``
@@ -60,8 +57,7 @@ class Part:
         return sum(weight.count for weight in self.weights if weight.trained)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """A model as memory sees it; ``parts`` are in the order of the forward pass.
 
     ``exact`` is False where activations were not counted, so that they are left out of the sum.

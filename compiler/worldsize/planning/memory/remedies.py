@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations, product
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.planning import degrees
 from worldsize.planning.memory.estimate import estimate
 from worldsize.planning.memory.network import Network
 from worldsize.planning.memory.setup import Setup
-from worldsize.records import dataclass, replace
 
 MOST = 3  # a help with more is not read
 LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
@@ -18,8 +20,7 @@ Change = tuple[str, Mapping[str, Any]]
 """What to write, and the fields of the setup that it changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Knobs:
+class Knobs(Struct, frozen=True):
     """What the component lets one choose."""
 
     checkpointing: bool = False
@@ -28,8 +29,7 @@ class Knobs:
     micro_batch: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """A change of the spec, and the bytes that a rank needs with it."""
 
     text: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from worldsize.records import dataclass
+from msgspec import Struct
 
 HALF = ("bf16", "fp16")
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """One rank's share of a training.
 
     ``strategy`` is that of the component, ``deepspeed`` and ``horovod`` among them; ``data``, ``tensor`` and

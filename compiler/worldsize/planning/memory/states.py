@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from worldsize.planning.memory import division, zero
 from worldsize.planning.memory.network import Part, Weight
 from worldsize.planning.memory.setup import Setup
-from worldsize.records import dataclass
 
 FUSION_BUFFER = 128 * 2**20  # Horovod's default since 0.21: HOROVOD_FUSION_THRESHOLD, docs/tensor-fusion.rst
 
 
-@dataclass(frozen=True, slots=True)
-class States:
+class States(Struct, frozen=True):
     """Bytes of a rank. ``buffers`` are working copies and what is packed to be exchanged."""
 
     parameters: int

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.memory import remedies, sizes
 from worldsize.planning.memory.estimate import Breakdown
 from worldsize.planning.memory.network import Network
 from worldsize.planning.memory.remedies import Knobs
 from worldsize.planning.memory.setup import Setup
-from worldsize.records import dataclass
 
 NEARLY_FULL = 0.9  # fragments and what no formula knows take the rest
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a training runs: a VM size, and how many processes share one instance."""
 
     size: VmSize

@@ -10,12 +10,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import graph, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
 from worldsize.diagnostics.problem import Fix
 from worldsize.diagnostics.suggest import closest
-from worldsize.records import dataclass
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
@@ -23,8 +24,7 @@ LITERAL_TYPES = frozenset(literals.PRIMITIVES)
 NOWHERE = Span("", 1, 1, 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """An input of a step that is bound."""
 
     step: Step

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from worldsize.azureml import fit
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
 from worldsize.diagnostics.problem import Problem, Related
-from worldsize.records import replace
 from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_node
 
 

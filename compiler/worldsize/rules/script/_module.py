@@ -6,13 +6,13 @@ import ast
 import warnings
 from collections.abc import Iterator
 
-from worldsize.records import dataclass, field
+from msgspec import Struct, field
+
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 
 
-@dataclass(slots=True, eq=False)
-class Module:
+class Module(Struct, eq=False):
     """A parsed file. ``names`` maps what imports bind: ``dist`` to ``torch.distributed``."""
 
     source: Source

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.diagnostics.problem import Problem, Related
-from worldsize.records import dataclass
 from worldsize.rules import launch
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
@@ -35,8 +36,7 @@ _KNOWN = re.compile(  # packages that start no process group and shard no data b
 _Closure = tuple[tuple[Module, ...], bool]
 
 
-@dataclass(slots=True, eq=False)
-class Program:
+class Program(Struct, eq=False):
     """A script as one step starts it. ``modules`` begins with the script itself."""
 
     launch: Launch

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Field
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.records import replace
 from worldsize.running.starting.sources import Source
 from worldsize.yaml import Scalar
 from worldsize.yaml.span import Span

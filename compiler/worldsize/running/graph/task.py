@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, fit, literals
 from worldsize.azureml import component as components
@@ -12,7 +14,6 @@ from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import exists, kind, shown
 from worldsize.diagnostics.suggest import closest
-from worldsize.records import replace
 from worldsize.running.graph import commands, faults, unwritten
 from worldsize.running.graph.counts import Settings
 from worldsize.running.graph.faults import Faults
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 _SAID = sources.Text("")  # stands in for what has no source: that was said, so the task is never run
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Reads one step; what is wrong goes to ``faults``."""
 
     scope: Scope

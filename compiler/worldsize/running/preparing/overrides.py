@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.azureml import fit, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import exists, kind, shown
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.records import dataclass, replace
 from worldsize.running.graph.scope import Scope, given
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
@@ -27,8 +29,7 @@ from worldsize.yaml.span import Span
 MOST_FED = 10_000  # inputs that one input of a pipeline is followed to
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(Struct, frozen=True):
     """One ``name=value``."""
 
     name: str

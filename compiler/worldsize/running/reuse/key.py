@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml.model import Field
 from worldsize.running.tasks import Task
 from worldsize.secrecy.names import is_secret
@@ -94,7 +96,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    return {type(value).__name__ if dataclasses.is_dataclass(value) else "": _members(value)}
+    is_record = dataclasses.is_dataclass(value) or isinstance(value, Struct)
+    return {type(value).__name__ if is_record else "": _members(value)}
 
 
 def _members(value: Any) -> Any:
@@ -107,6 +110,8 @@ def _members(value: Any) -> Any:
         members = f"path {value}"
     elif isinstance(value, bytes):
         members = f"bytes {value.hex()}"
+    elif isinstance(value, Struct):
+        members = [[name, _plain(getattr(value, name))] for name in value.__struct_fields__]
     elif dataclasses.is_dataclass(value):
         members = [[each.name, _plain(getattr(value, each.name))] for each in dataclasses.fields(value)]
     elif isinstance(value, dt.date):  # as YAML reads one

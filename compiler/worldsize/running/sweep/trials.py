@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field
 from worldsize.running.starting.sources import Text
@@ -37,7 +39,7 @@ def task(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
         step,
         name=name(step.name, number),
         kind="command",
-        component=replace(
+        component=structs.replace(
             step.component,
             command=Field(filled(step.command, fitting)),
             is_deterministic=Field(False),  # its metric is not kept with its outputs, so it is never reused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -13,6 +14,7 @@ def _root() -> Path:
     return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CLONE
 
 
+@cache
 def components() -> Path:
     """The folder that holds one sub-folder a built-in component."""
     return _root() / "components"

@@ -281,6 +281,12 @@ SHAPES: dict[str, Callable[[int], Files]] = {
         number("  s%d: {command: python a.py, environment: azureml:e:1, compute: gpu}\n", size)
     ),
     "trained spec steps": lambda size: spec(number("  s%d: {uses: train_ddp, compute: gpu}\n", size)),
+    "ten thousand trained spec steps": lambda size: spec(
+        "".join(
+            f"  s{index}: {{uses: train_ddp, compute: gpu, description: {'x' * (size // 10_000 - 60)}}}\n"
+            for index in range(9_999)
+        )
+    ),
     "spec computes": lambda size: {
         "spec.yml": SPEC.replace("steps:\n", number("  c%d: {target: azureml:c%d}\n", size) + "steps:\n")
     },

@@ -36,7 +36,7 @@ def read(path: str | Path, files: Files | None = None) -> tuple[Component | None
 
 def load(path: Path, files: Files) -> Component | None:
     """As :func:`read`; problems go to ``files``."""
-    key = path.resolve()
+    key = files.real(path)
     if key in files.components:
         return files.components[key]
     document = files.document(path)

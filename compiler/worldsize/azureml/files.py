@@ -43,15 +43,20 @@ class Files(Struct, eq=False):
 
         A file that may not be read is a document without a root and without problems.
         """
-        key = self._real.get(path)
-        if key is None:  # unlike resolve(), realpath() never raises on links in a circle
-            key = self._real[path] = Path(os.path.realpath(path))
+        key = self.real(path)
         known = self.documents.get(key)
         if known is None:
             if not self.readable(path):
                 return yaml.Document(yaml.Source(str(path), ""), None)
             known = self.documents[key] = yaml.load(path, self.texts.get(key))
             self.problems += known.problems
+        return known
+
+    def real(self, path: Path) -> Path:
+        """A path with its links resolved, once; unlike ``resolve()``, never raises on links in a circle."""
+        known = self._real.get(path)
+        if known is None:
+            known = self._real[path] = Path(os.path.realpath(path))
         return known
 
     def may_judge(self, path: Path) -> bool:

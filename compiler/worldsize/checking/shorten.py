@@ -74,5 +74,6 @@ def _gravest(diagnostics: Sequence[Diagnostic], most: int) -> list[Diagnostic]:
 def _notes(counts: Counter[tuple[str, str]], last: dict[tuple[str, str], Diagnostic]) -> Iterator[Problem]:
     for key, count in counts.items():
         if count > limits.SAME:
-            message = f"{count - limits.SAME:,} more findings of `{key[1]}` in this file are not listed"
+            more = f"{'at least ' if count >= limits.FOUND else ''}{count - limits.SAME:,}"
+            message = f"{more} more findings of `{key[1]}` in this file are not listed"
             yield Problem("findings-left-out", last[key].span, message, _HELP)

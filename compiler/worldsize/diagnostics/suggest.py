@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from worldsize.yaml import budget
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
     """The known word that ``word`` was probably meant to be, or None.
 
     Compares without regard to case, ``-`` and ``_``; an edit is one character added, dropped,
     changed, or swapped with its neighbour, and a third of the word may be wrong. Equally close
     words are decided by the alphabet, so that the answer never depends on the order given.
+
+    Args:
+        word: The mistyped word.
+        known: The words that exist.
+        but: One of them that cannot be meant.
     """
-    names = known if isinstance(known, Sized) else list(known)
-    return _closest(word, tuple(sorted(names))) if budget.take_comparisons(len(names)) else None
+    names = known if isinstance(known, Collection) else list(known)
+    if not budget.take_comparisons(len(names)):
+        return None
+    return _closest(word, tuple(sorted(name for name in names if name != but)))
 
 
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times
@@ -31,14 +38,15 @@ def _closest(word: str, known: tuple[str, ...]) -> str | None:
     return None if best is None else best[1]
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
     """A ``help`` sentence: the nearest word, else the list of all where it is short, else None."""
-    names = known if isinstance(known, Sized) else list(known)
-    found = closest(word, names)
+    names = known if isinstance(known, Collection) else list(known)
+    found = closest(word, names, but=but)
     if found is not None:
         return f"did you mean `{found}`?"
-    if 0 < len(names) <= 12:
-        return "write one of " + ", ".join(f"`{name}`" for name in sorted(names))
+    listed = sorted(name for name in names if name != but) if len(names) <= 13 else []
+    if 0 < len(listed) <= 12:
+        return "write one of " + ", ".join(f"`{name}`" for name in listed)
     return None
 
 
@@ -47,7 +55,7 @@ def surely(word: str, known: Iterable[str]) -> str | None:
 
     At most a quarter of the word is wrong, and no other known word is as close.
     """
-    names = known if isinstance(known, Sized) else list(known)
+    names = known if isinstance(known, Collection) else list(known)
     return _surely(word, tuple(sorted(names))) if budget.take_comparisons(len(names)) else None
 
 

@@ -35,6 +35,7 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
     def text(path: Path) -> str | None:
         return _read(path, files)
 
+    known: dict[tuple[int, Path], list[frameworks.Installed]] = {}  # many steps share an environment
     for name, step in job.steps.items():
         typed = _size_of(spec, name)
         size = vm_sizes.lookup(typed.value) if typed is not None else None
@@ -43,8 +44,12 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
         path = step.component.path
         folder = path.parent if path is not None else spec.path.parent
         trains = name in plan.steps and plan.steps[name].topology.launcher != "none"
-        own = path is None or not path.resolve().is_relative_to(resources.components().resolve())
-        for found in frameworks.installed(step.component.environment, folder, document, text):
+        own = path is None or not files.real(path).is_relative_to(resources.components())
+        environment = step.component.environment
+        key = (id(environment), folder)
+        if key not in known:
+            known[key] = frameworks.installed(environment, folder, document, text)
+        for found in known[key]:
             problem = gpu_support.report(found, size, typed.span, trains=trains, shown=own)
             if problem is not None:
                 yield problem

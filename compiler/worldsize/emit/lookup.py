@@ -67,7 +67,9 @@ def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Probl
 
 def interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:
     """What planning needs to know of each step's component, where it can be seen."""
-    return {step: _interface(component) for step, component in components.items() if component is not None}
+    seen = {id(component): component for component in components.values() if component is not None}
+    known = {key: _interface(component) for key, component in seen.items()}
+    return {step: known[id(component)] for step, component in components.items() if component is not None}
 
 
 def _interface(component: Component) -> Interface:

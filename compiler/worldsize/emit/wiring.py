@@ -30,8 +30,8 @@ def wire(work: Work) -> None:
     producers: dict[str, dict[str, list[str]]] = {}  # by name and type
     unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
     for step in work.spec.steps:
-        for port in work.ports(step).values():
-            if port.name not in work.arguments[step] and _is_open(port):
+        for port in work.open_ports(step):
+            if port.name not in work.arguments[step]:
                 earlier = producers.get(port.name, {})
                 behind = _readers_of(step, readers)
                 if behind:
@@ -99,10 +99,6 @@ def report_cycle(work: Work) -> None:
         if (span := work.sources(step)[source][1])
     ]
     work.report("graph-cycle", place, message, "remove one of these bindings", *related)
-
-
-def _is_open(port: Port) -> bool:
-    return port.is_data and not port.optional and port.default is None
 
 
 def _bind(

@@ -18,26 +18,28 @@ from worldsize.yaml.nodes import Scalar
 from worldsize.yaml.span import Span
 
 # Inputs that are filled from the plan wherever a component declares them.
-PLANNED = (
-    "world_size",
-    "data_parallel_size",
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "batch_size_per_device",
-    "gradient_accumulation_steps",
-    "global_batch_size",
-    "learning_rate",
-    "reference_learning_rate",
-    "warmup_epochs",
-    "warmup_steps",
-    "total_steps",
-    "steps_per_epoch",
-    "epochs",
-    "shards_per_rank",
-    "shard_count",
-    "checkpoint_interval",
-    "mean_time_between_preemptions",
-    "checkpoint_interval_seconds",
+PLANNED = frozenset(
+    {
+        "world_size",
+        "data_parallel_size",
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "batch_size_per_device",
+        "gradient_accumulation_steps",
+        "global_batch_size",
+        "learning_rate",
+        "reference_learning_rate",
+        "warmup_epochs",
+        "warmup_steps",
+        "total_steps",
+        "steps_per_epoch",
+        "epochs",
+        "shards_per_rank",
+        "shard_count",
+        "checkpoint_interval",
+        "mean_time_between_preemptions",
+        "checkpoint_interval_seconds",
+    }
 )
 # Those of them that every step has, whether or not it trains.
 OF_TOPOLOGY = frozenset(
@@ -71,6 +73,7 @@ class Work(Struct):
         default_factory=dict
     )  # step -> input -> text with ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
+    _open: dict[int, tuple[Mapping[str, Port], list[Port]]] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -87,6 +90,16 @@ class Work(Struct):
         """The inputs that a step's component declares; none where it cannot be seen."""
         component = self.components.get(step)
         return component.inputs if component else {}
+
+    def open_ports(self, step: str) -> list[Port]:
+        """The data inputs of a step's component that need a value; worked out once a component."""
+        ports = self.ports(step)
+        if id(ports) not in self._open:  # the ports are kept, so that their id stays their own
+            needed = [
+                each for each in ports.values() if each.is_data and not each.optional and each.default is None
+            ]
+            self._open[id(ports)] = (ports, needed)
+        return self._open[id(ports)][1]
 
     def outputs(self, step: str) -> Mapping[str, Port] | None:
         """The outputs that a step's component declares; None where it cannot be seen."""

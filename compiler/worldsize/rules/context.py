@@ -84,7 +84,7 @@ class Context(Struct):
 
     def built_in(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file is part of a built-in component. Those are checked where they are made."""
-        return _within(os.path.realpath(path), os.path.realpath(resources.components()))
+        return _within(self._real(os.fspath(path)), os.fspath(resources.components()))
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""

@@ -29,7 +29,7 @@ def mask_findings(
         sources: Texts by path.
         roots: The trees of those that are YAML, where they are at hand.
     """
-    shown, mask = dict(sources), Mask()
+    shown, mask = dict(sources), Mask(within="\n".join(text for each in found for text in _texts(each)))
     for path in _paths(found) & sources.keys():
         shown[path] = _mask_source(sources[path], roots, mask)
     return [_mask_finding(mask, each) for each in found], shown
@@ -48,6 +48,10 @@ def _mask_source(source: Source, roots: Mapping[str, Node | None] | None, mask: 
 def _paths(found: Sequence[Diagnostic] | Sequence[Problem]) -> set[str]:
     paths = {each.span.path for each in found}
     return paths | {related.span.path for each in found for related in each.related}
+
+
+def _texts(found: Diagnostic | Problem) -> list[str]:
+    return [found.message, found.help or "", *(each.message for each in found.related)]
 
 
 def _mask_finding(mask: Mask, found: Finding) -> Finding:

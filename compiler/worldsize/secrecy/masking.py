@@ -26,6 +26,7 @@ _COMMON = words("""
     true false none null nan auto default yes on off test local main prod train eval name data value text file
     json info debug user root admin azure token secret password changeme cuda
 """)
+_NOTHING = r"(?!)"
 _OPEN, _CLOSE = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
 
 
@@ -34,9 +35,12 @@ class Mask:
 
     Args:
         values: The secrets of a run, as text. What looks like a provider's key is hidden without being one.
+        within: Where all texts are known that will be masked, one that holds them all: of thousands of
+            secrets only those are looked for that can occur in it.
     """
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    def __init__(self, values: Iterable[str] = (), within: str | None = None) -> None:
+        self._pieces = None if within is None else _pieces(within)
         self.values = frozenset(value for value in values if _is_sought(value))
         self._pattern: re.Pattern[str] | None = None
 
@@ -77,16 +81,25 @@ class Mask:
 
     def _sought(self) -> re.Pattern[str]:
         if self._pattern is None:
-            ways = {way for value in self.values for way in _ways(value)}
+            ways = {way for value in self.values for way in _ways(value) if self._can_occur(way)}
             longest_first = sorted(ways, key=lambda way: (-len(way), way))
-            self._pattern = re.compile("|".join(map(_expression, longest_first)))
+            self._pattern = re.compile("|".join(map(_expression, longest_first)) or _NOTHING)
         return self._pattern
+
+    def _can_occur(self, way: str) -> bool:
+        ends = (way[:_SHORTEST], way[-_SHORTEST:])
+        return self._pieces is None or len(way) < _SHORTEST or self._pieces.issuperset(ends)
 
 
 def literals(name: str, value: str) -> frozenset[str]:
     """The secrets of a value that was given under a name: itself, the keys of known forms in it, or none."""
     found = {value[secret.start : secret.end] for secret in forms.find(value)}
     return frozenset({*found, value} if is_secret(name) else found)
+
+
+def _pieces(text: str) -> frozenset[str]:
+    """Every run of as many characters as the shortest secret has."""
+    return frozenset(text[start : start + _SHORTEST] for start in range(len(text) - _SHORTEST + 1))
 
 
 def _is_sought(value: str) -> bool:

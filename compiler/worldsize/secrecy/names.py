@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
-# Cheap: a text without any of these holds no such name.
-HINTS = re.compile(
-    r"key|token|secret|passw|passp|pass|pwd|pw|credential|cred|conn|sas|auth|cookie|pat|jwt|bearer|dsn|webhook",
-    re.IGNORECASE,
-)
+_HINTS = (
+    "key", "token", "secret", "pass", "pw", "cred", "conn", "sas", "auth", "cookie", "pat", "jwt", "bearer", "dsn",
+    "webhook",
+)  # fmt: skip
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORKING_FOLDERS = frozenset({"PWD", "OLDPWD"})  # POSIX
 _PRESET = re.compile(r"^AZUREML_(?:PARAMETER|SWEEP)_")
@@ -113,13 +112,19 @@ _SERVICES = words("""
 """)
 
 
+def may_name_secret(text: str) -> bool:
+    """Whether a text may hold such a name; a cheap question that spares most files a closer look."""
+    lowered = text.lower()
+    return any(hint in lowered for hint in _HINTS)
+
+
 @cache
 def is_secret(name: str) -> bool:
     """Whether the value of an input or variable of this name is to be kept to oneself.
 
     A member of a group counts by its own name and by its group's: ``service.key``, ``credentials.value``.
     """
-    if HINTS.search(name) is None or name in _WORKING_FOLDERS:
+    if not may_name_secret(name) or name in _WORKING_FOLDERS:
         return False
     name = _PRESET.sub("", name)
     return _says_secret(name) or ("." in name and _says_secret(name.rpartition(".")[2]))

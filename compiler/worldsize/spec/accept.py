@@ -151,6 +151,9 @@ _JUDGES: dict[str, Callable[[Any, Any, Schema, Schema], bool]] = {
     "minProperties": _bound(
         lambda value: isinstance(value, dict), lambda value, length: len(value) >= length
     ),
+    "maxProperties": _bound(
+        lambda value: isinstance(value, dict), lambda value, length: len(value) <= length
+    ),
     "minimum": _bound(_is_number, lambda value, bound: value >= bound),
     "maximum": _bound(_is_number, lambda value, bound: value <= bound),
     "exclusiveMinimum": _bound(_is_number, lambda value, bound: value > bound),

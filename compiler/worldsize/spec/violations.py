@@ -16,7 +16,7 @@ from worldsize.spec.locate import Place, place
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest, quoted_list
 from worldsize.spec.values import TYPE_WORDS, flow, kind, number_with_dot, plain, shown
-from worldsize.yaml.nodes import Node, Scalar
+from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 _VALUE_KEYWORDS = (  # the first that fails speaks for the value
     "type", "minLength", "enum", "pattern", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum",
@@ -34,10 +34,23 @@ _LONGEST_EXAMPLE = 110
 
 def check(root: Node) -> list[Problem]:
     """Every violation of the spec's schema in a YAML tree, one problem a cause, in file order."""
+    crowded = _too_many_steps(root)
+    if crowded is not None:
+        return [crowded]
     problems: list[Problem] = []
     for path, errors in _by_path(schema.violations(plain(root))).items():
         problems += _at_one_value(place(root, path), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
+
+
+def _too_many_steps(root: Node) -> Problem | None:
+    """More steps than a spec may have, said before jsonschema takes a minute to look into all of them."""
+    steps = root.get("steps") if isinstance(root, Mapping) else None
+    most = schema.document()["properties"]["steps"]["maxProperties"]
+    if not isinstance(steps, Mapping) or len(steps.entries) <= most:
+        return None
+    message = f"`steps` has {len(steps.entries)} entries but may have at most {most}"
+    return Problem("spec-out-of-range", steps.entries[most][0].span, message, "split the pipeline")
 
 
 def _by_path(errors: Iterable[Violation]) -> dict[tuple[str | int, ...], list[Violation]]:

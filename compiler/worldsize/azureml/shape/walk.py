@@ -12,6 +12,7 @@ from worldsize.azureml.shape.catalog import Catalog, Shape, Sibling, catalog
 from worldsize.azureml.shape.place import Place
 from worldsize.azureml.shape.values import compiled, fits, fold
 from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.yaml import limits
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
@@ -196,19 +197,21 @@ class _Walker:
             return
         anonymous = place.shape.get("x-registered-only", ())
         meant: set[str] = set()
-        blamed = False
+        blamed = 0
         for key, value in place.node.items():
             inner = properties.get(key.text)
             if inner is None:
+                blamed += 1
+                if blamed > limits.FOUND:
+                    continue
                 problem, stands_for = keys.diagnose(key, place, self.catalog)
                 if problem is not None:
                     self.problems.append(problem)
-                blamed = True
                 if stands_for is not None:
                     meant.add(stands_for)
             elif key.text not in anonymous:
                 self.value(value, inner, key, place)
-        self.problems += missing.required(place, meant, registered=self.registered, blamed=blamed)
+        self.problems += missing.required(place, meant, registered=self.registered, blamed=blamed > 0)
 
     def _free(self, key: Scalar, value: Node, place: Place) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""

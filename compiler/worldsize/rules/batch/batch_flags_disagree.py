@@ -51,10 +51,12 @@ _MICRO = (
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
     for found in launch.of(context, job):
+        flags = found.flags("global_batch_size")
+        if not flags:
+            continue
         world, noun = _replicas.replicas(found), "processes"
         if world is None:
             world, noun = _replicas.of_split_model(found), "replicas"
-        flags = found.flags("global_batch_size")
         whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
         if world is None or whole is None or micro is None or flags[0].value is None:
             continue

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Template
 from worldsize.azureml.model import Component
+from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
@@ -24,8 +25,16 @@ class Text(NamedTuple):
         return self.node.subspan(start, end)
 
 
-def texts(component: Component) -> Iterator[Text]:
+def texts(context: Context, component: Component) -> list[Text]:
     """The texts of a native component. A spec's own commands are checked while the spec is resolved."""
+    return context.once(_list, component)
+
+
+def _list(_context: Context, component: Component) -> list[Text]:
+    return list(_texts(component))
+
+
+def _texts(component: Component) -> Iterator[Text]:
     if component.raw is None:
         return
     command = component.command

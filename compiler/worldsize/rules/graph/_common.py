@@ -167,9 +167,9 @@ def computes(job: Job) -> Iterator[Scalar]:
             yield field.node
 
 
-def nearest(span: Span, word: str, names: Collection[str]) -> Fix | None:
+def nearest(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
     """The replacement of a mistyped name by the one it was probably meant to be."""
-    near = closest(word, names)
+    near = closest(word, names, but=but)
     return None if near is None else Fix(span, near)
 
 

@@ -60,7 +60,7 @@ def _plain(node: Scalar) -> Iterator[Problem]:
 
 @RULE.checks(Component)
 def check_command(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _command.texts(component):
+    for text in _command.texts(context, component):
         for start in text.template.unclosed:
             shown = text.node.text[start : start + 40].split("\n")[0]
             help_ = "close it with `]]`" if shown.startswith("$[[") else _LOST

@@ -78,7 +78,7 @@ def _settings(step: Step) -> Iterator[Problem]:
 
 @RULE.checks(Component)
 def check_command(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _command.texts(component):
+    for text in _command.texts(context, component):
         yield from _undeclared(text, component)
     if component.type == "parallel" and component.path is not None:
         for text in _command.split(component.raw):
@@ -113,7 +113,7 @@ def check_trial(context: Context, step: Step) -> Iterator[Problem]:
     if step.type != "sweep" or step.component is None:
         return
     space = _space(step)
-    for text in _command.texts(step.component):
+    for text in _command.texts(context, step.component):
         for found in text.template.expressions:
             if found.scope == "search_space" and found.port is not None and found.port not in space:
                 message = f"`search_space` has no `{found.port}`, which the trial uses"

@@ -81,7 +81,7 @@ def _advice(found: Expression, job: Job) -> str:
 
 @RULE.checks(Component)
 def check_command(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _command.texts(component):
+    for text in _command.texts(context, component):
         for found in text.template.expressions:
             if found.scope in ("inputs", "outputs", "search_space") and found.port:
                 continue

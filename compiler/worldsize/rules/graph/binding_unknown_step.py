@@ -38,7 +38,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
     for wire in wires(job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
-            others = [name for name in job.steps if name != wire.step.name]
-            span, help_ = wire.part(2), did_you_mean(step, others)
-            fix = nearest(span, step, others)
+            own = wire.step.name  # a step cannot mean itself
+            span, help_ = wire.part(2), did_you_mean(step, job.steps, but=own)
+            fix = nearest(span, step, job.steps, but=own)
             yield RULE.problem(span, f"there is no step `{step}`", help_, fix=fix)

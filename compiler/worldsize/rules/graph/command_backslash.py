@@ -42,7 +42,7 @@ _BROKEN = re.compile(r"\\[ \t]*\r?\n")
 
 @RULE.checks(Component)
 def check(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _command.texts(component):
+    for text in _command.texts(context, component):
         found = _BROKEN.search(text.node.text)
         if found is not None and text.key == "command":
             message = "a backslash at the end of a line does not continue the command of a component"

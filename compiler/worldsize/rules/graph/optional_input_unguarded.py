@@ -38,7 +38,7 @@ RULE = Rule(
 
 @RULE.checks(Component)
 def check(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _command.texts(component):
+    for text in _command.texts(context, component):
         inside = {found.start for part in text.template.sections for found in part.expressions}
         for found in text.template.expressions:
             port = component.inputs.get(found.port or "") if found.scope == "inputs" else None

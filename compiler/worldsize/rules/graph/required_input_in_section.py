@@ -36,7 +36,7 @@ RULE = Rule(
 def check(context: Context, component: Component) -> Iterator[Problem]:
     if component.path is None:
         return
-    for text in _command.texts(component):
+    for text in _command.texts(context, component):
         for section in text.template.sections:
             for found in section.expressions:
                 port = component.inputs.get(found.port or "") if found.scope == "inputs" else None

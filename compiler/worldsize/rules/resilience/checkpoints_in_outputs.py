@@ -48,8 +48,15 @@ _PATH = re.compile(r"(?P<quote>[\"']?)(?P<path>(?:\./)?outputs(?:/[\w./-]*)?)(?P
 def check(context: Context, step: Step) -> Iterator[Problem]:
     command = step.component.command if step.component else None
     node = command.node if command is not None else None
-    if not isinstance(node, Scalar):
-        return
+    if isinstance(node, Scalar):
+        yield from context.once(_judge, node)  # steps of one component share its command
+
+
+def _judge(_context: Context, node: Scalar) -> list[Problem]:
+    return list(_problems(node))
+
+
+def _problems(node: Scalar) -> Iterator[Problem]:
     for option, value in _options(node.text):
         found = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
         if found is None:

@@ -40,11 +40,19 @@ class Found(NamedTuple):
     size: int
 
 
-def uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part, Span, Path]]:
+def uploads(context: Context, subject: Component | Spec) -> list[tuple[Part, Span, Path]]:
     """What a component uploads, or a spec adds: each part, where it is named, whose ignore file counts.
 
     What may not be copied, or has no end, is reported as that alone.
     """
+    return context.once(_list, subject)
+
+
+def _list(context: Context, subject: Component | Spec) -> list[tuple[Part, Span, Path]]:
+    return list(_uploads(context, subject))
+
+
+def _uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part, Span, Path]]:
     for component in [subject] if isinstance(subject, Component) else _added(subject):
         fields = (component.code, component.additional_includes, component.environment)
         node = next((field.node for field in fields if field is not None and field.node is not None), None)

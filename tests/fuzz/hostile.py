@@ -266,16 +266,19 @@ SHAPES: dict[str, Callable[[int], Files]] = {
     )
     | {"c.yml": "type: command\nname: c\ncommand: echo\nenvironment: azureml:e:1\n"},
     "one step with many inputs": lambda size: pipeline(
-        "  s:\n    type: command\n    component: ./c.yml\n    inputs:\n" + number("      x%d: 1\n", size)
+        "  s:\n    type: command\n    component: ./c.yml\n    inputs:\n" + number("      x%d: 1\n", size // 2)
     )
     | {
         "c.yml": "type: command\nname: c\ncommand: echo\nenvironment: azureml:e:1\ninputs:\n"
-        + number("  x%d: {type: string, enum: [a, b]}\n", size)
+        + number("  x%d: {type: string, enum: [a, b]}\n", size // 2)
     },
     "unknown steps": lambda size: pipeline(
         number("  s%d: {type: command, inputs: {x: '${{parent.jobs.t%d.outputs.y}}'}}\n", size)
     ),
     "variables": lambda size: job("environment_variables:\n" + number("  API_TOKEN%d: abc%ddefg\n", size)),
+    "account keys in variables": lambda size: job(
+        "environment_variables:\n" + number(f"  API_TOKEN%d: AccountKey={'aB3' * 29}%d==\n", size)
+    ),
     "one cycle": lambda size: pipeline(chain(size) + "  z: {}\n"),
     "spec steps": lambda size: spec(
         number("  s%d: {command: python a.py, environment: azureml:e:1, compute: gpu}\n", size)

@@ -23,7 +23,7 @@ def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str |
     names = known if isinstance(known, Collection) else list(known)
     if not budget.take_comparisons(len(names)):
         return None
-    return _closest(word, tuple(sorted(name for name in names if name != but)))
+    return _closest(word, tuple(sorted([name for name in names if name != but])))
 
 
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times

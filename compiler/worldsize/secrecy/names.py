@@ -11,8 +11,8 @@ import re
 from functools import cache
 
 _HINTS = (
-    "key", "token", "secret", "pass", "pw", "cred", "conn", "sas", "auth", "cookie", "pat", "jwt", "bearer", "dsn",
-    "webhook",
+    "key", "token", "secret", "pass", "pw", "cred", "conn", "sas", "auth", "cookie", "pat", "jwt", "bearer",
+    "dsn", "webhook",
 )  # fmt: skip
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORKING_FOLDERS = frozenset({"PWD", "OLDPWD"})  # POSIX

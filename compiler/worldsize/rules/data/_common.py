@@ -12,6 +12,7 @@ from worldsize.azureml.model import Component, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
 from worldsize.rules import command_line
 from worldsize.rules.command_line import Command, Word
+from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 from worldsize.yaml.span import Span
 
@@ -25,8 +26,16 @@ class Given(NamedTuple):
     local: Path | None  # where it lies in the tree of the job; None for what lies elsewhere
 
 
-def given_data(job: Job) -> Iterator[Given]:
+def given_data(context: Context, job: Job) -> list[Given]:
     """The data of a native job and its steps. A spec's was checked while it was resolved."""
+    return context.once(_list, job)
+
+
+def _list(_context: Context, job: Job) -> list[Given]:
+    return list(_given_data(job))
+
+
+def _given_data(job: Job) -> Iterator[Given]:
     if job.raw is None:
         return
     for field in job.inputs.values() if job.interface is None else ():

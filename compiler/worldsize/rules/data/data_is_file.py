@@ -32,7 +32,7 @@ RULE = Rule("WS522", "data-is-file", "warning", since="0.1.0", summary="a file g
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    for data in given_data(job):
+    for data in given_data(context, job):
         if data.type != "uri_folder" or data.local is None or not context.exists(data.local):
             continue
         if not context.is_folder(data.local):

@@ -32,7 +32,7 @@ RULE = Rule("WS521", "data-is-folder", "error", since="0.1.0", summary="a folder
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    for data in given_data(job):
+    for data in given_data(context, job):
         if data.type == "uri_file" and data.local is not None and context.is_folder(data.local):
             message = f"`{data.text}` is a folder, and the input is of type `uri_file`"
             yield RULE.problem(data.span, message, "write `type: uri_folder`, or name the file in the folder")

@@ -38,6 +38,6 @@ RULE = Rule(
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    for data in given_data(job):
+    for data in given_data(context, job):
         if data.local is not None and context.inside(data.local) and not exists(data.local):
             yield missing(RULE.slug, "the input", data.text, data.local, data.span)

@@ -36,7 +36,7 @@ _NAME = re.compile(r"azureml:[\w.-]+")
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    for data in given_data(job):
+    for data in given_data(context, job):
         if _NAME.fullmatch(data.text):
             message = f"`{data.text}` names a data asset without its version"
             help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"

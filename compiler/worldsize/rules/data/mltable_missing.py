@@ -32,7 +32,7 @@ RULE = Rule("WS523", "mltable-missing", "error", since="0.1.0", summary="a table
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    for data in given_data(job):
+    for data in given_data(context, job):
         if data.type != "mltable" or data.local is None or not context.exists(data.local):
             continue
         if not context.is_folder(data.local) or not context.exists(data.local / "MLTable"):

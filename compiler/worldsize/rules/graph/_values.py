@@ -10,17 +10,21 @@ from msgspec.structs import replace
 from worldsize.azureml import fit
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
 from worldsize.diagnostics.problem import Problem, Related
+from worldsize.rules.context import Context
 from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_node
 
 
-def faults(job: Job, slug: str) -> Iterator[Problem]:
+def faults(context: Context, job: Job, slug: str) -> Iterator[Problem]:
     """The faults of one slug in what a native pipeline gives to its steps."""
-    for _, name, field, port in given(job):
-        if port.type in LITERAL_TYPES:
-            yield from _one(job, name, field, port, slug)
+    return (found for found in context.once(_all, job) if found.slug == slug)
 
 
-def _one(job: Job, name: str, field: Field[Any], port: Port, slug: str) -> Iterator[Problem]:
+def _all(_context: Context, job: Job) -> list[Problem]:
+    literals = [each for each in given(job) if each[3].type in LITERAL_TYPES]
+    return [found for _, name, field, port in literals for found in _one(job, name, field, port)]
+
+
+def _one(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
     value = field.value
     source: Field[Any] | None = None
     if isinstance(value, Binding) and value.expression.scope == "parent.inputs" and job.interface is None:
@@ -30,7 +34,7 @@ def _one(job: Job, name: str, field: Field[Any], port: Port, slug: str) -> Itera
         return
     node = text_node(field.node)
     found = fit.fault(name, value.value, port, node.span if node is not None else span_of(field))
-    if found is None or found.slug != slug:
+    if found is None:
         return
     if source is not None and source.span is not None:
         found = replace(found, related=(Related(source.span, "the pipeline's input is given here"),))

@@ -38,7 +38,7 @@ RULE = Rule(
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    yield from _values.faults(job, RULE.slug)
+    yield from _values.faults(context, job, RULE.slug)
 
 
 @RULE.checks(Component)

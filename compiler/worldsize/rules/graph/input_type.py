@@ -43,7 +43,7 @@ RULE = Rule("WS613", "input-type", "error", since="0.1.0", summary="an input of 
 
 @RULE.checks(Job)
 def check(context: Context, job: Job) -> Iterator[Problem]:
-    yield from _values.faults(job, RULE.slug)
+    yield from _values.faults(context, job, RULE.slug)
     for _, name, field, port in given(job):
         yield from _kind(name, field, port)
     for wire in wires(job):

@@ -137,8 +137,13 @@ def _programs(context: Context, job: Job) -> list[Program]:
 def _way(started: Launch) -> object:
     """What a rule can tell two steps of one component apart by."""
     step, counts = started.step, (started.processes, started.instances, started.workers)
-    varies = id(step) if started.job.raw is None or step.environment_variables is not None else None
-    return id(step.component), started.kind, tuple(count.value for count in counts), varies
+    what: object = id(step.component)
+    varies: object = id(step) if step.environment_variables is not None else None
+    if started.job.raw is None:  # a spec copies the component for each step, and sets some variables itself
+        path = step.component.path if step.component else None
+        variables = step.environment_variables
+        what, varies = path or id(step), repr(variables.value) if variables is not None else None
+    return what, started.kind, tuple(count.value for count in counts), varies
 
 
 def _stays(command: Command) -> bool:

@@ -23,6 +23,7 @@ Source: Microsoft Learn, Use authentication credential secrets in Azure Machine 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from worldsize.diagnostics.problem import Problem
@@ -47,9 +48,11 @@ _SHORTEST_PASSWORD = 4
 
 @RULE.checks(Document)
 def check(context: Context, document: Document) -> Iterator[Problem]:
-    known = {(secret.start, secret.end) for secret in forms.find(document.text)}
+    known = [(secret.start, secret.end) for secret in forms.find(document.text)]  # in order, apart
+    starts = [start for start, _ in known]
     for found in sorted(set(assignments.find(document.root, document.text)), key=lambda each: each.start):
-        if any(start < found.end and found.start < end for start, end in known) or not _is_real(found):
+        before = bisect_left(starts, found.end)
+        if (before and known[before - 1][1] > found.start) or not _is_real(found):
             continue
         shown = f" (`{forms.masked(found.value)}`)" if len(found.value) >= forms.LONG else ""
         message = f"`{found.name}` is given its value here{shown}, readable by whoever reads this file"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
+
+T = TypeVar("T")
+_SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are no nodes
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
 class Module(Struct, eq=False):
@@ -17,14 +22,16 @@ class Module(Struct, eq=False):
 
     source: Source
     tree: ast.Module
-    nodes: list[ast.AST] = field(default_factory=list)
+    nodes: list[ast.AST] = field(default_factory=list)  # in the order of `ast.walk`, without operators
+    kinds: dict[type[ast.AST], list[Any]] = field(default_factory=dict)  # the same by their class
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     imports: list[tuple[str, int, ast.stmt]] = field(default_factory=list)  # full name, level, statement
     calls: list[tuple[str, ast.Call]] = field(default_factory=list)
-    callers: dict[str, list[ast.Call]] = field(default_factory=dict)  # by the last part of the name
-    by_rank: set[str] | None = None  # variables worked out from a rank, once asked for
-    left_before: dict[ast.AST, set[ast.AST]] = field(default_factory=dict)  # see _ranks, by what is around
+    callers: dict[str, list[tuple[str, ast.Call]]] = field(
+        default_factory=dict
+    )  # by the last part of the name
+    memo: dict[object, Any] = field(default_factory=dict)  # see :meth:`once`
 
     @property
     def text(self) -> str:
@@ -71,7 +78,32 @@ class Module(Struct, eq=False):
 
     def called(self, *endings: str) -> list[ast.Call]:
         """Calls whose name is, or ends with a dot and, one of these."""
-        return [call for name, call in self.calls if any(f".{name}".endswith(f".{end}") for end in endings)]
+        lasts = {ending.rpartition(".")[2] for ending in endings} & self.callers.keys()
+        known = self.calls if len(lasts) > 1 else self.callers[lasts.pop()] if lasts else ()
+        return [call for name, call in known if any(f".{name}".endswith(f".{end}") for end in endings)]
+
+    def once(self, work: Callable[[Module], T]) -> T:
+        """What a function makes of this file, worked out once for all rules and all starts of it."""
+        if work not in self.memo:
+            self.memo[work] = work(self)
+        result: T = self.memo[work]
+        return result
+
+    def around(self, starts: Iterable[ast.AST]) -> set[ast.AST]:
+        """These nodes and all that they lie in."""
+        found: set[ast.AST] = set()
+        for start in starts:
+            node: ast.AST | None = start
+            while node is not None and node not in found:
+                found.add(node)
+                node = self.parents.get(node)
+        return found
+
+    def holding(self, test: Callable[[str], object]) -> set[ast.AST]:
+        """All nodes inside of which a name, attribute, parameter or text passes a test."""
+        words = self.once(_words)
+        passing = [word for word in words if test(word)]
+        return self.around(node for word in passing for node in words[word])
 
 
 def parse(source: Source) -> Module | None:
@@ -88,10 +120,8 @@ def parse(source: Source) -> Module | None:
 
 
 def _index(module: Module) -> None:
-    module.nodes = list(ast.walk(module.tree))
-    for node in module.nodes:
-        for child in ast.iter_child_nodes(node):
-            module.parents[child] = node
+    _walk(module)
+    for node in module.nodes if ast.Import in module.kinds or ast.ImportFrom in module.kinds else ():
         if isinstance(node, ast.Import):
             for alias in node.names:
                 module.imports.append((alias.name, 0, node))
@@ -102,11 +132,44 @@ def _index(module: Module) -> None:
                 full = f"{node.module}.{alias.name}" if node.module else alias.name
                 module.imports.append((full, node.level, node))
                 module.names[alias.asname or alias.name] = full
-    for node in module.nodes:
-        if isinstance(node, ast.Call):
-            name = module.name_of(node.func)
-            module.calls.append((name, node))
-            module.callers.setdefault(name.rpartition(".")[2], []).append(node)
+    for call in module.kinds.get(ast.Call, ()):
+        name = module.name_of(call.func)
+        module.calls.append((name, call))
+        module.callers.setdefault(name.rpartition(".")[2], []).append((name, call))
+
+
+def _walk(module: Module) -> None:
+    """Nodes, kinds and parents in one pass, the nodes breadth first."""
+    nodes, kinds, parents = module.nodes, module.kinds, module.parents
+    nodes.append(module.tree)
+    for node in nodes:  # it grows
+        kind = node.__class__
+        if kind in kinds:
+            kinds[kind].append(node)
+        else:
+            kinds[kind] = [node]
+            _FIELDS.setdefault(kind, tuple(name for name in kind._fields if name not in _SKIPPED))
+        for name in _FIELDS[kind]:
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                children = [child for child in value if isinstance(child, ast.AST)]
+                nodes += children
+                for child in children:
+                    parents[child] = node
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
+                parents[value] = node
+
+
+def _words(module: Module) -> dict[str, list[ast.AST]]:
+    """Every name, attribute, parameter and text, with where it stands."""
+    words: dict[str, list[ast.AST]] = {}
+    for kind, read in ((ast.Name, "id"), (ast.Attribute, "attr"), (ast.arg, "arg"), (ast.Constant, "value")):
+        for node in module.kinds.get(kind, ()):
+            word = getattr(node, read)
+            if isinstance(word, str):
+                words.setdefault(word, []).append(node)
+    return words
 
 
 def mentions(node: ast.AST | None) -> Iterator[str]:
@@ -155,18 +218,35 @@ def _is_environ(node: ast.AST) -> bool:
 
 def variable_writes(module: Module) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
     """``os.environ["X"] = value``: name, value, statement."""
-    for node in module.nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                name = variable_read(target) if isinstance(target, ast.Subscript) else None
-                if name:
-                    yield name, node.value, node
+    for node in module.kinds.get(ast.Assign, ()):
+        for target in node.targets:
+            name = variable_read(target) if isinstance(target, ast.Subscript) else None
+            if name:
+                yield name, node.value, node
 
 
 def conditional(module: Module, node: ast.AST) -> bool:
     """Whether it is done only in some case, such as outside of Azure ML."""
-    return any(
-        isinstance(above, ast.If | ast.Try | ast.ExceptHandler)
-        and "__main__" not in ast.dump(getattr(above, "test", above))
-        for above, _ in module.ancestors(node)
+    path: list[ast.AST] = []
+    known: dict[ast.AST, bool] = module.memo.setdefault(conditional, {})
+    result = False
+    for above, child in module.ancestors(node):
+        result = known.get(child, False)
+        if child in known:
+            break
+        path.append(child)
+        if isinstance(above, ast.If | ast.Try | ast.ExceptHandler):
+            result = getattr(above, "test", above) not in module.once(_speaks_of_main)
+        if result:
+            break
+    known.update(dict.fromkeys(path, result))
+    return result
+
+
+def _speaks_of_main(module: Module) -> set[ast.AST]:
+    """The nodes in which ``__main__`` stands, in whatever way."""
+    return module.around(
+        node
+        for node in module.nodes
+        if any("__main__" in value for _, value in ast.iter_fields(node) if isinstance(value, str))
     )

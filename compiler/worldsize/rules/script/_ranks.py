@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 
 from worldsize.rules.script._module import Module, mentions
 
@@ -14,69 +15,93 @@ _RANK = re.compile(
     re.IGNORECASE,
 )
 _WORKED_OUT = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.JoinedStr, ast.BinOp, ast.IfExp)
+_CONDITIONS: tuple[type[ast.AST], ...] = (ast.If, ast.IfExp, ast.While)
+_HEADED: tuple[tuple[type[ast.AST], str], ...] = (
+    (ast.With, "items"),
+    (ast.FunctionDef, "decorator_list"),
+    (ast.AsyncFunctionDef, "decorator_list"),
+)
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def speaks_of_rank(module: Module, node: ast.AST | None) -> bool:
     """Whether an expression depends on which process this is, also through a variable."""
-    if module.by_rank is None:
-        module.by_rank = set(_derived(module))
-    return any(_RANK.search(word) or word in module.by_rank for word in mentions(node))
+    return node in module.once(_speaking)
 
 
-def _derived(module: Module) -> Iterator[str]:
-    """Variables that were worked out from a rank by comparison or as text."""
-    for node in module.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, _WORKED_OUT):
-            continue
-        if any(_RANK.search(word) for word in mentions(node.value)):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+def _speaking(module: Module) -> set[ast.AST]:
+    """All nodes that depend on the rank."""
+    speaking = module.holding(_RANK.search)
+    derived = {
+        target.id
+        for node in module.kinds.get(ast.Assign, ())
+        if node.value in speaking and isinstance(node.value, _WORKED_OUT)  # by comparison or as text
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return speaking | module.holding(derived.__contains__) if derived else speaking
 
 
-def guarded(modules: Iterable[Module], module: Module, node: ast.AST, depth: int = 4) -> bool:
+def guarded(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Whether something above a node, or above a place that calls its function, looks at the rank.
 
     A function that nothing calls by name may be called from anywhere, so it counts as guarded; a method
     also counts where its class is made under a guard.
     """
-    names: list[str] = []
+    known: dict[ast.AST, bool] = module.memo.setdefault((guarded, modules, depth), {})
+    path: list[ast.AST] = []
+    result = False
     for above, child in module.ancestors(node):
-        if isinstance(above, ast.ClassDef) and names:
-            names.append(above.name)
+        if child in known:
+            result = known[child]
             break
-        if names:
-            continue
+        path.append(child)
         if _asks(module, above) or _left_before(module, above, child):
-            return True
+            result = True
+            break
         if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.append(above.name)
-    if not names or depth == 0:
-        return False
+            result = depth > 0 and _called_guarded(modules, module, above, depth)
+            break
+    known.update(dict.fromkeys(path, result))
+    return result
+
+
+def _called_guarded(
+    modules: tuple[Module, ...],
+    module: Module,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    depth: int,
+) -> bool:
+    around = (above.name for above, _ in module.ancestors(function) if isinstance(above, ast.ClassDef))
+    names = [function.name, *islice(around, 1)]
     calls = [
-        (other, call) for other in modules for name in names for call in other.callers.get(name, ())[:20]
+        (other, call) for other in modules for name in names for _, call in other.callers.get(name, ())[:20]
     ]
     return not calls or any(guarded(modules, other, call, depth - 1) for other, call in calls)
 
 
 def _asks(module: Module, above: ast.AST) -> bool:
     """Whether a node decides by the rank what below it is done."""
-    asked: list[ast.AST] = []
-    if isinstance(above, ast.If | ast.IfExp | ast.While):
-        asked = [above.test]
-    elif isinstance(above, ast.BoolOp):
-        asked = [above]
-    elif isinstance(above, ast.With):
-        asked = list(above.items)
-    elif isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
-        asked = list(above.decorator_list)
-    return any(speaks_of_rank(module, one) for one in asked)
+    return above in module.once(_asking)
+
+
+def _asking(module: Module) -> set[ast.AST]:
+    """All nodes that decide by the rank."""
+    speaking, kinds = module.once(_speaking), module.kinds
+    asking: set[ast.AST] = {node for node in kinds.get(ast.BoolOp, ()) if node in speaking}
+    for kind in _CONDITIONS:
+        asking.update(node for node in kinds.get(kind, ()) if node.test in speaking)
+    for kind, parts in _HEADED:
+        asking.update(node for node in kinds.get(kind, ()) if not speaking.isdisjoint(getattr(node, parts)))
+    return asking
 
 
 def _left_before(module: Module, above: ast.AST, child: ast.AST) -> bool:
     """Whether ``if rank != 0: return`` stands before a statement in the same block."""
-    if above not in module.left_before:
-        module.left_before[above] = set(_behind_exits(module, above))
-    return child in module.left_before[above]
+    known: dict[ast.AST, set[ast.AST]] = module.memo.setdefault(_left_before, {})
+    if above not in known:
+        known[above] = set(_behind_exits(module, above))
+    return child in known[above]
 
 
 def _behind_exits(module: Module, above: ast.AST) -> Iterator[ast.AST]:

@@ -28,6 +28,7 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.script import _names
+from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program, checks
 
 RULE = Rule(
@@ -39,20 +40,25 @@ _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
 @checks(RULE)
 def check(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
-        bound = _names.bound(module)
-        if bound is None:
-            continue
-        for node in module.nodes:
-            test = node.test if isinstance(node, ast.If | ast.IfExp) else None
-            for name in ast.walk(test) if test is not None else ():
-                if isinstance(name, ast.Name) and name.id not in bound and _RANK.search(name.id):
-                    message = f"`{name.id}` decides here, but nothing in the script sets it"
-                    source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
-                    value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
-                    yield RULE.problem(
-                        module.span(name),
-                        message,
-                        f"set it first: `{name.id} = {value}`",
-                        related=program.related,
-                    )
-                    bound.add(name.id)
+        for name in module.once(_never_set):
+            message = f"`{name.id}` decides here, but nothing in the script sets it"
+            source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
+            value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
+            help_ = f"set it first: `{name.id} = {value}`"
+            yield RULE.problem(module.span(name), message, help_, related=program.related)
+
+
+def _never_set(module: Module) -> list[ast.Name]:
+    """The first of each name in a condition that nothing sets; conditions stand inside of each other."""
+    bound = _names.bound(module)
+    names = set() if bound is None else {name.id for name in module.kinds.get(ast.Name, ())} - bound
+    unset = {name for name in names if _RANK.search(name)}
+    found: dict[str, ast.Name] = {}
+    seen: set[ast.AST] = set()
+    for node in module.nodes if unset else ():
+        if isinstance(node, ast.If | ast.IfExp) and node.test not in seen:
+            for inner in ast.walk(node.test):
+                seen.add(inner)
+                if isinstance(inner, ast.Name) and inner.id in unset:
+                    found.setdefault(inner.id, inner)
+    return list(found.values())

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.script._module import mentions
+from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program, checks
 
 RULE = Rule(
@@ -45,18 +45,22 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     if not _planned(program):
         return
     for module in program.modules:
-        for node in module.nodes:
-            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
-                continue
-            sides = (set(mentions(node.left)), set(mentions(node.right)))
-            for rate, size in (sides, sides[::-1]):
-                if size & _SIZES and any(_RATE.search(word) for word in rate):
-                    message = (
-                        "the plan has scaled the learning rate, and it is multiplied by the world size here"
-                    )
-                    help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
-                    yield RULE.problem(module.span(node), message, help_, related=program.related)
-                    break
+        for node in module.once(_products):
+            message = "the plan has scaled the learning rate, and it is multiplied by the world size here"
+            help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
+            yield RULE.problem(module.span(node), message, help_, related=program.related)
+
+
+def _products(module: Module) -> list[ast.BinOp]:
+    """Where something that is a learning rate is multiplied by something that is a number of processes."""
+    sizes = module.holding(_SIZES.__contains__)
+    rates = module.holding(_RATE.search) if sizes else set()
+    return [
+        node
+        for node in module.kinds.get(ast.BinOp, ())
+        if isinstance(node.op, ast.Mult)
+        and ((node.left in rates and node.right in sizes) or (node.right in rates and node.left in sizes))
+    ]
 
 
 def _planned(program: Program) -> bool:

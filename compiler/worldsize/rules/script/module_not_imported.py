@@ -26,6 +26,7 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.script import _names
+from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program, checks
 
 RULE = Rule(
@@ -58,17 +59,19 @@ _MODULES = {name: f"import {name}" for name in _SAME} | {
 @checks(RULE)
 def check(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
-        bound = _names.bound(module)
-        if bound is None:
-            continue
-        for node in module.nodes:
-            base = node.value if isinstance(node, ast.Attribute) else None
-            if isinstance(base, ast.Name) and base.id in _MODULES and base.id not in bound:
-                bound.add(base.id)
-                message = f"`{base.id}` is used here, but nothing imports it"
-                yield RULE.problem(
-                    module.span(base),
-                    message,
-                    f"write `{_MODULES[base.id]}` at the top",
-                    related=program.related,
-                )
+        for base in module.once(_not_imported):
+            message = f"`{base.id}` is used here, but nothing imports it"
+            help_ = f"write `{_MODULES[base.id]}` at the top"
+            yield RULE.problem(module.span(base), message, help_, related=program.related)
+
+
+def _not_imported(module: Module) -> list[ast.Name]:
+    """The first use of each module that nothing binds."""
+    bound = _names.bound(module)
+    missing = set() if bound is None else _MODULES.keys() - bound
+    found: dict[str, ast.Name] = {}
+    for node in module.kinds.get(ast.Attribute, ()) if missing else ():
+        base = node.value
+        if isinstance(base, ast.Name) and base.id in missing:
+            found.setdefault(base.id, base)
+    return list(found.values())

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.script._module import mentions, variable_read
+from worldsize.rules.script._module import Module, variable_read
 from worldsize.rules.script._program import Program, checks
 
 RULE = Rule(
@@ -43,15 +43,22 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     if program.launch.kind != "mpi" or program.per_instance < 2:
         return
     for module in program.modules:
-        for node in module.nodes:
-            if not isinstance(node, ast.Assign) or any(
-                isinstance(inner, ast.BinOp) for inner in ast.walk(node.value)
-            ):
-                continue
-            names = {word.upper() for target in node.targets for word in mentions(target)}
-            reads = {variable_read(inner) for inner in ast.walk(node.value)}
-            if "NODE_RANK" in names and "OMPI_COMM_WORLD_RANK" in reads:
-                count = program.per_instance
-                message = f"`OMPI_COMM_WORLD_RANK` counts processes, {count} on each instance, not instances"
-                help_ = "divide it by `OMPI_COMM_WORLD_LOCAL_SIZE` with `//`"
-                yield RULE.problem(module.span(node), message, help_, related=program.related)
+        for node in module.once(_taken):
+            count = program.per_instance
+            message = f"`OMPI_COMM_WORLD_RANK` counts processes, {count} on each instance, not instances"
+            help_ = "divide it by `OMPI_COMM_WORLD_LOCAL_SIZE` with `//`"
+            yield RULE.problem(module.span(node), message, help_, related=program.related)
+
+
+def _taken(module: Module) -> list[ast.Assign]:
+    """Assignments of the one to a name of the other, without a division."""
+    kinds = module.kinds
+    named = module.holding(lambda word: word.upper() == "NODE_RANK")
+    reads = (*kinds.get(ast.Subscript, ()), *kinds.get(ast.Call, ())) if named else ()
+    read = module.around(node for node in reads if variable_read(node) == "OMPI_COMM_WORLD_RANK")
+    divided = module.around(kinds.get(ast.BinOp, ())) if read else set()
+    return [
+        node
+        for node in kinds.get(ast.Assign, ())
+        if node.value in read and node.value not in divided and not named.isdisjoint(node.targets)
+    ]

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.rules.script._module import constant, keyword, mentions
+from worldsize.rules.script._module import Module, constant, keyword, mentions
 from worldsize.rules.script._program import Program, checks
 
 RULE = Rule(
@@ -55,9 +55,12 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
 
 
 def _has_epochs(program: Program) -> bool:
+    return any(module.once(_counts_epochs) for module in program.modules)
+
+
+def _counts_epochs(module: Module) -> bool:
     return any(
-        isinstance(node, ast.For)
-        and any("epoch" in word.lower() for word in (*mentions(node.target), *mentions(node.iter)))
-        for module in program.modules
-        for node in module.nodes
+        "epoch" in word.lower()
+        for node in module.kinds.get(ast.For, ())
+        for word in (*mentions(node.target), *mentions(node.iter))
     )

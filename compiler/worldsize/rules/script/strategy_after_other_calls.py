@@ -49,33 +49,45 @@ _STARTS = re.compile(
 @checks(RULE)
 def check(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
-        for call in module.called("MultiWorkerMirroredStrategy"):
-            early = _before(module, call)
-            if early is not None:
-                name = module.name_of(early.func).replace("tensorflow.", "tf.")
-                message = f"`{name}` starts TensorFlow before `MultiWorkerMirroredStrategy` is made"
-                line = module.span(call).line
-                help_ = f"move the strategy of line {line} before it"
-                yield RULE.problem(module.span(early), message, help_, related=program.related)
-                return
+        found = module.once(_too_late)
+        if found is not None:
+            call, early = found
+            name = module.name_of(early.func).replace("tensorflow.", "tf.")
+            message = f"`{name}` starts TensorFlow before `MultiWorkerMirroredStrategy` is made"
+            line = module.span(call).line
+            help_ = f"move the strategy of line {line} before it"
+            yield RULE.problem(module.span(early), message, help_, related=program.related)
+            return
 
 
-def _before(module: Module, strategy: ast.Call) -> ast.Call | None:
-    """A call that sets TensorFlow up, in a statement that runs before the strategy's."""
-    for above, child in module.ancestors(strategy):
-        body = getattr(above, "body", None)
-        if isinstance(body, list) and child in body:
-            for statement in body[: body.index(child)]:
-                found = None if isinstance(statement, _DEFINES) else _starts(module, statement)
-                if found is not None:
-                    return found
+def _too_late(module: Module) -> tuple[ast.Call, ast.Call] | None:
+    """The first strategy that is made behind a call that starts TensorFlow, and that call."""
+    strategies = module.called("MultiWorkerMirroredStrategy")
+    starting = {call for name, call in module.calls if _starts(name)} if strategies else set()
+    holding = module.around(starting)
+    early: dict[
+        ast.AST, dict[ast.AST, ast.stmt]
+    ] = {}  # by a block's owner and statement, the first before it
+    for strategy in strategies if starting else ():
+        for above, child in module.ancestors(strategy):
+            if above not in early:
+                early[above] = dict(_behind(above, holding))
+            if child in early[above]:
+                first = early[above][child]
+                return strategy, next(node for node in ast.walk(first) if node in starting)
     return None
 
 
-def _starts(module: Module, statement: ast.stmt) -> ast.Call | None:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call):
-            name = module.name_of(node.func)
-            if name.startswith(("tensorflow.", "keras.")) and _STARTS.search(name):
-                return node
-    return None
+def _behind(above: ast.AST, holding: set[ast.AST]) -> Iterator[tuple[ast.AST, ast.stmt]]:
+    """The statements of a block behind the first that starts TensorFlow, each with that one."""
+    body = getattr(above, "body", None)
+    first: ast.stmt | None = None
+    for statement in body if isinstance(body, list) else ():
+        if first is not None:
+            yield statement, first
+        elif statement in holding and not isinstance(statement, _DEFINES):
+            first = statement
+
+
+def _starts(name: str) -> bool:
+    return name.startswith(("tensorflow.", "keras.")) and _STARTS.search(name) is not None

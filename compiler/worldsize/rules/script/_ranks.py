@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from itertools import islice
+from itertools import dropwhile, islice
+from typing import TypeAlias
 
 from worldsize.rules.script._module import Module, mentions
 
@@ -21,6 +21,9 @@ _HEADED: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.FunctionDef, "decorator_list"),
     (ast.AsyncFunctionDef, "decorator_list"),
 )
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SHORT = 8  # nodes between a call and what decides about it
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -48,45 +51,54 @@ def guarded(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: i
     A function that nothing calls by name may be called from anywhere, so it counts as guarded; a method
     also counts where its class is made under a guard.
     """
+    place = _decider(module, node)
+    if isinstance(place, bool) or depth == 0:
+        return place is True
     known: dict[ast.AST, bool] = module.memo.setdefault((guarded, modules, depth), {})
-    path: list[ast.AST] = []
-    result = False
-    for above, child in module.ancestors(node):
-        if child in known:
-            result = known[child]
+    if place not in known:
+        calls = _calls(modules, module, place)
+        known[place] = not calls or any(guarded(modules, other, call, depth - 1) for other, call in calls)
+    return known[place]
+
+
+def _calls(modules: tuple[Module, ...], module: Module, function: _Function) -> list[tuple[Module, ast.Call]]:
+    """The first calls of a function by its name, and of the innermost class around it."""
+    names = [function.name]
+    for above, _ in module.ancestors(function):
+        if isinstance(above, ast.ClassDef):
+            names.append(above.name)
             break
-        path.append(child)
-        if _asks(module, above) or _left_before(module, above, child):
+    return [
+        (other, call) for other in modules for name in names for _, call in other.callers.get(name, ())[:20]
+    ]
+
+
+def _decider(module: Module, node: ast.AST) -> bool | _Function:
+    """True where something above a node looks at the rank, else the function around it, else False."""
+    asking, left, parents = module.once(_asking), module.once(_left_behind), module.parents
+    known: dict[ast.AST, bool | _Function] = module.memo.setdefault(_decider, {})
+    path: list[ast.AST] = []
+    result: bool | _Function = False
+    while node in parents:
+        if node in known:
+            result = known[node]
+            break
+        path.append(node)
+        above = parents[node]
+        if above in asking or node in left:
             result = True
             break
-        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
-            result = depth > 0 and _called_guarded(modules, module, above, depth)
+        if isinstance(above, _FUNCTIONS):
+            result = above
             break
-    known.update(dict.fromkeys(path, result))
+        node = above
+    if len(path) > _SHORT:  # as in a long chain of calls
+        known.update(dict.fromkeys(path, result))
     return result
 
 
-def _called_guarded(
-    modules: tuple[Module, ...],
-    module: Module,
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
-    depth: int,
-) -> bool:
-    around = (above.name for above, _ in module.ancestors(function) if isinstance(above, ast.ClassDef))
-    names = [function.name, *islice(around, 1)]
-    calls = [
-        (other, call) for other in modules for name in names for _, call in other.callers.get(name, ())[:20]
-    ]
-    return not calls or any(guarded(modules, other, call, depth - 1) for other, call in calls)
-
-
-def _asks(module: Module, above: ast.AST) -> bool:
-    """Whether a node decides by the rank what below it is done."""
-    return above in module.once(_asking)
-
-
 def _asking(module: Module) -> set[ast.AST]:
-    """All nodes that decide by the rank."""
+    """All nodes that decide by the rank what below them is done."""
     speaking, kinds = module.once(_speaking), module.kinds
     asking: set[ast.AST] = {node for node in kinds.get(ast.BoolOp, ()) if node in speaking}
     for kind in _CONDITIONS:
@@ -96,22 +108,19 @@ def _asking(module: Module) -> set[ast.AST]:
     return asking
 
 
-def _left_before(module: Module, above: ast.AST, child: ast.AST) -> bool:
-    """Whether ``if rank != 0: return`` stands before a statement in the same block."""
-    known: dict[ast.AST, set[ast.AST]] = module.memo.setdefault(_left_before, {})
-    if above not in known:
-        known[above] = set(_behind_exits(module, above))
-    return child in known[above]
-
-
-def _behind_exits(module: Module, above: ast.AST) -> Iterator[ast.AST]:
-    for block in (getattr(above, "body", None), getattr(above, "orelse", None)):
-        left = False
-        for statement in block if isinstance(block, list) else ():
-            if left:
-                yield statement
-            elif isinstance(statement, ast.If):
-                left = speaks_of_rank(module, statement.test) and _leaves(statement.body)
+def _left_behind(module: Module) -> set[ast.AST]:
+    """All statements before which ``if rank != 0: return`` stands in the same block."""
+    leaving = {
+        node
+        for node in module.kinds.get(ast.If, ())
+        if speaks_of_rank(module, node.test) and _leaves(node.body)
+    }
+    behind: set[ast.AST] = set()
+    for above in {module.parents[node] for node in leaving}:
+        for block in (getattr(above, "body", None), getattr(above, "orelse", None)):
+            if isinstance(block, list):
+                behind.update(islice(dropwhile(lambda node: node not in leaving, block), 1, None))
+    return behind
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -7,7 +7,7 @@ import re
 from itertools import dropwhile, islice
 from typing import TypeAlias
 
-from worldsize.rules.script._module import Module, mentions
+from worldsize.rules.script._module import Module
 
 _RANK = re.compile(
     r"rank|main_process|is_main|is_master|is_chief|is_writer|is_root|is_primary|is_leader|chief|worker_index"
@@ -110,10 +110,10 @@ def _asking(module: Module) -> set[ast.AST]:
 
 def _left_behind(module: Module) -> set[ast.AST]:
     """All statements before which ``if rank != 0: return`` stands in the same block."""
+    speaking = module.once(_speaking)
+    exits = module.holding({"exit", "_exit"}.__contains__) if speaking else set()
     leaving = {
-        node
-        for node in module.kinds.get(ast.If, ())
-        if speaks_of_rank(module, node.test) and _leaves(node.body)
+        node for node in module.kinds.get(ast.If, ()) if node.test in speaking and _leaves(node.body, exits)
     }
     behind: set[ast.AST] = set()
     for above in {module.parents[node] for node in leaving}:
@@ -123,8 +123,8 @@ def _left_behind(module: Module) -> set[ast.AST]:
     return behind
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
+def _leaves(body: list[ast.stmt], exits: set[ast.AST]) -> bool:
     last = body[-1]
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return any(word in ("exit", "_exit") for word in mentions(last.value.func))
+        return last.value.func in exits
     return isinstance(last, _ENDS)

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+_TEXTS = runpy.run_path(str(Path(__file__).with_name("scripts.py")))
+SCRIPTS: dict[str, Callable[[int], str]] = _TEXTS["SCRIPTS"]
+repeat: Callable[[str, int], str] = _TEXTS["repeat"]
+number: Callable[[str, int], str] = _TEXTS["number"]
 
 SECONDS = 2.0
 MEMORY = 500_000_000
@@ -47,20 +53,6 @@ steps:
     compute: gpu
 """
 STEP = "{type: command, command: echo, environment: azureml:e:1, compute: azureml:c}"
-
-
-def repeat(unit: str, size: int) -> str:
-    """A text repeated until it has the size."""
-    return unit * (size // len(unit) + 1)
-
-
-def number(pattern: str, size: int) -> str:
-    """A pattern with `%d` numbered upwards until the text has the size."""
-    parts, length = [], 0
-    while length < size:
-        parts.append(pattern.replace("%d", str(len(parts))))
-        length += len(parts[-1])
-    return "".join(parts)
 
 
 def quoted(text: str) -> str:
@@ -97,6 +89,12 @@ def script(text: str, arguments: str = "") -> Files:
         "job.yml": f"{JOB}{TORCH}code: ./src\ncommand: python train.py {arguments}\n",
         "src/train.py": text,
     }
+
+
+def started(commands: str, scripts: Files) -> Files:
+    """A job whose command starts these scripts."""
+    text = f"{JOB}{TORCH}code: ./src\ncommand: {quoted(commands)}\n"
+    return {"job.yml": text} | {f"src/{name}": script for name, script in scripts.items()}
 
 
 def spec_script(text: str) -> Files:
@@ -303,45 +301,45 @@ SHAPES: dict[str, Callable[[int], Files]] = {
         **command("echo"),
         "worldsize.yml": "ignore:\n" + number("  - WS9x%d\n", size),
     },
+    "severities": lambda size: {
+        **command("echo"),
+        "worldsize.yml": "severity:\n" + number("  WS9x%d: errors\n", size),
+    },
+    "assets": lambda size: {
+        **command("echo"),
+        "worldsize.yml": "assets:\n" + number("  azureml:a%d: ./d%d\n", size),
+    },
+    "wrong computes": lambda size: {
+        **command("echo"),
+        "worldsize.yml": "compute:\n" + number("  c%d: {instance_typ: x, tier: y}\n", size),
+    },
     # schedules
     "a long cron": lambda size: schedule(repeat("1,", size) + "1 * * * *"),
     "blanks in a cron": lambda size: schedule("0 3" + " " * size + "* * 1"),
     "cron fields": lambda size: schedule(repeat("* ", size)),
     # scripts and other files
-    "nested parentheses": lambda size: script("x = " + "(" * (size // 2) + "1" + ")" * (size // 2) + "\n"),
-    "a long sum": lambda size: script("x = " + repeat("1 + ", size) + "1\n"),
-    "chained calls": lambda size: script("x = a" + repeat(".b()", size) + "\n"),
-    "unary signs": lambda size: script("x = " + "-" * size + "1\n"),
-    "nested blocks": lambda size: script(
-        "".join(" " * depth + "if x:\n" for depth in range(99))
-        + " " * 99
-        + "pass\n"
-        + repeat("import torch\n", size)
-    ),
-    "a long string": lambda size: script("x = '" + "a" * size + "'\nimport torch\n"),
-    "functions": lambda size: script("import torch\n" + number("def f%d():\n    torch.save(1, 'a')\n", size)),
-    "calls of functions": lambda size: script(
-        "import torch\n" + number("def f%d():\n    f%d()\n    torch.save(1, 'a')\n", size)
-    ),
-    "imports": lambda size: script(number("import m%d\n", size)),
-    "saves": lambda size: script("import torch\n" + repeat("torch.save(m, 'a')\n", size)),
-    "arguments": lambda size: script(
-        "import argparse\np = argparse.ArgumentParser()\n"
-        + number("p.add_argument('--a%d', type=bool)\n", size)
-    ),
-    "conditions": lambda size: script(
-        "import torch\n" + repeat("if rank == 0:\n    torch.save(m, 'a')\n", size)
-    ),
-    "elifs": lambda size: script("if x == 0:\n  pass\n" + number("elif x == %d:\n  pass\n", size)),
-    "ranks": lambda size: script("import os\n" + repeat("r = int(os.environ['RANK'])\n", size)),
-    "assigned names": lambda size: script("import torch\n" + number("a%d = a%d + rank\n", size)),
     "a spec's script": lambda size: spec_script("import torch\n" + repeat("torch.save(m, 'a')\n", size)),
+    **{
+        name: lambda size, text=text: script("import torch\n" + text(size))  # type: ignore[misc]
+        for name, text in SCRIPTS.items()
+    },
+    "one script started again and again": lambda size: started(
+        number("python train.py --a %d; ", min(size, 9_000)),
+        {"train.py": "import torch\n" + repeat("torch.save(m, 'a')\n", size)},
+    ),
+    "small scripts": lambda size: started(
+        "".join(f"python s{index}.py; " for index in range(100)),
+        {f"s{index}.py": repeat("import torch\ntorch.save(1, 'a')\n", size // 100) for index in range(100)},
+    ),
+    "products": lambda size: spec_script(repeat("x = " + "lr * size * " * 200 + "1\n", size)),
     "newlines in a script": lambda size: script("\n" * size),
     "comments in a script": lambda size: script("import torch\n" + "#" * size),
     "a NUL in a script": lambda size: script("x = 1\0" + "\0" * size),
     "deep JSON": lambda size: deepspeed("[" * size),
     "deep JSON objects": lambda size: deepspeed(repeat('{"a":', size)),
     "JSON keys": lambda size: deepspeed("{" + number('"k%d": 1, ', size) + '"z": 1}'),
+    "JSON objects": lambda size: deepspeed('{"optimizer": {' + number('"b%d": {}, ', size) + '"z": 1}}'),
+    "misspelt JSON keys": lambda size: deepspeed("{" + number('"train_batch_siz%d": 1, ', size) + '"z": 1}'),
     "the same JSON key": lambda size: deepspeed("{" + repeat('"zero_optimization": {}, ', size) + '"z": 1}'),
     "a long JSON number": lambda size: deepspeed('{"train_batch_size": ' + "9" * size + "}"),
     "a long JSON string": lambda size: deepspeed('{"a": "' + "a" * size + '"}'),
@@ -376,11 +374,15 @@ def measure(shape: str, size: int, limit: float = 60.0) -> tuple[int, float, int
             "from worldsize.cli.main import main; sys.exit(main())"
         )
         command = [sys.executable, "-c", code, str(int(limit)), "check", "."]
-        nowhere = subprocess.DEVNULL
-        child = subprocess.Popen(command, cwd=folder, stdout=nowhere, stderr=nowhere)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        return child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        with tempfile.TemporaryFile() as errors:
+            child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            errors.seek(0)
+            failed = (
+                b"Traceback" in errors.read()
+            )  # with which Python ends in 1, as a check with findings does
+        return 3 if failed else child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,13 +22,20 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.yaml.span import Span
 
+if TYPE_CHECKING:
+    from worldsize.yaml import Document
+
 Allowed = Callable[[str | os.PathLike[str]], bool]
 _OUTSIDE = ("code-outside-tree", "reference-outside")  # only warned of where nothing is copied
 _MOST = 5  # files that are named one by one
 
 
-def of(path: str | os.PathLike[str]) -> Allowed | None:
+def of(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
     """What may be copied for a file: its checkout, and what ``worldsize.yml`` allows beside it.
+
+    Args:
+        path: The file.
+        read: Files that are read already, by their resolved paths.
 
     Returns:
         The judgement of a path, links resolved; None where neither a checkout nor a ``worldsize.yml`` says
@@ -38,16 +46,17 @@ def of(path: str | os.PathLike[str]) -> Allowed | None:
         return None
     folder = os.path.realpath(path)
     found = discover.settings_of(folder if Path(folder).is_dir() else str(Path(folder).parent), tree)
-    return Context(Path(tree), _allowed(found)).readable
+    return Context(Path(tree), _allowed(found, read or {})).readable
 
 
-def _allowed(settings_file: str | None) -> tuple[Path, ...]:
+def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
     if settings_file is None:
         return ()
     from worldsize import yaml  # noqa: PLC0415 - few projects have settings
     from worldsize.checking import settings  # noqa: PLC0415
 
-    return settings.read(yaml.load(settings_file)).allow
+    document = read.get(Path(os.path.realpath(settings_file)))
+    return settings.allowed(document or yaml.load(settings_file))
 
 
 def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:

@@ -122,7 +122,10 @@ def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, W
     chosen = _settings(project, files, budgets)
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = context.readable
-    files.gate = Gate(boundary.of(project.files[0].path) or everything) if project.files else Gate()
+    if project.files:
+        files.gate = Gate(boundary.of(project.files[0].path, files.documents) or everything)
+    else:
+        files.gate = Gate()
     run = Run(context)
     if chosen is not None:
         run.problems += chosen.problems

@@ -1,12 +1,13 @@
 """``worldsize.yml``: what a project says of its clusters and assets, of rules, and of folders beside it.
 
 The file is described by ``schemas/worldsize.schema.json``; what is wrong with it is reported like any
-other fault, at its place, and the rest of it still counts.
+other fault, at its place, and the rest of it still counts, up to as many faults as nobody reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.diagnostics.suggest import did_you_mean, surely
 from worldsize.rules import registry
-from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
+from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence, limits
 from worldsize.yaml.span import Span
 
 KEYS = ("allow", "assets", "compute", "ignore", "select", "severity")
@@ -57,7 +58,7 @@ def read(document: Document) -> Settings:
     if not isinstance(root, Mapping):
         settings.problems.append(_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`"))
         return settings
-    settings.problems += _unknown_keys(root, KEYS, "worldsize.yml")
+    settings.problems += islice(_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
     folder = Path(document.path).parent
     settings.select = tuple(_codes(settings, root, "select"))
     settings.ignore = tuple(_codes(settings, root, "ignore"))
@@ -66,6 +67,13 @@ def read(document: Document) -> Settings:
     settings.assets = tuple(_assets(settings, root.get("assets"), folder))
     settings.computes = list(_computes(settings, root, Path(document.path)))
     return settings
+
+
+def allowed(document: Document) -> tuple[Path, ...]:
+    """The folders under ``allow`` alone, without a judgement of the rest of the file."""
+    root = document.root
+    node = root.get("allow") if isinstance(root, Mapping) else None
+    return tuple(_folders(Settings(), node, Path(document.path).parent))
 
 
 def prefix_of(word: str) -> str | None:
@@ -154,7 +162,7 @@ def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute
         if not isinstance(node, Mapping):
             settings.problems.append(_wrong(node, where, "a mapping", "write `instance_type:` below it"))
             continue
-        settings.problems += _unknown_keys(node, COMPUTE_KEYS, where)
+        settings.problems += islice(_unknown_keys(node, COMPUTE_KEYS, where), limits.FOUND)
         _judge(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
         _judge(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
         tier = node.get("tier")
@@ -186,6 +194,8 @@ def _items(settings: Settings, node: Node | None, name: str, example: str) -> It
         settings.problems.append(_wrong(node, name, "a list", f"write `{name}: {example}`"))
         return
     for item in items:
+        if len(settings.problems) >= limits.FOUND:
+            return
         if isinstance(item, Scalar) and isinstance(item.value, str):
             yield item
         else:
@@ -196,7 +206,7 @@ def _items(settings: Settings, node: Node | None, name: str, example: str) -> It
 
 def _entries(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[tuple[Scalar, Node]]:
     if isinstance(node, Mapping):
-        yield from node.items()
+        yield from takewhile(lambda _: len(settings.problems) < limits.FOUND, node.items())
     elif node is not None:
         settings.problems.append(_wrong(node, name, "a mapping", f"write `{name}: {example}`"))
 

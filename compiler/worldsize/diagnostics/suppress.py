@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.yaml import limits
 from worldsize.yaml.comments import Comment
 from worldsize.yaml.span import Span
 
@@ -62,6 +63,8 @@ def parse(
         offset = mark.start("rest") + ignore.start("codes")
         for word in words:
             span = _inside(comment, offset + word.start(), offset + word.end())
+            if len(problems) >= limits.FOUND and not known(word.group()):
+                continue
             problem = _unusable(word.group(), span, known, usable)
             if problem is None:
                 found.append(Suppression(word.group(), span, lines))

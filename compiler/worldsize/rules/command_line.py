@@ -124,20 +124,22 @@ def parse(text: str) -> tuple[Command, ...]:
 
 def _tokens(text: str) -> Iterator[tuple[str, Word]]:
     """Words, redirections and operators, each with its kind."""
-    match = _TOKEN.search(text)
+    search, match_piece = _TOKEN.search, _PIECE.match
+    match = search(text)
     while match is not None:
-        kind, end = match.lastgroup or "", match.end()
-        while kind == "word" and (piece := _PIECE.match(text, end)) is not None:
+        kind = match.lastgroup or ""
+        start, end = match.span()
+        while kind == "word" and (piece := match_piece(text, end)) is not None:
             end = piece.end()
-        yield kind, Word(text[match.start() : end], match.start(), end)
-        match = _TOKEN.search(text, end)
+        yield kind, Word(text[start:end], start, end)
+        match = search(text, end)
 
 
 def _outside_brackets(word: Word) -> Word:
     """The word without the ``$[[`` or ``]]`` of an optional section that it touches."""
     text, start, end = word
-    if text.startswith("$[["):
+    if text[:3] == "$[[":
         text, start = text[3:], start + 3
-    if text.endswith("]]"):
+    if text[-2:] == "]]":
         text, end = text[:-2], end - 2
-    return Word(text, start, end)
+    return word if text is word.text else Word(text, start, end)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from worldsize.secrecy import forms
-from worldsize.secrecy.names import is_secret, may_name_secret
+from worldsize.secrecy.names import is_secret, may_name_secrets
 from worldsize.yaml import load
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.source import Source
@@ -39,7 +39,7 @@ def find(root: Node | None, text: str) -> Iterator[Assignment]:
         root: Its tree; None where it is not YAML, and is read line by line.
         text: The file.
     """
-    if not may_name_secret(text):
+    if not may_name_secrets(text):
         return
     if root is None:
         yield from _in_lines(text)

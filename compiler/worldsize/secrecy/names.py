@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from functools import cache
 
+# A text without any of these holds no such name.
 _HINTS = (
     "key", "token", "secret", "pass", "pw", "cred", "conn", "sas", "auth", "cookie", "pat", "jwt", "bearer",
     "dsn", "webhook",
 )  # fmt: skip
+_HINT = re.compile("|".join(_HINTS), re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORKING_FOLDERS = frozenset({"PWD", "OLDPWD"})  # POSIX
 _PRESET = re.compile(r"^AZUREML_(?:PARAMETER|SWEEP)_")
@@ -112,10 +114,10 @@ _SERVICES = words("""
 """)
 
 
-def may_name_secret(text: str) -> bool:
-    """Whether a text may hold such a name; a cheap question that spares most files a closer look."""
-    lowered = text.lower()
-    return any(hint in lowered for hint in _HINTS)
+def may_name_secrets(text: str) -> bool:
+    """Whether a text can hold the name of a secret at all: a quick look at a whole file."""
+    folded = text.casefold()
+    return any(hint in folded for hint in _HINTS)
 
 
 @cache
@@ -124,7 +126,7 @@ def is_secret(name: str) -> bool:
 
     A member of a group counts by its own name and by its group's: ``service.key``, ``credentials.value``.
     """
-    if not may_name_secret(name) or name in _WORKING_FOLDERS:
+    if _HINT.search(name) is None or name in _WORKING_FOLDERS:
         return False
     name = _PRESET.sub("", name)
     return _says_secret(name) or ("." in name and _says_secret(name.rpartition(".")[2]))

@@ -51,6 +51,8 @@ class _Walker:
 
     def value(self, node: Node, shape: Shape, key: Scalar | None, parent: Place | None) -> None:
         """Check ``node``, the value of ``key``."""
+        if len(self.problems) >= limits.FOUND:
+            return
         parts = self.catalog.alternatives(shape)
         if not parts[0] or "readOnly" in parts[0]:
             self._unread(node, parts[0], key, parent)
@@ -200,6 +202,8 @@ class _Walker:
         blamed = 0
         for key, value in place.node.items():
             inner = properties.get(key.text)
+            if inner is None and len(self.problems) >= limits.FOUND:
+                return
             if inner is None:
                 blamed += 1
                 if blamed > limits.FOUND:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +22,11 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.source import Source
 from worldsize.yaml.span import Span
 from wstrain_deepspeed.config import Finding, Known, verify
+from wstrain_deepspeed.config.tables import tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
+_MOST_UNKNOWN = 500  # keys of one block
 
 
 class Use(NamedTuple):
@@ -143,8 +146,19 @@ def _findings(context: Context, job: Job) -> list[tuple[Use, Finding]]:
         (use, finding)
         for use in uses(context, job)
         if use.root is not None
-        for finding in verify(yaml.to_python(use.root), use.known)
+        for finding in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known)
     ]
+
+
+def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
+    """A block without the unknown keys that nobody reads of: each is compared with every known one."""
+    known = {key for block in tables().blocks.values() for key in block.keys}
+    kept = {*islice((key for key in values if key not in known), _MOST_UNKNOWN), *known}
+    return {
+        key: _with_fewer_unknown(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if key in kept
+    }
 
 
 def _paths(found: Launch) -> Iterator[Path]:

@@ -27,6 +27,7 @@ from worldsize.yaml.span import Span
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
 _MOST = 40  # modules of one script that are read
 _COMMANDS = 200  # commands of one step whose scripts are looked for
+_REPEATED = 20_000_000  # characters of scripts that one job starts once more in another way
 _IMPORTS = 1_000  # imports of one module that are looked for
 _KNOWN = re.compile(  # packages that start no process group and shard no data by themselves
     "torch|torchvision|torchaudio|torchtext|tensorflow|tensorboard|keras|horovod|mpi4py|numpy|pandas|scipy|sklearn"
@@ -125,12 +126,18 @@ def programs(context: Context, job: Job) -> list[Program]:
 def _programs(context: Context, job: Job) -> list[Program]:
     """One program for all steps that start the same script of the same component in the same way."""
     found: dict[object, Program | None] = {}
+    met: set[Path] = set()
+    repeated = 0
     for started in launch.of(context, job):
         key = _way(started)
         commands = itertools.islice(started.commands, _COMMANDS)
         for position, command in enumerate(itertools.takewhile(_stays, commands)):
-            if (key, position) not in found:
-                found[key, position] = _program(context, started, command)
+            if (key, position) in found or repeated > _REPEATED:
+                continue
+            program = found[key, position] = _program(context, started, command)
+            if program is not None:
+                repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
+                met.add(program.path)
     return [program for program in found.values() if program is not None]
 
 

@@ -56,6 +56,8 @@ def _never_set(module: Module) -> list[ast.Name]:
     found: dict[str, ast.Name] = {}
     seen: set[ast.AST] = set()
     for node in module.nodes if unset else ():
+        if len(found) == len(unset):
+            break
         if isinstance(node, ast.If | ast.IfExp) and node.test not in seen:
             for inner in ast.walk(node.test):
                 seen.add(inner)

@@ -23,7 +23,7 @@ Source: PyTorch tutorials, Getting started with distributed data parallel: save 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
@@ -44,14 +44,8 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     if program.processes < 2 or not program.complete or program.says(*_SHARDED):
         return
     for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
-        found = [
-            (module, call)
-            for module in program.modules
-            for name, call in module.calls
-            if chosen(name)
-            and not _apart(module, name, call)
-            and not _ranks.guarded(program.modules, module, call)
-        ]
+        memo, key = program.entry.memo, (chosen, program.modules)
+        found = memo[key] = memo[key] if key in memo else _unguarded(program.modules, chosen)
         if found:
             module, call = found[0]
             more = f" (and {len(found) - 1} more such calls)" if len(found) > 1 else ""
@@ -59,6 +53,16 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
             yield RULE.problem(
                 module.span(call), message, "put it under `if rank == 0:`", related=program.related
             )
+
+
+def _unguarded(modules: tuple[Module, ...], chosen: Callable[[str], bool]) -> list[tuple[Module, ast.Call]]:
+    """The calls of some names that every rank reaches."""
+    return [
+        (module, call)
+        for module in modules
+        for name, call in module.calls
+        if chosen(name) and not _apart(module, name, call) and not _ranks.guarded(modules, module, call)
+    ]
 
 
 def _saves(name: str) -> bool:

@@ -103,7 +103,7 @@ def parse(text: str) -> tuple[Command, ...]:
     piped = False
     for kind, word in _tokens(text):
         if kind == "word":
-            trimmed = _outside_brackets(word)
+            trimmed = _outside_brackets(word) if word.text[0] == "$" or word.text[-1] == "]" else word
             if redirect is not None:
                 targets.append((redirect, trimmed))
             elif trimmed.text:
@@ -129,7 +129,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Word]]:
     while match is not None:
         kind = match.lastgroup or ""
         start, end = match.span()
-        while kind == "word" and (piece := match_piece(text, end)) is not None:
+        while kind == "word" and text[end : end + 1] != " " and (piece := match_piece(text, end)) is not None:
             end = piece.end()
         yield kind, Word(text[start:end], start, end)
         match = search(text, end)

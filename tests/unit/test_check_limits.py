@@ -78,7 +78,9 @@ def test_a_thousand_findings_of_one_kind_are_counted_and_few_listed(
     same = [each for each in report.diagnostics if each.slug == "yaml-duplicate-key"]
     rest = [each for each in report.diagnostics if each.slug == "findings-left-out"]
     assert len(same) == limits.SAME
-    assert [each.message for each in rest] == ["at least 800 more findings of `WS002` in this file are not listed"]
+    assert [each.message for each in rest] == [
+        "at least 800 more findings of `WS002` in this file are not listed"
+    ]
     assert report.exit_code == 1
 
 

@@ -123,6 +123,7 @@ def module_name(entry: Entry) -> str:
     return f"worldsize.rules.{family}.{entry.slug.replace('-', '_')}"
 
 
+@cache
 def load(entry: Entry) -> Rule:
     """Import a rule's file and return its declaration."""
     rule: Rule = importlib.import_module(module_name(entry)).RULE

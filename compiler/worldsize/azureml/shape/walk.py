@@ -199,15 +199,13 @@ class _Walker:
             return
         anonymous = place.shape.get("x-registered-only", ())
         meant: set[str] = set()
-        blamed = 0
+        blamed = False
         for key, value in place.node.items():
             inner = properties.get(key.text)
             if inner is None and len(self.problems) >= limits.FOUND:
                 return
             if inner is None:
-                blamed += 1
-                if blamed > limits.FOUND:
-                    continue
+                blamed = True
                 problem, stands_for = keys.diagnose(key, place, self.catalog)
                 if problem is not None:
                     self.problems.append(problem)
@@ -215,7 +213,7 @@ class _Walker:
                     meant.add(stands_for)
             elif key.text not in anonymous:
                 self.value(value, inner, key, place)
-        self.problems += missing.required(place, meant, registered=self.registered, blamed=blamed > 0)
+        self.problems += missing.required(place, meant, registered=self.registered, blamed=blamed)
 
     def _free(self, key: Scalar, value: Node, place: Place) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""

@@ -34,9 +34,8 @@ def build(spec: Spec, files: Files | None = None) -> tuple[Built, list[Problem]]
 
     files = files or Files()
     components, problems = lookup.find(spec, files)
-    counted = rows.count(
-        wired(spec, components, files=files)
-    )  # planning needs to know what trains on which data
+    scaled = any(step.scale is not None for step in spec.steps.values())
+    counted = rows.count(wired(spec, components, files=files)) if scaled else {}  # what trains on how much
     plan, faults = derive(spec, lookup.interfaces(components), counted)
     resolved, more = resolve(spec, components, plan, files)
     unfit = gpu_builds.check(spec, resolved.job, plan, files) if plan is not None else ()

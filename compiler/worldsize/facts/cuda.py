@@ -18,6 +18,7 @@ class Gpu(Struct, frozen=True):
     model: str
     vendor: str  # NVIDIA | AMD
     capability: Capability | None
+    processor: str = "x86-64"  # of the VMs that have it; arm64 beside NVIDIA's Grace
 
 
 class Build(Struct, frozen=True):
@@ -99,7 +100,9 @@ def _capability(text: str) -> Capability | None:
 @cache
 def _gpus() -> dict[str, Gpu]:
     return {
-        row["gpu_model"]: Gpu(row["gpu_model"], row["vendor"], _capability(row["compute_capability"]))
+        row["gpu_model"]: Gpu(
+            row["gpu_model"], row["vendor"], _capability(row["compute_capability"]), row["processor"]
+        )
         for row in table.rows("gpu_capabilities")
     }
 

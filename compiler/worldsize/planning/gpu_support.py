@@ -11,6 +11,7 @@ from worldsize.facts.cuda import Build, Capability, Gpu
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.yaml.span import Span
 
+_X86_IMAGES = ("mcr.microsoft.com/azureml/",)
 INDEX = "https://download.pytorch.org/whl/"
 
 
@@ -46,9 +47,16 @@ def judge(
     gpu = cuda.gpu(size.gpu_model)
     if gpu is None or not size.devices or (tag or "").startswith("rocm"):
         return None
+    if gpu.processor != "x86-64":  # the builds that are known are for x86-64
+        return _for_x86(image, size) if image.startswith(_X86_IMAGES) else None
     if tag == "cpu":
         return _for_cpus(text, size) if trains else None
-    build = _build(package, version, tag)
+    return _for_gpu(_build(package, version, tag), version, text, gpu, size, image)
+
+
+def _for_gpu(
+    build: Build | None, version: str, text: str, gpu: Gpu, size: VmSize, image: str
+) -> Verdict | None:
     if gpu.vendor != "NVIDIA":
         return _for_cuda(text, gpu, size) if build is not None else None
     if build is None or gpu.capability is None:
@@ -63,6 +71,12 @@ def _build(package: str, version: str, tag: str | None) -> Build | None:
         if each.tag == tag or (tag is None and each.default):
             return each
     return None
+
+
+def _for_x86(image: str, size: VmSize) -> Verdict:
+    message = f"`{image}` is built for x86-64, and the processors of `{size.name}` are Arm (NVIDIA Grace)"
+    help_ = "build on an image for linux/arm64, or choose a size with x86-64 processors"
+    return Verdict("image-for-other-processor", message, help_)
 
 
 def _for_cpus(text: str, size: VmSize) -> Verdict:

@@ -84,5 +84,6 @@ RULES = (
     Entry("WS270", "gpu-without-kernels", on=("Job",), when="native"),
     Entry("WS271", "cpu-build-on-gpu-size", on=("Job",), when="native"),
     Entry("WS272", "cuda-driver-too-old", on=("Job",), when="native"),
+    Entry("WS273", "image-for-other-processor", on=("Job",), when="native"),
     Entry("WS250", "distribution-field-of-other-type"),
 )

@@ -101,3 +101,34 @@ def test_a_script_that_asks_for_nccl_is_named_before_and_explained_after(tmp_pat
     because = "it asks for NCCL, which moves data between GPUs, and this machine has none"
     assert f"ended with exit status 1: {because}" in text
     assert "help: take the backend `gloo` where `torch.cuda.is_available()` is false" in text
+
+
+KILLED_BUILD = """
+    import os, signal
+    from pathlib import Path
+    from torch.utils import cpp_extension
+
+    folder = Path(cpp_extension._get_build_directory("op", False))
+    baton = cpp_extension.FileBaton(str(folder / "lock"))
+    if os.environ["RANK"] == "0":
+        assert baton.try_acquire()
+        if not (folder / "tried").exists():
+            (folder / "tried").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        baton.release()
+    baton.wait()
+"""
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a lock has to be old")
+def test_what_a_killed_build_leaves_keeps_no_later_step_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    for name, status in (("first", 1), ("second", 0)):
+        (tmp_path / name).mkdir()
+        ended, said, _ = run(tmp_path / name, script=KILLED_BUILD)
+        assert ended == status, said
+        assert len(list((tmp_path / "caches").rglob("lock"))) == status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, MutableMapping
@@ -25,6 +26,7 @@ from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.supervise import GRACE_SECONDS, Group, Warden
 from worldsize.running.tasks import Task
 from worldsize.secrecy.masking import Mask
+from wstrain_deepspeed import stale_locks
 
 LAST_LINES = 15
 
@@ -119,6 +121,8 @@ class Attempt:
             held = self._stack.enter_context(ports.reserve(processes.ports_needed(call)))
             plan = processes.plan(call, [str(port) for port in held])
             plan = self._stack.enter_context(around.interpreters.enter(task, around.run, plan))
+            for root in {stale_locks.root({**os.environ, **process.env}) for process in plan}:
+                stale_locks.remove_stale_locks(root)
             group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
         except OSError as error:
             return _failed(f"its processes cannot be started: {reason(error)}")

@@ -18,12 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from wsshards.errors import UserError
 from wstrain_deepspeed import config as deepspeed_config
-from wstrain_deepspeed import dead_builds
+from wstrain_deepspeed import stale_locks
 from wstrain_torch import optimizers
 from wstrain_torch.precision import Precision
 from wstrain_torch.process_group import Group
@@ -177,7 +178,8 @@ def _library(group: Group) -> Any:
     except ImportError as error:
         raise UserError(f"DeepSpeed cannot be loaded: {error}", "pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    dead_builds.forget()  # it builds an extension when it starts
+    # It builds an extension when it starts.
+    stale_locks.remove_stale_locks(stale_locks.choose_root(torch.__version__))
     if not dist.is_initialized():  # a single process needs a group too
         backend = "nccl" if group.device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]

@@ -1,0 +1,125 @@
+"""Where torch builds extensions, and the locks that a killed build leaves there.
+
+torch builds an extension, such as DeepSpeed's exchange through shared memory, behind a file ``lock``, and
+waits for as long as there is one (``torch.utils.file_baton``). A build that is killed leaves it, and every
+later start on the machine would wait for ever. Whoever builds holds the file open, so a lock that nobody has
+open is stale. Imports the standard library only: ``worldsize run`` looks before it starts a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from importlib import util
+from pathlib import Path
+
+VARIABLE = "TORCH_EXTENSIONS_DIR"
+PATIENCE_SECONDS = 900.0  # a build takes about one minute; where nobody says who has a file open
+_YOUNG_SECONDS = 1.0  # a file is there a moment before it is open
+_SHARED = ("nfs", "cifs", "smb", "fuse", "lustre", "gpfs", "beegfs", "ceph", "9p", "virtiofs", "afs")
+_GUARD = ".worldsize"  # locked by whoever removes locks
+
+
+def root(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where extensions are built.
+
+    Args:
+        environment: the variables of the process that builds.
+    """
+    given = environment.get(VARIABLE)
+    if given:
+        return Path(given)
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/torch_extensions").expanduser()
+    # Like torch, which takes an empty variable for the current folder.
+    caches = environment.get("XDG_CACHE_HOME", str(Path("~/.cache").expanduser()))
+    return Path(os.path.realpath(Path(caches, "torch_extensions")))
+
+
+def choose_root(torch_version: str) -> Path:
+    """Have extensions built where only the same Python, torch and installation build theirs.
+
+    By default torch tells Pythons and CUDA versions apart, but neither its own versions nor installations: an
+    extension names the files that it was built from, so two installations would rebuild it in turns, each
+    while the other may be loading it.
+
+    Args:
+        torch_version: ``torch.__version__``.
+
+    Returns:
+        The folder, which the variable names from now on; the user's own where it names one.
+    """
+    if not os.environ.get(VARIABLE):
+        places = [getattr(util.find_spec(name), "origin", None) for name in ("torch", "deepspeed")]
+        key = hashlib.sha256(repr((sys.version, torch_version, places)).encode()).hexdigest()[:8]
+        python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+        os.environ[VARIABLE] = str(root() / f"{python}_torch{torch_version}_{key}")
+    return root()
+
+
+def remove_stale_locks(folder: Path) -> list[Path]:
+    """Remove the locks that nobody builds behind.
+
+    Args:
+        folder: where extensions are built.
+
+    Returns:
+        The locks that were removed.
+    """
+    if not (locks := _locks(folder)):
+        return []
+    removed = []
+    with contextlib.suppress(OSError), (folder / _GUARD).open("w") as guard:
+        # Else the one who comes second may remove the lock of a build that the first has begun.
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        removed = [lock for lock in locks if _remove(lock)]
+    return removed
+
+
+def _locks(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*/lock"), *folder.glob("*/*/lock")])
+
+
+def _remove(lock: Path) -> bool:
+    try:
+        if not _is_stale(lock):
+            return False
+        lock.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _is_stale(lock: Path) -> bool:
+    found = lock.stat()
+    if sys.platform != "linux" or found.st_uid != os.geteuid() or _is_shared(lock.parent.stat().st_dev):
+        return time.time() - found.st_mtime > PATIENCE_SECONDS
+    wait = found.st_mtime + _YOUNG_SECONDS - time.time()
+    time.sleep(min(max(wait, 0.0), _YOUNG_SECONDS))
+    return not any(_same(found, opened) for opened in _open_files())
+
+
+def _is_shared(device: int) -> bool:
+    """Whether a file system is one that other machines build in too."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == number:
+            return after.startswith(_SHARED)
+    return False
+
+
+def _open_files() -> Iterator[os.stat_result]:
+    """The files that processes of this user have open."""
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            yield path.stat()
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)

@@ -84,6 +84,9 @@ def test_gpus_that_only_the_driver_can_use_are_refused_without_a_plan_too(
     processes: int,
     tmp_path: Path,
 ) -> None:
+    build = gpus.installed_build("torch")
+    if build is None or not build.blind:
+        pytest.skip("needs a build of torch that can use no GPU")
     plan = {name: value for name, value in PLAN.items() if not name.startswith("planned_")}
     plan["batch_size_per_device"] = 64 // processes
     run = training(processes, component=component, shards=tmp_path, env=driver(4), **plan)

@@ -42,12 +42,13 @@ def test_four_ranks_follow_one_process_whichever_way_the_model_is_divided(tmp_pa
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     assert process.returncode == 0, err[-4000:]
-    assert out.split() == [
+    trials = (
         "every_way_follows_the_same_curve",
         "what_one_saved_any_other_takes_up",
         "half_precision_is_the_same_up_to_rounding",
         "a_model_that_remembers_its_heads_is_told_so",
-    ]
+    )
+    assert [trial for trial in trials if trial not in out] == []  # torch 2.10 says more, of gloo
 
 
 class Layers(nn.Module):

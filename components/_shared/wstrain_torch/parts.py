@@ -109,6 +109,8 @@ def write(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Written
     Raises:
         OSError: the part cannot be written.
     """
+    # torch 2.10 warns of a call of its own, where a full disk is to be one sentence.
+    warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     writer = _Writer(folder)
     results = writer.write_data(layout.own, cast("Any", _Slices(layout.own, slices)))
     return Written(results.value(), dict(writer.files.written))

@@ -72,7 +72,8 @@ def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
         for rank in range(2)
     ]
     try:
-        assert [process.communicate(timeout=60)[0] for process in started] == ["127.0.0.1\n"] * 2
+        said = [process.communicate(timeout=60)[0].splitlines() for process in started]
+        assert [lines[-1] for lines in said] == ["127.0.0.1"] * 2  # torch 2.10 says more, of gloo
     finally:
         for process in started:
             process.kill()

@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
+import venv
 import zipfile
 from pathlib import Path
 from typing import Any, Protocol
@@ -150,6 +152,9 @@ def test_no_command_changes_the_python_that_runs_worldsize(project: Project) -> 
         "edited": "pip install -q --no-index --no-build-isolation --no-deps -e . && echo ninety-nine",
         "setup": "python setup.py -q install; echo ninety-nine",
         "refused": "conda install click; test ! -e changed && conda info && ls changed && echo ninety-nine",
+        "isolated": f"{own} -I -m pip {install} && {own} -I -c 'import click; print(click.version)'",
+        "aimed": _ways_into(install, Path(click.__file__).parents[1]),
+        "uv": f"uv pip install --target={layers.parents()[-1]} {later} || echo ninety-nine",
         "system": f"uv pip install -q --system --no-index {later} && echo ninety-nine",
     }
     if not (bins / "pip").exists():
@@ -168,8 +173,51 @@ def test_no_command_changes_the_python_that_runs_worldsize(project: Project) -> 
     logs = {name: project.log(name) for name in ways}
     assert {name: text.split()[-1] for name, text in logs.items()} == dict.fromkeys(ways, "ninety-nine"), said
     assert "conda install is refused" in logs["refused"]
+    assert "uv is refused" in logs["uv"]
+    assert logs["aimed"].count("A step cannot change the Python that runs Worldsize") == logs["aimed"].count(
+        "way"
+    )
+    assert logs["aimed"].count("way") == 7
+    assert "Traceback" not in logs["aimed"]
+    assert "was changed while" not in said
     assert contents() == before
     assert not list(project.folder.rglob("node-0"))
+
+
+def _ways_into(install: str, packages: Path) -> str:
+    """A command that tells pip in many ways to install below the layer."""
+    where, prefix = "import click; print(click.__file__)", Path(sys.prefix)
+    called = ", ".join(repr(word) for word in [*install.split(), "--target", str(packages)])
+    ways = [
+        f"pip {install} --target {packages}",
+        f"pip {install} -Ut{packages}",
+        f"python -I -m pip {install} --targ=$(dirname $(dirname $({sys.executable} -c '{where}')))",
+        f"PIP_TARGET={packages} python -m pip {install}",
+        f"pip {install} --ignore-installed --prefix {sys.prefix}",
+        f"pip {install} --ignore-installed --root {prefix.parent} --prefix /{prefix.name}",
+        f'python -c "from pip._internal.cli.main import main; raise SystemExit(main([{called}]))"',
+    ]
+    return "".join(f"{way} || echo way; " for way in ways) + f"pip {install} && {SAYS}"
+
+
+def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> None:
+    own = project.folder / "own"  # a Python that may be changed
+    venv.create(own, with_pip=False)
+    python = own / "bin" / "python"
+    shown = "".join(f"import site; site.addsitedir({str(each)!r})\n" for each in layers.parents())
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(own)}))
+    (packages / "shown.pth").write_text(shown, encoding="utf-8")
+    extra = wheel(project.folder, "extra", "1.0", "")
+    project.write("src/install.sh", f"{python} -I -m pip install -q --no-index {extra}\n")
+    project.write("job.yml", "{command: sh install.sh, code: ./src, environment: azureml:any@latest}")
+    command = [str(python), "-m", "worldsize", "run", "job.yml", "--no-track", "--environment", "current"]
+    done = subprocess.run(
+        command, cwd=project.folder, capture_output=True, text=True, timeout=100, check=False
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "the Python that runs Worldsize was changed while the step ran, by the step or by somebody" in said
+    assert f"`{packages / 'extra-1.0.dist-info'}`" in said
 
 
 def contents() -> dict[str, tuple[int, int]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.system import reason
+from worldsize.running.environments import layers
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.places import Here, Places
 from worldsize.running.preparing.machine import Machine
@@ -29,6 +30,7 @@ from worldsize.secrecy.masking import Mask
 from wstrain_deepspeed import stale_locks
 
 LAST_LINES = 15
+SHOWN_CHANGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Attempt:
     began: float | None = None  # a monotonic time
     told_to_stop: bool = False
     blame: str | None = None
+    _installed: frozenset[str] = field(default_factory=layers.installed)
     _oom_kills: int = field(default_factory=oom_kills.count)
     _overdue: bool = False  # told to stop because its time was up
     _unfinished: tuple[Process, ...] = ()  # those that were, then
@@ -86,6 +89,18 @@ class Attempt:
     def progress(self) -> ProgressFile:
         """What the training says of itself."""
         return self._progress
+
+    @property
+    def changed_python(self) -> str | None:
+        """What is there or gone of this Python's packages since the attempt began; None for nothing."""
+        changed = sorted(self._installed ^ layers.installed())
+        if not changed:
+            return None
+        more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
+        return (
+            "the Python that runs Worldsize was changed while the step ran, by the step or by somebody else:"
+            f" {', '.join(f'`{path}`' for path in changed[:SHOWN_CHANGES])}{more}"
+        )
 
     def prepare(self) -> Outcome | None:
         """Make the step's folder; the outcome where that fails."""

@@ -197,6 +197,8 @@ class Schedule:
         if attempt.group is not None and attempt.group.left:
             self.view.warn(f"{name}: processes {attempt.group.left} could not be killed")
         attempt.close()
+        if changed := attempt.changed_python:
+            self.view.warn(f"{name}: {changed}")
         del self._active[name]
         self._free += attempt.slots
         if attempt.progress.update():

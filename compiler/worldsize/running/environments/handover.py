@@ -1,16 +1,81 @@
-"""Hands a step over to its layer where it starts the Python below by its path; copied as ``sitecustomize``.
+"""Keeps what a step's Python installs to the step's layer; copied as ``sitecustomize``.
 
 ``python`` on a step's PATH is that of its layer. A path in a command, or in the first line of a program
 that an installer wrote, leads to the Python that runs Worldsize instead, and what pip does there would stay.
+An installer that is told where to install (``--target``, ``--prefix``) is refused what is below.
 Python imports this module at its start, before anything of the step. It imports the standard library only.
 
-``WORLDSIZE_LAYER`` is the layer, ``WORLDSIZE_PYTHON`` the prefix and the version of the Python below it.
+``WORLDSIZE_LAYER`` is the layer, ``WORLDSIZE_PYTHON`` the prefix and the version of the Python below it, and
+``WORLDSIZE_READ_ONLY`` the folders of its packages and programs.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+
+INSTALLERS = {
+    *("pip._internal", "installer", "distutils.command.install", "setuptools.command.install"),
+    *("setuptools.command.develop", "setuptools.command.easy_install"),
+}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Where the events that change files have their paths.
+PATHS = {
+    **dict.fromkeys(("open", "os.chmod", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"), slice(1)),
+    **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),
+    "os.rename": slice(2),
+    "shutil.rmtree": slice(1),
+}
+REFUSED = (
+    "A step cannot change the Python that runs Worldsize. Install without --target, --prefix and --root: what"
+    " pip installs goes into the step's own layer"
+)
+
+
+class ReadOnly:
+    """Keeps an installer, as soon as one is imported, from changing what lies in some folders.
+
+    It is the first of Python's finders, and finds nothing.
+    """
+
+    def __init__(self, folders: list[str]) -> None:
+        self._folders = tuple(os.path.join(os.path.realpath(each), "") for each in folders)  # noqa: PTH118
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """Watch from here on if this is an installer; others are not slowed down."""
+        if name in INSTALLERS and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            sys.addaudithook(self._refuse)
+
+    def _refuse(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event not in PATHS or (event == "open" and not self._writes(arguments[2])):
+            return
+        for path in arguments[PATHS[event]]:
+            if isinstance(path, (str, bytes, os.PathLike)) and self._holds(os.fsdecode(path)):
+                raise _refusal(os.fsdecode(path))
+
+    def _writes(self, flags: object) -> bool:
+        return isinstance(flags, int) and bool(flags & WRITING)
+
+    def _holds(self, path: str) -> bool:
+        folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
+        real = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
+        return real.startswith(self._folders) and "__pycache__" not in real
+
+
+def _refusal(path: str) -> Exception:
+    # pip shows a traceback of most others.
+    pip = getattr(sys.modules.get("pip._internal.exceptions"), "InstallationError", None)
+    refusal: Exception = pip(f"{REFUSED} ({path})") if pip else OSError(errno.EROFS, REFUSED, path)
+    return refusal
+
+
+def protect() -> None:
+    """Have installers change nothing of the Python below."""
+    folders = os.environ.get("WORLDSIZE_READ_ONLY")
+    if folders and not any(isinstance(each, ReadOnly) for each in sys.meta_path):
+        sys.meta_path.insert(0, ReadOnly(folders.split(os.pathsep)))
 
 
 def hand_over() -> None:
@@ -39,4 +104,7 @@ def import_next() -> None:
 
 if __name__ == "sitecustomize":
     hand_over()
+    protect()
     import_next()
+elif __name__ == "isolated":  # a layer's Python that is told to read no variables imports no module for them
+    protect()

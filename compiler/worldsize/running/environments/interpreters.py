@@ -253,5 +253,9 @@ def _apart(process: Process, step: Path) -> Process:
 def _led(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:
     """A process, and those that it starts, in the layer of their instance."""
     members = tuple(_led(member, places, below) for member in process.members)
-    env = layers.variables(process.env, [places[process.node], *below])
-    return replace(process, env=env, members=members)
+    layer = places[process.node]
+    env = layers.variables(process.env, [layer, *below])
+    argv = process.argv
+    if argv[-2:-1] == ("-c",):  # the step's command, for a shell
+        argv = (*argv[:-1], layers.redirect(argv[-1], layer))
+    return replace(process, argv=argv, env=env, members=members)

@@ -6,7 +6,9 @@ this. pip, told to install in it, finds what is below satisfied, and puts what i
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import shutil
 import site
@@ -19,8 +21,17 @@ from pathlib import Path
 BELOW = "worldsize-layers.pth"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 NAMES = ("python", "python3", f"python{VERSION}")
+_OWN_PYTHON = re.compile(
+    rf"(?<![\w./-]){re.escape(str(Path(sys.executable).parent))}/"
+    rf"({'|'.join(map(re.escape, NAMES))})(?![\w./-])"
+)
 START = "start"  # beside the ``bin`` of borrowed programs: what Python imports first
 HANDOVER = Path(__file__).with_name("handover.py")
+
+_ISOLATED = (
+    "import os, sys; sys.flags.ignore_environment and os.path.exists({0!r})"
+    " and exec(open({0!r}, encoding='utf-8').read(), {{'__name__': 'isolated'}})"
+)
 
 # A script of pip's own would hold one layer's path in its first line.
 _PIP = '#!/bin/sh\nexec "$VIRTUAL_ENV/bin/python" -m pip "$@"\n'
@@ -43,6 +54,15 @@ _UV = """#!/bin/sh
 case " $* " in
   *" --system "*) UV_PYTHON="$WORLDSIZE_LAYER/bin/python"; export UV_PYTHON ;;
 esac
+for word in "$@" ${{UV_PYTHON:+"$UV_PYTHON"}}; do
+  value="${{word#--*=}}"
+  case " $* :$(cd -- "$value" 2>/dev/null && pwd -P || echo "$value")" in
+    *" pip "*:{read_only})
+      echo "uv is refused: $word is part of the Python that Worldsize runs in. Leave it out:" >&2
+      echo "what uv installs then goes into the step's own layer." >&2
+      exit 1 ;;
+  esac
+done
 exec {program} "$@"
 """
 _STAND_INS = {"conda": _CONDA, "mamba": _CONDA, "micromamba": _CONDA, "uv": _UV}
@@ -53,6 +73,7 @@ OUT_OF_REACH = {
     "PIP_USER": "0",
     "PIP_REQUIRE_VIRTUALENV": "1",  # another Python of this machine has no layer over it
     "PIP_BREAK_SYSTEM_PACKAGES": "0",
+    "UV_PYTHON": "",
     "UV_SYSTEM_PYTHON": "0",
     "UV_BREAK_SYSTEM_PACKAGES": "0",
 }
@@ -81,6 +102,7 @@ def lay(folder: Path, below: Sequence[Path] = ()) -> None:
     folders = [*(packages_of(each) for each in below), *parents()]
     # `addsitedir` reads the path files in them too: without, what is installed in place is not found.
     lines = [f"import site; site.addsitedir({str(each)!r})" for each in folders]
+    lines.insert(0, _ISOLATED.format(str(HANDOVER)))
     (packages / BELOW).write_text("\n".join([*lines, *_bundled_pip(), ""]), encoding="utf-8")
 
 
@@ -96,6 +118,30 @@ def parents() -> list[Path]:
     if site.ENABLE_USER_SITE:
         found.insert(0, Path(site.getusersitepackages()))
     return [each for each in found if each.is_dir()]
+
+
+def read_only() -> list[Path]:
+    """The folders of this Python that no step changes."""
+    return [Path(sys.executable).parent, *parents(), Path(sysconfig.get_path("stdlib"))]
+
+
+def installed() -> frozenset[str]:
+    """What lies in the folders of this Python's packages and programs."""
+    found = set[str]()
+    for folder in (Path(sys.executable).parent, *parents()):
+        with contextlib.suppress(OSError):
+            found.update(str(folder / name) for name in os.listdir(folder) if name != "__pycache__")  # noqa: PTH208
+    return frozenset(found)
+
+
+def redirect(command: str, layer: Path) -> str:
+    """A command that starts a layer's Python where it names this one by its path.
+
+    One that reads no variables (``-I``, ``-E``) would not be handed over to the layer.
+    """
+    if shlex.quote(str(layer)) != str(layer):  # the command may not quote what has blanks here
+        return command
+    return _OWN_PYTHON.sub(lambda match: f"{layer}/bin/{match[1]}", command)
 
 
 def variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[str, str]:
@@ -116,6 +162,7 @@ def variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[s
         **({"PYTHONPATH": os.pathsep.join([*starts, *filter(None, [modules])])} if starts else {}),
         "VIRTUAL_ENV": str(folders[0]),
         "WORLDSIZE_LAYER": str(folders[0]),
+        "WORLDSIZE_READ_ONLY": os.pathsep.join(map(str, read_only())),
         "WORLDSIZE_PYTHON": f"{sys.prefix}{os.pathsep}{VERSION}",
         "PYTHONNOUSERSITE": "1",
         "PYTHONUSERBASE": str(folders[0] / "user"),
@@ -147,9 +194,19 @@ def borrow_scripts(folder: Path) -> None:
     for name in ("pip", "pip3", f"pip{VERSION}"):
         _write_program(bin_folder / name, _PIP.encode())
     for name, program in installers().items():
-        _write_program(bin_folder / name, _STAND_INS[name].format(program=shlex.quote(program)).encode())
+        stand_in = _STAND_INS[name].format(
+            program=shlex.quote(program), read_only='|*" pip "*:'.join(_read_only_patterns())
+        )
+        _write_program(bin_folder / name, stand_in.encode())
     (folder / START).mkdir()
     shutil.copyfile(HANDOVER, folder / START / "sitecustomize.py")
+
+
+def _read_only_patterns() -> list[str]:
+    """What a shell knows a place by that no step changes: this Python's prefix, and its folders."""
+    places = [Path(sys.prefix), *read_only()]
+    prefix, real, *folders = (shlex.quote(str(path)) for each in places for path in (each, each.resolve()))
+    return [prefix, real, *folders, *(f"{folder}/*" for folder in folders)]
 
 
 def installers() -> dict[str, str]:

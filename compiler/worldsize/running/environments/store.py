@@ -26,7 +26,7 @@ FOLDER = "environments"
 LAST_LINES = 6
 LONGEST_LINE = 200
 _FORMAT = "1"  # a layer of another format has another key
-_PROGRAMS_FORMAT = "2"
+_PROGRAMS_FORMAT = "3"
 _OPTIONS = (
     *("--no-input", "--disable-pip-version-check", "--no-color", "--no-python-version-warning"),
     *("--progress-bar", "off", "--no-warn-script-location", "--prefer-binary"),

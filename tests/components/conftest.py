@@ -24,6 +24,7 @@ from worldsize.azureml.gate import Gate
 from worldsize.azureml.snapshot import of as snapshot_of
 
 COMPONENTS = Path(__file__).parents[2] / "components"
+BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -149,6 +150,8 @@ def training(
         common = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         common |= {"MLFLOW_TRACKING_URI": f"sqlite:///{database}", "MLFLOW_EXPERIMENT_NAME": folder.name}
         common |= {"WORLDSIZE_PROGRESS": str(folder / "progress.jsonl")} | (env or {})
+        if component == "train_deepspeed":
+            timeout += BUILD_SECONDS  # its first start on a machine
         began = time.monotonic()
         cwd = code or snapshots(component)
         if described["distribution"]["type"] == "mpi" and processes > 1:

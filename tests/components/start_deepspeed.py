@@ -21,6 +21,8 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from deepspeed.runtime.config import DeepSpeedConfig
 
+from wstrain_deepspeed import stale_locks
+
 
 class Processes:
     """The number of processes, as DeepSpeed asks a user's grid of processes for it."""
@@ -60,6 +62,7 @@ def answer(case: dict[str, Any]) -> str | None:
     return None
 
 
+stale_locks.remove_stale_locks(stale_locks.choose_root(torch.__version__))
 deepspeed.init_distributed("gloo", verbose=False)
 Path(sys.argv[1]).write_text(json.dumps([answer(case) for case in json.load(sys.stdin)]), encoding="utf-8")
 deepspeed.comm.destroy_process_group()

@@ -35,7 +35,7 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
     def text(path: Path) -> str | None:
         return _read(path, files)
 
-    known: dict[tuple[int, Path], list[frameworks.Installed]] = {}  # many steps share an environment
+    seen: set[object] = set()  # many steps share an environment and a size
     for name, step in job.steps.items():
         typed = _size_of(spec, name)
         size = vm_sizes.lookup(typed.value) if typed is not None else None
@@ -46,10 +46,11 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
         trains = name in plan.steps and plan.steps[name].topology.launcher != "none"
         own = path is None or not files.real(path).is_relative_to(resources.components())
         environment = step.component.environment
-        key = (id(environment), folder)
-        if key not in known:
-            known[key] = frameworks.installed(environment, folder, document, text)
-        for found in known[key]:
+        key = (id(environment), folder, typed.span, trains)
+        if key in seen:
+            continue
+        seen.add(key)
+        for found in frameworks.installed(environment, folder, document, text):
             problem = gpu_support.report(found, size, typed.span, trains=trains, shown=own)
             if problem is not None:
                 yield problem

@@ -45,18 +45,11 @@ def judge(
         trains: whether the step is distributed training, which wants GPUs.
     """
     gpu = cuda.gpu(size.gpu_model)
-    if gpu is None or not size.devices or (tag or "").startswith("rocm"):
+    if gpu is None or gpu.processor != "x86-64" or not size.devices or (tag or "").startswith("rocm"):
         return None
-    if gpu.processor != "x86-64":  # the builds that are known are for x86-64
-        return _for_x86(image, size) if image.startswith(_X86_IMAGES) else None
     if tag == "cpu":
         return _for_cpus(text, size) if trains else None
-    return _for_gpu(_build(package, version, tag), version, text, gpu, size, image)
-
-
-def _for_gpu(
-    build: Build | None, version: str, text: str, gpu: Gpu, size: VmSize, image: str
-) -> Verdict | None:
+    build = _build(package, version, tag)
     if gpu.vendor != "NVIDIA":
         return _for_cuda(text, gpu, size) if build is not None else None
     if build is None or gpu.capability is None:
@@ -73,7 +66,10 @@ def _build(package: str, version: str, tag: str | None) -> Build | None:
     return None
 
 
-def _for_x86(image: str, size: VmSize) -> Verdict:
+def _for_x86(image: str, size: VmSize) -> Verdict | None:
+    gpu = cuda.gpu(size.gpu_model)
+    if gpu is None or gpu.processor == "x86-64" or not image.startswith(_X86_IMAGES):
+        return None
     message = f"`{image}` is built for x86-64, and the processors of `{size.name}` are Arm (NVIDIA Grace)"
     help_ = "build on an image for linux/arm64, or choose a size with x86-64 processors"
     return Verdict("image-for-other-processor", message, help_)
@@ -156,7 +152,7 @@ def report(
         trains: whether the step is distributed training.
         shown: whether the environment is the user's own file, which can be pointed at.
     """
-    verdict = judge(
+    verdict = _for_x86(found.image, size) or judge(
         found.package, found.version, found.tag, found.text, size, image=found.image, trains=trains
     )
     place = found.span if shown and found.span is not None else at_size

@@ -116,10 +116,11 @@ def conda(text: str) -> Files:
     return {"job.yml": f"{job}command: echo\n", "conda.yml": text}
 
 
-def ignored(pattern: str, size: int) -> Files:
-    """A job whose code folder has an ignore file."""
-    names = {f"src/{'a' * 60}{index}.py": "" for index in range(50)}
-    return {**script("print()\n"), **names, "src/.amlignore": repeat(pattern, size)}
+def ignored(lines: str) -> Files:
+    """A job whose code folder has many long names and an ignore file."""
+    alike = {f"src/{'a' * 60}{index}.py": "" for index in range(100)}
+    mixed = {f"src/x{index}/{(f'a{index}x' * 20)[:60]}.b": "" for index in range(100)}
+    return {**script("print()\n"), **alike, **mixed, "src/.amlignore": lines}
 
 
 def schedule(expression: str) -> Files:
@@ -350,10 +351,31 @@ SHAPES: dict[str, Callable[[int], Files]] = {
     "requirements": lambda size: conda("dependencies:\n- pip:\n" + number("  - p%d\n", size)),
     "a long requirement": lambda size: conda("dependencies:\n- pip:\n  - a" + "." * size + "\n"),
     "requirement extras": lambda size: conda("dependencies:\n- pip:\n  - 'a[" + repeat("a, ", size) + "'\n"),
-    "ignore lines": lambda size: ignored("*a*b\n", size),
-    "stars in an ignore file": lambda size: ignored("*a" * 400 + "b\n", size),
-    "one ignore line of stars": lambda size: ignored("*a", size),
-    "ignore folders": lambda size: ignored("**/a/**/b\n", size),
+    "ignore lines": lambda size: ignored(repeat("*a*b\n", size)),
+    "stars in an ignore file": lambda size: ignored(repeat("*a" * 400 + "b\n", size)),
+    "one ignore line of stars": lambda size: ignored(repeat("*a", size)),
+    "ignore folders": lambda size: ignored(repeat("**/a/**/b\n", size)),
+    "numbered ignore lines": lambda size: ignored(number("*a%d*b\n", size)),
+    "numbered ignore names": lambda size: ignored(number("a%d\n", size)),
+    "numbered ignore folders": lambda size: ignored(number("**/x%d/**/y\n", size)),
+    "numbered paths in an ignore file": lambda size: ignored(number("/x%d/*a*.c\n", size)),
+    "numbered negated lines": lambda size: ignored(number("*a%d*x\n!*%d*.b\n", size)),
+    "numbered questions": lambda size: ignored(number("?%d*a*?c\n", size)),
+    "numbered classes": lambda size: ignored(number("[a-z]%d*[!a-y]\n", size)),
+    "ranges in an ignore file": lambda size: ignored("[" + number("a-z%d", size) + "]*a*z\n"),
+    "different classes": lambda size: ignored(
+        "".join(f"*[a-{chr(256 + at)}]*z\n" for at in range(min(size // 11, 40_000)))
+    ),
+    "different characters": lambda size: ignored(
+        "".join(f"*{chr(256 + at)}*z\n" for at in range(min(size // 5, 50_000)))
+    ),
+    "open classes": lambda size: ignored("[" * size),
+    "closed classes": lambda size: ignored(repeat("[!]", size)),
+    "slashes in an ignore file": lambda size: ignored("/" * size),
+    "backslashes in an ignore file": lambda size: ignored(repeat("\\a", size)),
+    "letters and stars": lambda size: ignored(
+        "".join(f"{at:b}\n" for at in range(size // 15)).replace("0", "a").replace("1", "*")
+    ),
 }  # fmt: skip
 
 

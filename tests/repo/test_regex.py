@@ -35,7 +35,6 @@ class Use(NamedTuple):
 # Patterns that are built while the program runs: by the function that builds them, what it builds.
 # Those of the schemas are tested as the schemas have them.
 BUILT: dict[str, tuple[str, ...]] = {
-    "azureml/glob.py:_segment": (r"[^a-z]",),  # each for one character
     "azureml/shape/values.py:compiled": (),
     "components/_shared/wstrain/gpus.py:installed_build": (r"(?m)^cuda\b.*'", r"'is_cuda_build', True"),
     "emit/lookup.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),

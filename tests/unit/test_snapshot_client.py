@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import warnings
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from worldsize.azureml import component as reader
-from worldsize.azureml import snapshot
+from worldsize.azureml import listing, snapshot
+from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.gate import Gate
-from worldsize.azureml.glob import compile_pattern
+from worldsize.azureml.glob import parse_line
+from worldsize.yaml import budget, limits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -113,33 +115,92 @@ NAME = st.text(alphabet="ab.*?[]!^-\\", max_size=6)
 LINE = st.lists(NAME | st.sampled_from(["**", "*", "", "a", "b"]), min_size=1, max_size=5).map("/".join)
 
 
+PATH = st.lists(st.text(alphabet="ab.-!^[]\\", min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+def lines_of(texts: list[str]) -> Lines:
+    parsed = (parse_line(text) for text in texts)
+    return compile_lines([pattern for pattern in parsed if pattern is not None])
+
+
+def client_excludes(texts: list[str], path: str) -> bool:
+    """What the client says of a file with these lines, of which it leaves out those it cannot read."""
+    excluded = False
+    for text in texts:
+        try:
+            pattern = GitWildMatchPattern(text)
+        except (ValueError, re.error):
+            continue
+        if pattern.include is not None and pattern.match_file(path) is not None:
+            excluded = pattern.include
+    return excluded
+
+
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(
-    start=st.sampled_from(["", "!", "/"]),
-    line=LINE,
-    parts=st.lists(st.text(alphabet="ab.-!^", min_size=1, max_size=4), min_size=1, max_size=5),
-)
-def test_a_pattern_means_what_the_client_says(start: str, line: str, parts: list[str]) -> None:
-    text = start + line
+@given(lines=st.lists(st.tuples(st.sampled_from(["", "!", "/", "!/"]), LINE), max_size=6), parts=PATH)
+def test_lines_mean_what_the_client_says(lines: list[tuple[str, str]], parts: list[str]) -> None:
+    texts = [start + line for start, line in lines]
     assume(
-        len(parts) == 1 or not ("[!" in text or "[^" in text)
+        len(parts) == 1 or not any("[!" in text or "[^" in text for text in texts)
     )  # there a class of the client's takes a slash too
-    try:
-        theirs = GitWildMatchPattern(text)
-    except (ValueError, re.error):
-        theirs = None
-    wanted = theirs is not None and theirs.match_file("/".join(parts)) is not None
-    ours = compile_pattern(text)
-    assert wanted == (ours is not None and ours.matches(parts))
-    if ours is not None and ours.matches(parts, everything_below=True):
-        assert theirs is not None
-        assert theirs.match_file("/".join([*parts, "q", "r"])) is not None
+    ours = lines_of(texts)
+    path = "/".join(parts)
+    for _ in range(2):  # the second answer is remembered
+        assert ours.exclude(parts) == client_excludes(texts, path)
+    if ours.exclude_below(parts):
+        assert client_excludes(texts, f"{path}/q/r")
+    assert ours.exclude([*parts, "a"]) == client_excludes(texts, f"{path}/a")
 
 
-def test_a_pattern_of_many_stars_takes_no_time() -> None:
-    stars = compile_pattern("*a" * 60 + "b")
-    folders = compile_pattern("**/a/" * 60 + "b")
-    assert stars is not None
-    assert folders is not None
-    assert not stars.matches(["a" * 255] * 20)  # for hours as a regular expression
-    assert not folders.matches(["a"] * 1000)
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("[]", ["[]", "[", ""]),
+        ("[!]", ["[!]", "!", "a"]),
+        ("[]-]", ["]", "-", "a"]),
+        ("[]-a]", ["]", "a", "^", "b"]),
+        ("[!]a-]", ["]", "b"]),
+        ("[^a]", ["^", "a", "b"]),
+        ("[!^a]", ["^", "b"]),
+        ("[a-c0-9_]x", ["bx", "9x", "_x", "dx"]),
+        ("[b-a]", ["a", "[b-a]"]),
+        ("[[a]", ["[", "a"]),
+        ("[a\\]b]", ["\\b]", "ab]", "]"]),
+        ("\u00e4?\U0001f600*", ["\u00e4x\U0001f600", "\u00e4\U0001f600\U0001f600y", "ax\U0001f600"]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_class_of_characters_is_read_as_the_client_reads_it(line: str, names: list[str]) -> None:
+    ours = lines_of([line])
+    for name in filter(None, names):
+        assert ours.exclude([name]) == client_excludes([line], name), name
+
+
+def test_many_lines_are_matched_in_several_automata_and_the_last_decides() -> None:
+    filler = "w" * 60
+    texts = [f"{'!' * (number % 2)}*x{number}*{filler[: number % 50]}y" for number in range(1500)]
+    texts += ["*z", "deep/**/a?c/", "!keep.z", "a*"]
+    texts += [f"[q]{filler}{number}" for number in range(1500)]
+    ours, theirs = lines_of(texts), [GitWildMatchPattern(text) for text in texts]
+    assert len(ours.automata) > 2
+    for path in ("ax17ay", f"ax1{filler}y", "bx1499wwwwy", "bx1450y", "x1y", "q.z", "keep.z", "deep/q/abc/d",
+                 "deep/abc", "ax1z", f"q{filler}7", "x8yx52wwyx1401wy", "x1401wyx8yx52wwy"):  # fmt: skip
+        wanted = [pattern.include for pattern in theirs if pattern.match_file(path)]
+        assert ours.exclude(path.split("/")) == (bool(wanted) and wanted[-1]), path
+
+
+def test_lines_of_many_stars_take_no_time() -> None:
+    assert not lines_of(["*a" * 60 + "b"]).exclude(["a" * 255] * 20)  # for hours as a regular expression
+    assert not lines_of(["**/a/" * 60 + "b"]).exclude(["a"] * 1000)
+
+
+def test_a_listing_that_takes_too_long_ends_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.py").touch()
+    (tmp_path / ".amlignore").write_text("*a\n" * 10, encoding="utf-8")
+    monkeypatch.setattr(limits, "SECONDS", -1.0)
+    with pytest.raises(budget.OverBudgetError), budget.Budgets().charge("job.yml"):
+        listing.list_folder(Gate(), tmp_path, PurePosixPath())
+    assert len(listing.list_folder(Gate(), tmp_path, PurePosixPath()).files) == 21  # nobody counts here

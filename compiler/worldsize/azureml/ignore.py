@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.gate import read_listed
-from worldsize.azureml.glob import Pattern, compile_pattern
+from worldsize.azureml.glob import parse_line
 from worldsize.azureml.references import is_file
 
 NAMES = (".amlignore", ".gitignore")
@@ -27,7 +29,7 @@ class Ignore(Struct, frozen=True):
     """The patterns of one folder; ``at`` is where that folder lands in the snapshot."""
 
     at: PurePosixPath
-    patterns: tuple[Pattern, ...]
+    lines: Lines
 
     def excludes(self, path: PurePosixPath) -> bool:
         """Whether a path of the snapshot below ``at`` is excluded."""
@@ -35,21 +37,11 @@ class Ignore(Struct, frozen=True):
 
     def excludes_parts(self, parts: Sequence[str]) -> bool:
         """Whether a path relative to the folder is excluded."""
-        excluded = False
-        for pattern in self.patterns:
-            if pattern.include != excluded and pattern.matches(parts):
-                excluded = pattern.include
-        return excluded
+        return self.lines.exclude(parts)
 
     def excludes_below(self, parts: Sequence[str]) -> bool:
         """Whether everything below a folder is excluded, as far as that shows without listing it."""
-        excluded = False
-        for pattern in self.patterns:
-            if not pattern.include:
-                excluded = False
-            elif not excluded:
-                excluded = pattern.matches(parts, everything_below=True)
-        return excluded
+        return self.lines.exclude_below(parts)
 
 
 def read(folder: Path | None, at: PurePosixPath) -> Ignore:
@@ -60,12 +52,18 @@ def read(folder: Path | None, at: PurePosixPath) -> Ignore:
 
 def parse(content: bytes, at: PurePosixPath) -> Ignore:
     """The patterns of an ignore file, and what is always left out."""
-    text = content[:_LARGEST].decode("utf-8-sig", "replace")
+    return Ignore(at, _lines(content[:_LARGEST]))
+
+
+@lru_cache(maxsize=4)
+def _lines(content: bytes) -> Lines:
+    """The lines that count; several rules ask about the same file."""
+    text = content.decode("utf-8-sig", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     # The last line that matches decides, so of equal lines only the last counts.
     distinct = reversed(dict.fromkeys(reversed((*lines, _CACHES, _RUNS))))
-    found = (compile_pattern(line) for line in distinct)
-    return Ignore(at, tuple(pattern for pattern in found if pattern is not None))
+    found = (parse_line(line) for line in distinct)
+    return compile_lines([pattern for pattern in found if pattern is not None])
 
 
 def file_of(folder: Path) -> Path | None:

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from worldsize.azureml import ignore
 from worldsize.azureml.gate import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, Entry, Gate
 from worldsize.azureml.ignore import Ignore
+from worldsize.yaml import budget
 
 HOLDS_ITSELF = "a link to a folder that holds it"
 
@@ -122,6 +123,7 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
     above = (*folder.above, folder.real)
     bases = [_parts(folder.real, base) for _, base in folder.rules]
     for entry in entries:
+        budget.check_time()
         place = (*folder.place, entry.name)
         outside = entry.link and entry.kind != "other" and not gate.allowed(entry.real)
         if merged or outside:

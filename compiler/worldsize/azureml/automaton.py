@@ -1,0 +1,240 @@
+"""All lines of an ignore file matched at once, in time linear in the file for each character of a path.
+
+An ignore file from elsewhere can have a hundred thousand different lines with stars. To compare each with
+each name takes minutes. Here every character of every line is a bit, set where the line has matched so far
+(Baeza-Yates and Gonnet's shift-and algorithm, with loops for stars): one step of a few operations on long
+integers takes all lines over one character of a name. Later lines have higher bits, because the last line
+that matches decides.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from worldsize.azureml import glob
+from worldsize.azureml.glob import ANY, STAR, Characters, Pattern
+from worldsize.yaml import budget
+
+_BITS = 1 << 16  # of one automaton, unless a single line has more: integers that fit a processor's cache
+_MASKS = 256  # characters whose masks are kept; a name has few of the many there are
+_NAMES = 4096  # answers that are kept
+
+
+class _Bits:
+    """An integer under construction, by the places of its bits."""
+
+    def __init__(self) -> None:
+        self.places = array("L")
+
+    def mask(self) -> int:
+        """The integer."""
+        if not self.places:
+            return 0
+        found = bytearray((max(self.places) >> 3) + 1)
+        for place in self.places:
+            found[place >> 3] |= 1 << (place & 7)
+        return int.from_bytes(found, "little")
+
+
+class Automaton(Struct, eq=False):
+    """Some lines of an ignore file; each name of a line has a bit for its start, then one a character.
+
+    Attributes:
+        size: Bits so far.
+        lines: The number of each line, by the bit at which it ends.
+    """
+
+    size: int = 0
+    lines: dict[int, int] = field(default_factory=dict)
+    _accepted: dict[str, array[int]] = field(default_factory=dict)  # bits that a character leads to
+    _ranges: dict[tuple[str, str], array[int]] = field(default_factory=dict)
+    _negated: _Bits = field(default_factory=_Bits)  # bits that other characters than these lead to
+    _loops: _Bits = field(default_factory=_Bits)  # bits before a star
+    _first: _Bits = field(default_factory=_Bits)  # where the lines start
+    _anywhere: _Bits = field(default_factory=_Bits)  # where a name starts after `**`
+    _inner: _Bits = field(default_factory=_Bits)  # where a name ends and another follows
+    _ends: _Bits = field(default_factory=_Bits)  # where a line ends
+    _file_ends: _Bits = field(default_factory=_Bits)  # the same of lines that match a file
+    _masks: dict[str, int] = field(default_factory=dict)
+    _built: tuple[int, ...] = ()
+    _folder: tuple[str, ...] = ()  # the folder that was asked about last
+    _entered: tuple[int, int] = (0, 0)
+
+    def add(self, pattern: Pattern, line: int) -> None:
+        """Add a line, which must come after those that are there."""
+        try:
+            names = [name if name == ANY else list(glob.tokens(name)) for name in pattern.names]
+        except ValueError:
+            return  # the client cannot read it either
+        anywhere = False
+        start = self.size
+        for name in names:
+            if isinstance(name, str):
+                anywhere = True
+                continue
+            (self._first if self.size == start else self._inner).places.append(
+                self.size if self.size == start else self.size - 1
+            )
+            if anywhere:
+                self._anywhere.places.append(self.size)
+            self._add_name(name)
+            anywhere = False
+        self.lines[self.size - 1] = line
+        self._ends.places.append(self.size - 1)
+        if not pattern.only_below:
+            self._file_ends.places.append(self.size - 1)
+
+    def _add_name(self, name: list[str | Characters]) -> None:
+        at = self.size
+        loops, accepted = self._loops.places, self._accepted
+        if all(token is STAR for token in name):
+            name = [Characters(negated=True), STAR]  # a name has at least one character
+        for token in name:
+            if token is STAR:
+                loops.append(at)
+                continue
+            at += 1
+            if isinstance(token, str):
+                places = accepted.get(token)
+                if places is None:
+                    places = accepted[token] = array("L")
+                places.append(at)
+                continue
+            for letter in token.members:
+                accepted.setdefault(letter, array("L")).append(at)
+            for ends in token.ranges:
+                self._ranges.setdefault(ends, array("L")).append(at)
+            if token.negated:
+                self._negated.places.append(at)
+        self.size = at + 1
+
+    def build(self) -> None:
+        """Make the integers, once all lines are there."""
+        every = (self._ends, self._file_ends, self._first, self._anywhere, self._inner, self._loops)
+        self._built = (*(each.mask() for each in every), self._negated.mask())
+        self._entered = (self._built[2], 0)
+
+    def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
+        """The number of the last line that matches a path, -1 for none; see :meth:`Lines.last_match`."""
+        if not parts:
+            return -1
+        ends, file_ends = self._built[:2]
+        starts, matched = self._enter(parts[:-1])
+        reached = self._take(starts, parts[-1])
+        matched |= reached & (ends if below else file_ends)
+        return self.lines[matched.bit_length() - 1] if matched else -1
+
+    def _enter(self, folder: tuple[str, ...]) -> tuple[int, int]:
+        """Where lines start in a folder, and which have matched on the way; files are asked about in turn."""
+        if folder != self._folder:
+            ends, _, first, anywhere, inner, _, _ = self._built
+            starts, matched = first, 0
+            for part in folder:
+                reached = self._take(starts, part)
+                matched |= reached & ends
+                starts = ((reached & inner) << 1) | (starts & anywhere)
+            self._folder, self._entered = folder, (starts, matched)
+        return self._entered
+
+    def _take(self, reached: int, name: str) -> int:
+        """The bits that a name leads to from these."""
+        masks, loops = self._masks, self._built[5]
+        budget.check_time()
+        for letter in name:
+            mask = masks.get(letter)
+            if mask is None:
+                mask = self._mask(letter)
+            reached = ((reached << 1) & mask) | (reached & loops)
+            if not reached:
+                break
+        return reached
+
+    def _mask(self, letter: str) -> int:
+        """The bits that a character leads to."""
+        if len(self._masks) >= _MASKS:
+            self._masks.clear()
+        budget.check_time()
+        bits = _Bits()
+        bits.places.extend(self._accepted.get(letter, ()))
+        for (low, high), places in self._ranges.items():
+            if low <= letter <= high:
+                bits.places.extend(places)
+        mask = self._masks[letter] = bits.mask() ^ self._built[-1]
+        return mask
+
+
+class Lines(Struct, eq=False):
+    """The lines of an ignore file.
+
+    Attributes:
+        patterns: Those that can match.
+        last_negated: The number of the last that starts with ``!``.
+        literals: By a name, the last line that matches a file, and a folder, of that name anywhere.
+        automata: All other lines, the later ones first.
+    """
+
+    patterns: list[Pattern]
+    last_negated: int = -1
+    literals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    automata: list[Automaton] = field(default_factory=list)
+    _known: dict[tuple[tuple[str, ...], bool], int] = field(default_factory=dict)
+
+    def exclude(self, parts: Sequence[str]) -> bool:
+        """Whether a path is left out: the last line that matches it says so."""
+        last = self.last_match(tuple(parts), below=False)
+        return last >= 0 and self.patterns[last].include
+
+    def exclude_below(self, parts: Sequence[str]) -> bool:
+        """Whether every path below a folder is left out, as far as that shows without listing it."""
+        return self.last_match(tuple(parts), below=True) > self.last_negated
+
+    def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
+        """The number of the last line that matches a path, -1 for none.
+
+        Args:
+            parts: The names that the path is made of.
+            below: Whether to ask for all paths below it instead.
+        """
+        question = (parts, below)
+        found = self._known.get(question)
+        if found is None:
+            if len(self._known) >= _NAMES:
+                self._known.clear()
+            found = self._known[question] = self._last_match(parts, below=below)
+        return found
+
+    def _last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
+        found = -1
+        for at, part in enumerate(parts):
+            known = self.literals.get(part)
+            if known is not None:
+                found = max(found, known[below or at < len(parts) - 1])
+        for automaton in self.automata:
+            last = automaton.last_match(parts, below=below)
+            if last >= 0:
+                return max(found, last)
+        return found
+
+
+def compile_lines(patterns: list[Pattern]) -> Lines:
+    """The lines of an ignore file, from first to last."""
+    found = Lines(patterns)
+    automata = [Automaton()]
+    for number, pattern in enumerate(patterns):
+        if not pattern.include:
+            found.last_negated = number
+        if len(pattern.names) == 2 and pattern.names[0] == ANY and glob.is_literal(pattern.names[1]):
+            known = found.literals.get(pattern.names[1], (-1, -1))
+            found.literals[pattern.names[1]] = (known[0] if pattern.only_below else number, number)
+            continue
+        if automata[-1].size >= _BITS:
+            automata.append(Automaton())
+            budget.check_time()
+        automata[-1].add(pattern, number)
+    for each in automata:
+        each.build()
+    found.automata = [each for each in reversed(automata) if each.lines]
+    return found

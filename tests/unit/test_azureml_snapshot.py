@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import tracemalloc
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +13,16 @@ import pytest
 
 from worldsize.azureml import component as reader
 from worldsize.azureml import snapshot
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.archive import Archive
+from worldsize.azureml.gate import CHUNK, Gate
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.checking import boundary
 from worldsize.diagnostics.problem import Problem
+from worldsize.emit import place
+from worldsize.errors import OutputError
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.starting import workplace
 from worldsize.yaml.span import Span
 
 
@@ -84,6 +92,51 @@ def test_a_zip_that_does_not_exist_is_the_folder_zipped(tmp_path: Path) -> None:
     assert found.listing() == ["a.py", "lib.zip"]
     again, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../lib.zip]\n")
     assert found.content("lib.zip") == again.content("lib.zip")
+
+
+def test_a_zip_is_written_piece_by_piece(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/a.py": "1", "data/deep/x.txt": "2", "data/none": ""})
+    with (tmp_path / "data" / "large").open("wb") as file:
+        file.truncate(64 * CHUNK + 1)
+    found, problems = merged(tmp_path / "c", "code: src\nadditional_includes: [../data.zip]\n")
+    assert not problems
+    packed = found.files["data.zip"]
+    assert isinstance(packed, Archive)
+    tracemalloc.start()
+    packed.copy_to(tmp_path / "one.zip")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * CHUNK
+    place.put({"x/data.zip": packed}, tmp_path / "out")
+    workplace.materialise(found, tmp_path / "code")
+    whole = (tmp_path / "one.zip").read_bytes()
+    for path in ("out/x/data.zip", "code/data.zip"):
+        assert (tmp_path / path).read_bytes() == whole
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["data/", "data/deep/x.txt", "data/large", "data/none"]
+        assert archive.getinfo("data/large").file_size == 64 * CHUNK + 1
+
+
+def test_a_name_that_is_not_text_has_no_place_in_a_zip(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/a.py": "1", "data/x.txt": "2", "data/\udcff": "3"})
+    found, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../data.zip]\n")
+    assert boundary.refusals(found.files, None, Span("c", 1, 1, 1, 1))
+    with pytest.raises(OSError, match="its name is not text"):
+        workplace.materialise(found, tmp_path / "code")
+
+
+def test_a_zip_of_what_changed_since_it_was_listed_is_refused(tmp_path: Path) -> None:
+    tree(tmp_path, {"c/src/a.py": "1", "data/x.txt": "2", "secret": "3"})
+    found, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../data.zip]\n")
+    before = Digests().files(found.files, tmp_path).digest()
+    (tmp_path / "data/x.txt").write_text("4")
+    assert Digests().files(found.files, tmp_path).digest() != before
+    (tmp_path / "data/x.txt").unlink()
+    (tmp_path / "data/x.txt").symlink_to("../secret")
+    with pytest.raises(OutputError, match=r"x\.txt"):
+        place.put(found.files, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "data", "secret"]
 
 
 def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:

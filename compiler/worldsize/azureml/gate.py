@@ -19,7 +19,7 @@ from msgspec import Struct, field
 MOST_ENTRIES = 100_000  # files and folders of one snapshot, links followed
 MOST_DEPTH = 100  # folders in each other
 MOST_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
-_CHUNK = 1 << 20
+CHUNK = 1 << 20  # bytes that are copied at once
 _FLAGS = os.O_RDONLY
 for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # each where the system has it
     _FLAGS |= getattr(os, _flag, 0)
@@ -142,6 +142,19 @@ def read_listed(path: Path, most: int = -1) -> bytes:
         return file.read(most)
 
 
+def are_equal(one: Path, other: Path) -> bool:
+    """Whether two files that were listed hold the same bytes.
+
+    Raises:
+        OSError: See :func:`open_listed`.
+    """
+    with open_listed(one) as first, open_listed(other) as second:
+        while (chunk := first.read(CHUNK)) == second.read(CHUNK):
+            if not chunk:
+                return True
+    return False
+
+
 def copy_listed(path: Path, target: Path) -> int:
     """Copy a file that was listed, and say what its mode was.
 
@@ -149,6 +162,6 @@ def copy_listed(path: Path, target: Path) -> int:
         OSError: See :func:`open_listed`; or the target cannot be written.
     """
     with open_listed(path) as source, target.open("wb") as file:
-        while chunk := source.read(_CHUNK):
+        while chunk := source.read(CHUNK):
             file.write(chunk)
         return stat.S_IMODE(os.fstat(source.fileno()).st_mode)

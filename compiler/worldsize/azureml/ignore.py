@@ -22,7 +22,7 @@ from worldsize.azureml.references import is_file
 NAMES = (".amlignore", ".gitignore")
 _CACHES = "__pycache__"
 _RUNS = ".worldsize"  # earlier runs below a code folder would be copied into the next one, and so on
-_LARGEST = 1024 * 1024  # characters of an ignore file that are read
+LARGEST = 1024 * 1024  # characters of an ignore file that are read
 
 
 class Ignore(Struct, frozen=True):
@@ -47,12 +47,12 @@ class Ignore(Struct, frozen=True):
 def read(folder: Path | None, at: PurePosixPath) -> Ignore:
     """The patterns of a folder; without one, only what is always left out: byte code and our runs."""
     file = file_of(folder) if folder else None
-    return parse(b"" if file is None else read_listed(Path(os.path.realpath(file)), _LARGEST), at)
+    return parse(b"" if file is None else read_listed(Path(os.path.realpath(file)), LARGEST), at)
 
 
 def parse(content: bytes, at: PurePosixPath) -> Ignore:
     """The patterns of an ignore file, and what is always left out."""
-    return Ignore(at, _lines(content[:_LARGEST]))
+    return Ignore(at, _lines(content[:LARGEST]))
 
 
 @lru_cache(maxsize=4)

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import environment, ignore, listing
+from worldsize.azureml.archive import Archive
 from worldsize.azureml.files import Files
 from worldsize.azureml.gate import Gate, read_listed
 from worldsize.azureml.ignore import Ignore
@@ -29,22 +30,21 @@ from worldsize.yaml.span import Span
 
 _ROOT = PurePosixPath()
 _SHOWN = 5  # links that are named one by one
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can hold: the same bytes on any day
 
 
 class Snapshot(Struct):
-    """Files by their place in the folder; each is a file to copy or, for a zipped folder, its bytes."""
+    """Files by their place in the folder; each is a file to copy, or a folder to zip."""
 
-    files: dict[str, Path | bytes] = field(default_factory=dict)
+    files: dict[str, Path | Archive] = field(default_factory=dict)
 
     def listing(self) -> list[str]:
         """The places of all files, sorted, the same on every machine."""
         return sorted(self.files)
 
-    def content(self, name: str) -> bytes:
-        """The bytes of one file."""
+    def content(self, name: str, most: int = -1) -> bytes:
+        """The bytes of one file, or its first ``most``."""
         source = self.files[name]
-        return source if isinstance(source, bytes) else read_listed(source)
+        return source.content() if isinstance(source, Archive) else read_listed(source, most)
 
     def digest(self) -> str:
         """SHA-256 over names and bytes: equal for equal folders, wherever they lie."""
@@ -94,7 +94,8 @@ def of(component: Component, folder: Path, gate: Gate) -> tuple[Snapshot, list[P
         return snapshot, problems
     for part in found:
         if _is_zip(part.path):
-            snapshot.files[part.path.name] = _packed(part)
+            packed = tuple(sorted(part.listing.files.items()))
+            snapshot.files[part.path.name] = Archive(part.path.stem, packed)
         else:
             snapshot.files.update(part.listing.files)
     if len(found) > 1 or any(part.key != "code" for part in found):
@@ -229,7 +230,7 @@ def _leave_out_merged(snapshot: Snapshot) -> None:
     name = next((name for name in ignore.NAMES if name in snapshot.files), None)
     if name is None:
         return
-    rules = ignore.parse(snapshot.content(name), _ROOT)
+    rules = ignore.parse(snapshot.content(name, ignore.LARGEST), _ROOT)
     for place in snapshot.listing():
         if rules.excludes(PurePosixPath(place)):
             del snapshot.files[place]
@@ -272,18 +273,6 @@ def add(snapshot: Snapshot, path: Path, span: Span, gate: Gate, place: str = "")
 def _is_zip(source: Path) -> bool:
     """Whether an include is a folder that the client zips: there is no such file, but the folder."""
     return source.suffix == ".zip" and not exists(source) and is_folder(source.with_suffix(""))
-
-
-def _packed(part: Part) -> bytes:
-    import io  # noqa: PLC0415 - few components include a zipped folder
-    import zipfile  # noqa: PLC0415
-
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(f"{part.path.stem}/", _ZIP_TIME), b"")
-        for name, source in sorted(part.listing.files.items()):
-            archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), read_listed(source))
-    return buffer.getvalue()
 
 
 def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> Path | None:

@@ -7,13 +7,14 @@ so a spec from elsewhere must not be able to name a home folder, nor a link in i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from worldsize.azureml.archive import Archive
 from worldsize.azureml.files import Files
 from worldsize.azureml.gate import Gate, everything
 from worldsize.checking import discover
@@ -80,13 +81,14 @@ def _below(path: Path) -> Allowed:
     return Context(path if path.is_dir() else path.parent).inside
 
 
-def refusals(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span) -> list[Problem]:
+def refusals(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
     """What is wrong with files that are to be uploaded: where they come from, and their names."""
-    unreadable = [name for name in files if not _is_text(name)]
+    inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
+    unreadable = [name for name in (*files, *inner) if not _is_text(name)]
     return [*outside(files, allowed, at), *(_not_text(name, at) for name in unreadable[:_MOST])]
 
 
-def outside(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span) -> list[Problem]:
+def outside(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
     """The first few files that lie outside of what may be copied.
 
     Args:
@@ -96,12 +98,17 @@ def outside(files: Mapping[str, Path | bytes], allowed: Allowed | None, at: Span
     """
     if allowed is None:
         return []
-    found = (
-        _outside(name, source, at)
-        for name, source in files.items()
-        if isinstance(source, Path) and not allowed(source)
-    )
+    found = (_outside(name, source, at) for name, source in _copied(files) if not allowed(source))
     return list(islice(found, _MOST))
+
+
+def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, Path]]:
+    """Every file that is copied, those of a zip too."""
+    for name, source in files.items():
+        if isinstance(source, Archive):
+            yield from source.files
+        elif isinstance(source, Path):
+            yield name, source
 
 
 def not_copied(problems: Iterable[Problem]) -> list[Problem]:

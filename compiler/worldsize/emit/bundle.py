@@ -14,7 +14,8 @@ from msgspec import Struct, field
 
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_text
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.archive import Archive
+from worldsize.azureml.gate import Gate, are_equal
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import is_file, is_folder, kind, local_path
 from worldsize.azureml.snapshot import Snapshot
@@ -32,7 +33,7 @@ class Bundle(Struct):
     name: str
     document: dict[str, Any]
     gate: Gate
-    files: dict[str, Path | bytes] = field(default_factory=dict)
+    files: dict[str, Path | bytes | Archive] = field(default_factory=dict)
     inner: dict[str, Component] = field(default_factory=dict)  # by the inner step that uses it
     problems: list[Problem] = field(default_factory=list)
 
@@ -88,7 +89,7 @@ def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, add
     for name in added.listing() if added else ():
         assert added is not None
         there = merged.files.get(name)
-        if there is not None and there != added.files[name] and merged.content(name) != added.content(name):
+        if there is not None and not _are_equal(there, added.files[name]):
             message = f"`{name}` would replace a file of the component `{bundle.name}`"
             bundle.problems.append(Problem("include-clash", at, message, "rename the file or its folder"))
             continue
@@ -101,6 +102,10 @@ def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, add
         if path is not None and path.exists():
             bundle.problems += snapshot.add(inner, path, at, bundle.gate)
             _place_code(bundle, task, inner, CODE)
+
+
+def _are_equal(one: Path | Archive, other: Path | Archive) -> bool:
+    return one == other or (isinstance(one, Path) and isinstance(other, Path) and are_equal(one, other))
 
 
 def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str) -> None:

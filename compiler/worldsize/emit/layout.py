@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import write
+from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Argument, Data, Field, Literal, Step
 from worldsize.azureml.references import local_path
@@ -24,7 +25,7 @@ from worldsize.emit.memory_bound import PREDICTION
 from worldsize.spec.model import ComputeProfile, Spec
 from worldsize.yaml.span import Span
 
-Files = dict[str, Path | bytes]
+Files = dict[str, Path | bytes | Archive]
 
 
 class _Shelf(Struct):
@@ -122,13 +123,14 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
     return name
 
 
-def _digest(contents: Mapping[str, Path | bytes]) -> str:
+def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
     """Equal for equal folders. A file to copy is known by its path: reading it would double the work."""
     total = hashlib.sha256()
     for name in sorted(contents):
         source = contents[name]
         total.update(os.fsencode(name) + b"\0")
-        total.update(source if isinstance(source, bytes) else os.fsencode(source))
+        known = source.identity() if isinstance(source, Archive) else source
+        total.update(known if isinstance(known, bytes) else os.fsencode(known))
         total.update(b"\0")
     return total.hexdigest()
 

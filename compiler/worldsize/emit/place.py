@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import copy_listed
 from worldsize.diagnostics.system import reason
 from worldsize.emit import plan_file
@@ -52,11 +53,11 @@ def check_target(out: Path) -> None:
         raise OutputError(f"`{out}` holds {shown}{more}, which `worldsize compile` did not write", help_)
 
 
-def put(files: Mapping[str, Path | bytes], out: Path) -> None:
+def put(files: Mapping[str, Path | bytes | Archive], out: Path) -> None:
     """Write the files as the whole content of ``out``.
 
     Args:
-        files: By path inside the folder, the bytes or the file to copy.
+        files: By path inside the folder, the bytes, the file to copy or the folder to zip.
         out: The folder; :func:`check_target` must have agreed to it.
 
     Raises:
@@ -111,12 +112,14 @@ def _sweep(target: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _write(path: Path, source: Path | bytes) -> None:
+def _write(path: Path, source: Path | bytes | Archive) -> None:
     """One file, its mode reduced to whether it can be executed, so that it is the same everywhere."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     executable = False
     if isinstance(source, bytes):
         path.write_bytes(source)
+    elif isinstance(source, Archive):
+        source.copy_to(path)
     else:
         executable = bool(copy_listed(source, path) & stat.S_IXUSR)
     path.chmod(0o755 if executable else 0o644)

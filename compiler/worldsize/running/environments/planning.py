@@ -109,11 +109,7 @@ def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool
 
 def _texts(code: Snapshot | None) -> Iterator[str]:
     for name, source in code.files.items() if code is not None else ():
-        if (
-            name.endswith(SCRIPTS)
-            and not isinstance(source, bytes)
-            and source.stat().st_size <= LARGEST_SCRIPT
-        ):
+        if name.endswith(SCRIPTS) and isinstance(source, Path) and source.stat().st_size <= LARGEST_SCRIPT:
             yield source.read_text(encoding="utf-8", errors="replace")
 
 

@@ -20,6 +20,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 LONGEST_LIST = 4
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
+_LARGEST = 1 << 20  # bytes of a script that are read
 
 
 def missing(tasks: Mapping[str, Task], code: Mapping[str, Snapshot]) -> list[Problem]:
@@ -55,7 +56,7 @@ def missing(tasks: Mapping[str, Task], code: Mapping[str, Snapshot]) -> list[Pro
 def _imported(snapshot: Snapshot) -> Iterator[str]:
     for name in snapshot.files:
         if name.endswith(".py"):
-            yield from _IMPORT.findall(snapshot.content(name).decode("utf-8", "replace"))
+            yield from _IMPORT.findall(snapshot.content(name, _LARGEST).decode("utf-8", "replace"))
 
 
 def _listed(names: Sequence[str]) -> str:

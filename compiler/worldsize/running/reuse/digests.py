@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from worldsize.azureml.archive import Archive
 from worldsize.running.reuse.files import boot, read, write
 from worldsize.running.reuse.trees import Kind, Leaf, Stamp, Tree, stamp, walk
 
@@ -61,11 +62,11 @@ class Digests:
             return self._tree(path)
         return self._remembered(path, lambda: self._tree(path))
 
-    def files(self, sources: Mapping[str, Path | bytes], label: Path) -> Tree:
+    def files(self, sources: Mapping[str, Path | Archive], label: Path) -> Tree:
         """Files from several places as one folder.
 
         Args:
-            sources: Each file, or its bytes, by its place.
+            sources: Each file, or folder to zip, by its place.
             label: Under which the digests are kept for later runs.
 
         Raises:
@@ -101,14 +102,20 @@ class Digests:
                 files[found.place] = self.file(path / found.place if found.place else path, found.status)
         return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
 
-    def _files(self, sources: Mapping[str, Path | bytes]) -> Tree:
+    def _files(self, sources: Mapping[str, Path | Archive]) -> Tree:
         leaves = {}
         for place, source in sources.items():
-            if isinstance(source, bytes):
-                leaves[place] = Leaf(hashlib.sha256(source).hexdigest(), len(source))
-            else:
-                leaves[place] = self.file(source)
+            leaves[place] = self._zipped(source) if isinstance(source, Archive) else self.file(source)
         return Tree("folder", leaves)
+
+    def _zipped(self, archive: Archive) -> Leaf:
+        """A zip, by what is in it: it is not written to be hashed."""
+        total, size = hashlib.sha256(os.fsencode(archive.folder)), 0
+        for name, path in archive.files:
+            leaf = self.file(path)
+            total.update(b"\0".join((os.fsencode(name), leaf.sha256.encode(), b"")))
+            size += leaf.size
+        return Leaf(total.hexdigest(), size)
 
     def _hash(self, path: Path) -> Leaf:
         """Read a file; its stamp is left out where it changed meanwhile, or may do so without a trace."""

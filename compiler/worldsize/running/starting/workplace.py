@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from worldsize.azureml import snapshot
+from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import Gate, copy_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.diagnostics.problem import Problem
@@ -81,8 +82,8 @@ def materialise(code: Snapshot, folder: Path) -> None:
         if target.parent not in made:
             target.parent.mkdir(parents=True, exist_ok=True)
             made.add(target.parent)
-        if isinstance(source, bytes):
-            target.write_bytes(source)
+        if isinstance(source, Archive):
+            source.copy_to(target)
         else:
             target.chmod(copy_listed(source, target) & ~OTHERS)
     for name in PRESENT:

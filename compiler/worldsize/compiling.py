@@ -16,6 +16,7 @@ from worldsize.planning.model import Plan
 
 if TYPE_CHECKING:
     from worldsize.checking import Report
+    from worldsize.emit.layout import Files
 
 
 class Compiled(Struct, frozen=True):
@@ -50,15 +51,26 @@ def compile(  # noqa: A001
         What was written, with the plan behind it.
 
     Raises:
-        SpecError: The spec has errors. Nothing was written.
+        SpecError: The spec has errors, or takes too long. Nothing was written.
         OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
     """
-    from worldsize.checking import boundary, check_spec  # noqa: PLC0415 - importing the verb costs nothing
-    from worldsize.emit import build, layout, place  # noqa: PLC0415
-    from worldsize.spec import load  # noqa: PLC0415
+    from worldsize.checking import check_spec, in_budget  # noqa: PLC0415 - importing the verb costs nothing
+    from worldsize.emit import place  # noqa: PLC0415
 
     path, folder = Path(spec), Path(out)
     report = check_spec(path, text)
+    with in_budget(path, report.sources):
+        files, plan = _resolve(path, folder, text, report)
+    place.put(files, folder)
+    return Compiled(folder, tuple(files), plan, report.diagnostics, report.sources)
+
+
+def _resolve(path: Path, folder: Path, text: str | None, report: Report) -> tuple[Files, Plan]:
+    """The files of a spec that was checked, and the plan behind them; nothing is written."""
+    from worldsize.checking import boundary  # noqa: PLC0415
+    from worldsize.emit import build, layout, place  # noqa: PLC0415
+    from worldsize.spec import load  # noqa: PLC0415
+
     allowed = boundary.of(path)
     if refused := boundary.as_errors(report.diagnostics, allowed):
         raise SpecError(refused, report.sources)
@@ -76,8 +88,7 @@ def compile(  # noqa: A001
     problems = problems or boundary.refusals(files, allowed, loaded.span)
     if problems:
         raise _error(problems, report)
-    place.put(files, folder)
-    return Compiled(folder, tuple(files), built.plan, report.diagnostics, report.sources)
+    return files, built.plan
 
 
 def _error(problems: list[Problem], report: Report) -> SpecError:

@@ -60,10 +60,11 @@ def derive(spec: str | os.PathLike[str]) -> Derived:
 
     path = Path(spec)
     report = checking.check_spec(path)
-    loaded, problems, _ = load(path)
     built = None
-    if loaded is not None:
-        built, problems = build.build(loaded, Files())
+    with checking.in_budget(path, report.sources):
+        loaded, problems, _ = load(path)
+        if loaded is not None:
+            built, problems = build.build(loaded, Files())
     if built is None or built.plan is None:
         raise SpecError(list(engine.diagnose(problems)), report.sources)
     return Derived(built.plan, report.diagnostics, report.sources, built)
@@ -78,14 +79,17 @@ def memory(derived: Derived, *, import_model: bool = False) -> dict[str, Need]:
 
     Raises:
         ModelImportError: A user's model could not be made.
+        SpecError: It takes too long.
     """
+    from worldsize.checking import in_budget  # noqa: PLC0415
     from worldsize.emit import imported_model  # noqa: PLC0415
     from worldsize.emit import memory as remembering  # noqa: PLC0415
 
     built = derived.built
     folder = built.spec.path.parent
     load = partial(imported_model.read, folder) if import_model else None
-    return remembering.needs(built.resolved.job, derived.plan, load, folder)
+    with in_budget(built.spec.path, derived.sources):
+        return remembering.needs(built.resolved.job, derived.plan, load, folder)
 
 
 def document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:

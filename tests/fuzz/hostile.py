@@ -1,5 +1,7 @@
 """Check hostile files of one megabyte: `python tests/fuzz/hostile.py`, or `… --only quotes --size 4000000`.
 
+With `--command compile`, `plan` or `run` they are given to that instead, `run` without starting anything.
+
 Each shape repeats one thing until a file has the size, so that whatever takes quadratic time or many times
 the file's memory shows. Of every file it demands an ordinary exit status, at most two seconds of processor
 time and 500 MB. Every check is a process of its own; `tests/unit/test_check_hostile.py` checks small ones.
@@ -289,6 +291,24 @@ SHAPES: dict[str, Callable[[int], Files]] = {
             for index in range(9_999)
         )
     ),
+    "spec steps that work": lambda size: spec(
+        number("  s%d: {command: python -c 1, environment: azureml:e:1, compute: gpu}\n", size)
+    ),
+    "spec steps that train": lambda size: {
+        "spec.yml": SPEC.partition("  train:")[0]
+        + "  shard: {uses: shard_data, compute: gpu}\n"
+        + number("  s%d: {uses: train_ddp, compute: gpu}\n", size)
+    },
+    "spec values": lambda size: spec(
+        "  s:\n    command: python -c 1\n    environment: azureml:e:1\n    compute: gpu\n    with:\n"
+        + number("      v%d: 1\n", size)
+    ),
+    "a long spec command": lambda size: {
+        "spec.yml": SPEC.replace("print('hello')\"", "1\" " + repeat("${{plan.learning_rate}} ", size))
+    },
+    "a long spec description": lambda size: {
+        "spec.yml": SPEC + "description: " + quoted(repeat("a: '\u00e4\" ", size)) + "\n"
+    },
     "spec computes": lambda size: {
         "spec.yml": SPEC.replace("steps:\n", number("  c%d: {target: azureml:c%d}\n", size) + "steps:\n")
     },
@@ -387,24 +407,36 @@ def write(files: Files, folder: Path) -> None:
         path.write_text(text, encoding="utf-8", newline="")
 
 
-def measure(shape: str, size: int, limit: float = 60.0) -> tuple[int, float, int]:
-    """Exit status, processor seconds and peak memory in bytes of one check in a process of its own."""
+ARGUMENTS = {
+    "check": ["check", "."],
+    "plan": ["plan", "FILE"],
+    "compile": ["compile", "FILE", "-o", "out"],
+    "run": ["run", "FILE", "--dry-run"],
+}
+
+
+def measure(shape: str, size: int, limit: float = 60.0, verb: str = "check") -> tuple[int, float, int, str]:
+    """Exit status, processor seconds, peak memory in bytes and what was left behind, of one process."""
     with tempfile.TemporaryDirectory() as folder:
-        write(SHAPES[shape](size), Path(folder))
+        files = SHAPES[shape](size)
+        write(files, Path(folder))
+        there = set(os.listdir(folder))
+        file = next(name for name in ("spec.yml", "schedule.yml", "job.yml") if name in files)
         code = (
             "import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv.pop(1)),) * 2); "
             "from worldsize.cli.main import main; sys.exit(main())"
         )
-        command = [sys.executable, "-c", code, str(int(limit)), "check", "."]
-        with tempfile.TemporaryFile() as errors:
-            child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors)
+        arguments = [file if word == "FILE" else word for word in ARGUMENTS[verb]]
+        command = [sys.executable, "-c", code, str(int(limit)), *arguments]
+        with tempfile.TemporaryFile() as said:
+            child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said)
             _, status, usage = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
-            errors.seek(0)
-            failed = (
-                b"Traceback" in errors.read()
-            )  # with which Python ends in 1, as a check with findings does
-        return 3 if failed else child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+            said.seek(0)
+            left = "a traceback" if b"Traceback (most" in said.read() else ""
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            left = left or ", ".join(sorted(set(os.listdir(folder)) - there - {".worldsize"}))
+        return child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, left
 
 
 def main() -> int:
@@ -412,14 +444,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="shapes whose name holds this")
     parser.add_argument("--size", type=int, default=SIZE, help="bytes of a file")
+    parser.add_argument("--command", choices=ARGUMENTS, default="check", help="what is given the files")
     arguments = parser.parse_args()
     failed = 0
     for shape in (shapes := [shape for shape in SHAPES if arguments.only in shape]):
-        status, seconds, memory = measure(shape, arguments.size)
-        wrong = status not in (0, 1) or seconds > SECONDS or memory > MEMORY
+        status, seconds, memory, left = measure(shape, arguments.size, verb=arguments.command)
+        wrong = status not in (0, 1) or seconds > SECONDS or memory > MEMORY or left != ""
         failed += wrong
         mark = "FAIL" if wrong else "ok  "
-        print(f"{mark} {shape}: status {status}, {seconds:.2f} s, {memory / 1e6:.0f} MB", flush=True)
+        print(f"{mark} {shape}: status {status}, {seconds:.2f} s, {memory / 1e6:.0f} MB {left}", flush=True)
     print(f"{len(shapes)} shapes of {arguments.size:,} bytes, {failed} over {SECONDS} s or 500 MB")
     return 1 if failed or not shapes else 0
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 import worldsize
 from worldsize.azureml.model import Job
+from worldsize.cli.main import main
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import registry
 from worldsize.rules.context import Context
@@ -114,3 +116,65 @@ def test_suggestions_end_before_they_cost_more_than_the_file(monkeypatch: pytest
     monkeypatch.setattr(limits, "COMPARISONS", 25)
     with budget.Budgets().charge("job.yml"):
         assert [budget.take_comparisons(10) for _ in range(4)] == [True, True, False, False]
+
+
+SPEC = """\
+name: digits
+compute:
+  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4}
+steps:
+  train:
+    command: python -c "print('hello')"
+    environment: azureml:my-training:4
+    compute: gpu
+"""
+VERBS = {
+    "plan": ["plan", "spec.yml"],
+    "plan --memory": ["plan", "spec.yml", "--memory"],
+    "compile": ["compile", "spec.yml", "-o", "out"],
+    "run": ["run", "spec.yml", "--runs-dir", "runs"],
+    "run a job": ["run", "job.yml", "--runs-dir", "runs"],
+    "run --dry-run": ["run", "job.yml", "--dry-run"],
+}
+WHERE = {  # what asks for the time that a file has
+    "the check": "worldsize.checking.checker",
+    "plan and compile": "worldsize.checking.specs",
+    "the preparation of a run": "worldsize.running.preparing.preparation",
+}
+
+
+@pytest.mark.parametrize(
+    ("verb", "where"),
+    [
+        (verb, where)
+        for verb, words in VERBS.items()
+        for where in WHERE
+        if (where != "plan and compile" or words[1] == "spec.yml")
+        and (where != "the preparation of a run" or words[0] == "run")
+    ],
+)
+def test_no_verb_works_longer_on_a_file_than_a_check(
+    verb: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("spec.yml").write_text(SPEC, encoding="utf-8")
+    Path("job.yml").write_text(
+        PIPELINE.replace('    inputs: {rate: "${{parent.jobs.nowhere.outputs.rate}}"}\n', "")
+    )
+
+    class Exhausted(budget.Budgets):
+        def charge(self, path: str) -> AbstractContextManager[None]:
+            self._accounts[path] = budget._Account(self._clock, 0, spent=1e9)
+            return super().charge(path)
+
+    monkeypatch.setattr(f"{WHERE[where]}.Budgets", Exhausted)
+    monkeypatch.setattr("sys.argv", ["worldsize", *VERBS[verb]])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == 1, said.err
+    assert "error" in said.err.splitlines()[0]
+    assert said.err.count("checking this file takes more than 60 s, so not all of its rules were run") == 1
+    assert said.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "runs") == ["job.yml", "spec.yml"]
+    assert not list(tmp_path.glob("runs/runs/*"))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml.model import Field
+from worldsize.yaml import budget
 from worldsize.yaml.scalars import kind
 
 WIDTH = 100  # columns after which running text is folded
@@ -29,6 +30,7 @@ _BREAKS_BEFORE = re.compile(r" (?=--|\$\[\[|&& |\|\| )")
 
 def dump(document: dict[str, Any]) -> str:
     """A document as text. Values may be :class:`Field`, whose comment is written behind them."""
+    budget.check_time()
     return "\n".join(_mapping(document, 0)) + "\n"
 
 

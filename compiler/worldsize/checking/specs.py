@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from worldsize.checking import discover
 from worldsize.checking.checker import Report, check
 from worldsize.diagnostics.problem import Problem
+from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
+from worldsize.records import replace
 from worldsize.yaml import load
+from worldsize.yaml.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
 from worldsize.yaml.span import Span
 
 
@@ -23,9 +28,10 @@ def check_spec(path: Path, text: str | None = None) -> Report:
         The report, which holds no error.
 
     Raises:
-        SpecError: The file has errors, or is not a spec.
+        SpecError: The file has errors, is not a spec, or takes too long to check.
     """
     report = check([path], texts=None if text is None else {str(path): text.encode()})
+    refuse_incomplete(report)
     if text is None and (problem := _explain_other_kind(path)):
         from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
 
@@ -33,6 +39,38 @@ def check_spec(path: Path, text: str | None = None) -> Report:
     if report.errors:
         raise SpecError(report.diagnostics, report.sources)
     return report
+
+
+def refuse_incomplete(report: Report) -> None:
+    """Refuse what was not checked to its end: it must not be planned, compiled or run.
+
+    Raises:
+        SpecError: A file took too long to check.
+    """
+    over = [each.slug == OVER_BUDGET for each in report.diagnostics]
+    if any(over):
+        found = [
+            replace(each, severity="error") if late else each
+            for each, late in zip(report.diagnostics, over, strict=True)
+        ]
+        raise SpecError(found, report.sources)
+
+
+@contextmanager
+def in_budget(path: Path, sources: Sources) -> Iterator[None]:
+    """Do work on a spec that was checked within the time that checking it may take.
+
+    Raises:
+        SpecError: It takes longer.
+    """
+    try:
+        with Budgets().charge(str(path)):
+            yield
+    except OverBudgetError:
+        from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
+
+        found = engine.diagnose([over_budget(str(path))])
+        raise SpecError([replace(each, severity="error") for each in found], sources) from None
 
 
 def _explain_other_kind(path: Path) -> Problem | None:

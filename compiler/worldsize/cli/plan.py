@@ -48,6 +48,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         derived = deriving.derive(spec)
+        needs = _memory(derived, import_model) if with_memory or import_model else None
     except SpecError as error:
         click.echo(error.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
         internal = any(found.code == "WS000" for found in error.diagnostics)
@@ -55,7 +56,6 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     if derived.warnings:
         shown = SpecError(derived.warnings, derived.sources)
         click.echo(shown.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
-    needs = _memory(derived, import_model) if with_memory or import_model else None
     if as_json:
         import json  # noqa: PLC0415
 

@@ -23,6 +23,7 @@ from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
 from worldsize.emit.memory_bound import PREDICTION
 from worldsize.spec.model import ComputeProfile, Spec
+from worldsize.yaml import budget
 from worldsize.yaml.span import Span
 
 Files = dict[str, Path | bytes | Archive]
@@ -73,6 +74,7 @@ def files(built: Built, out: Path, gate: Gate) -> tuple[Files, list[Problem]]:
 
 def _placed(built: Built, step: Step, shelf: _Shelf, out: Path) -> Step:
     """The step, referring to its component's folder and with data paths that hold from the output."""
+    budget.check_time()
     folder = built.spec.path.parent
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
     if step.component is None:

@@ -19,6 +19,7 @@ from worldsize.emit import own_script
 from worldsize.planning.interface import Interface
 from worldsize.planning.model import Launcher
 from worldsize.spec.model import Located, Spec, Step
+from worldsize.yaml import budget
 
 Components = dict[str, Component | None]
 
@@ -98,6 +99,7 @@ def is_built_in(uses: str) -> bool:
 
 
 def _component(step: Step, folder: Path, files: Files) -> Component | None:
+    budget.check_time()
     if step.uses is None:
         return own_script.component(step, folder) if step.command else None
     uses = step.uses.value

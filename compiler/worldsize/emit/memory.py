@@ -22,6 +22,7 @@ from worldsize.planning.memory.setup import Setup
 from worldsize.planning.memory.verdict import Place
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.spec.model import Spec
+from worldsize.yaml import budget
 
 _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
@@ -54,6 +55,7 @@ def needs(job: Job, plan: Plan, load: Import | None = None, folder: Path | None 
     """
     found: dict[str, Need] = {}
     for name, step in job.steps.items():
+        budget.check_time()
         need = _need(job, step, plan.steps[name], load, folder) if name in plan.steps else None
         if need is not None:
             found[name] = need

@@ -30,6 +30,7 @@ from worldsize.emit.work import Work, part_span
 from worldsize.planning import missing
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Spec
+from worldsize.yaml import budget
 
 
 class Resolved(Struct, frozen=True):
@@ -66,12 +67,15 @@ def resolve(
     work = wired(spec, components, plan, files)
     settings.check_clusters(work)
     for step in spec.steps:
+        budget.check_time()
         user_files.check_named(work, step)
     for step in spec.steps:
+        budget.check_time()
         _carry_plan(work, step)
         planned.fill_inputs(work, step)
     _type_open_inputs(work)
     for step in spec.steps:
+        budget.check_time()
         wiring.report_missing(work, step)
         gate.check_metrics(work, step)
         data_source.check(work, step)
@@ -90,6 +94,7 @@ def wired(
     """The first half of :func:`resolve`: what ``with:`` gives, and what wiring by name binds."""
     work = Work(spec, dict(components), plan, files or Files())
     for step in spec.steps:
+        budget.check_time()
         work.arguments[step] = given.read(work, step)
         gate.give(work, step)
     wiring.wire(work)
@@ -182,6 +187,7 @@ def _type_of(work: Work, step: str, name: str, seen: set[tuple[str, str]]) -> st
 
 
 def _step(work: Work, step: str) -> Step:
+    budget.check_time()
     spec_step = work.spec.steps[step]
     component = work.components.get(step)
     arguments = work.arguments[step]

@@ -30,6 +30,7 @@ def wire(work: Work) -> None:
     producers: dict[str, dict[str, list[str]]] = {}  # by name and type
     unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
     for step in work.spec.steps:
+        budget.check_time()
         for port in work.open_ports(step):
             if port.name not in work.arguments[step]:
                 earlier = producers.get(port.name, {})

@@ -17,6 +17,7 @@ from worldsize.planning.resilience import plan as plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
 from worldsize.planning.train import train
 from worldsize.spec.model import Spec, Step
+from worldsize.yaml import budget
 
 
 def derive(
@@ -43,6 +44,7 @@ def derive(
     problems: list[Problem] = []
     complete = True
     for name, step in spec.steps.items():
+        budget.check_time()
         notes = Notes(name)
         interface = (interfaces or {}).get(name)
         counted = (rows or {}).get(name)

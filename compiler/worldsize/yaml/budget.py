@@ -18,6 +18,8 @@ from worldsize.diagnostics.problem import Problem
 from worldsize.yaml import limits
 from worldsize.yaml.span import Span
 
+OVER_BUDGET = "file-over-budget"
+
 
 class OverBudgetError(Exception):
     """The file that is looked at has used up its time."""
@@ -100,7 +102,7 @@ def over_budget(path: str) -> Problem:
     """What is said of a file that costs too much."""
     message = f"checking this file takes more than {limits.SECONDS:g} s, so not all of its rules were run"
     help_ = "split the file, or shorten what it repeats"
-    return Problem("file-over-budget", Span(path, 1, 1, 1, 1), message, help_)
+    return Problem(OVER_BUDGET, Span(path, 1, 1, 1, 1), message, help_)
 
 
 def check_time() -> None:

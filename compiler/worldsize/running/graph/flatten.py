@@ -21,6 +21,7 @@ from worldsize.running.graph.task import Reader
 from worldsize.running.graph.trace import Assets, Tracer
 from worldsize.running.starting.sources import Output
 from worldsize.running.tasks import Task
+from worldsize.yaml import budget
 from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
     sweeps: dict[str, SweepPlan] = {}
     tracer = Tracer(assets)
     for reader in _readers(outer, whole, tracer, faults):
+        budget.check_time()
         task = reader.task()
         if task is not None:
             tasks[task.name] = task

@@ -38,6 +38,7 @@ from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
 from worldsize.running.tasks import Task
 from worldsize.secrecy.masking import Mask
+from worldsize.yaml.budget import Budgets, OverBudgetError, over_budget
 from worldsize.yaml.span import Span
 
 
@@ -77,6 +78,16 @@ def prepare(
         track: Whether MLflow records the run.
     """
     path, settings = targets.pipeline_file(target, pipeline, options.settings)
+    try:
+        with Budgets().charge(str(target)):
+            return _read(target, path, options, settings, track=track)
+    except OverBudgetError:
+        raise RunError([over_budget(str(target))]) from None
+
+
+def _read(
+    target: Path, path: Path, options: RunOptions, settings: Mapping[str, str], *, track: bool
+) -> Prepared:
     known = assets.read(target, options.assets)
     files = boundary.files_of(path, known.paths, [DRIVER])
     files.elsewhere = known.local

@@ -49,6 +49,7 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
     report = checking.check([target])
+    checking.refuse_incomplete(report)
     if wrong := tuple(found for found in report.errors if found.code not in MENTIONED):
         raise SpecError(wrong, report.sources)
     if outside := boundary.as_errors(report.diagnostics, boundary.of(target)):

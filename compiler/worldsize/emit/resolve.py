@@ -191,8 +191,8 @@ def _step(work: Work, step: str) -> Step:
     spec_step = work.spec.steps[step]
     component = work.components.get(step)
     arguments = work.arguments[step]
-    order = [name for name in work.ports(step) if name in arguments]
-    order += [name for name in arguments if name not in order]
+    order = dict.fromkeys(name for name in work.ports(step) if name in arguments)
+    order |= dict.fromkeys(arguments)
     uses = spec_step.uses
     return Step(
         name=step,

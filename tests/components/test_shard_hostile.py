@@ -194,6 +194,14 @@ CASES: dict[str, tuple[Make, str]] = {
         _file("d.csv.gz", lambda: gzip.compress(b"x,label\n" + b"1,a\n" * (20 << 20))),
         "unpack to 83,886,088 or more, over 500 times as many",
     ),
+    "gzip bomb that says it is small": (
+        _file("d.csv.gz", lambda: gzip.compress(b"x,label\n" + b"1,a\n" * (20 << 20))[:-4] + bytes(4)),
+        "or more, over 500 times as many",
+    ),
+    "gzip bomb in members": (
+        _file("d.csv.gz", lambda: gzip.compress(b"x,label\n") + gzip.compress(b"1,a\n" * (1 << 20)) * 20),
+        "or more, over 500 times as many",
+    ),
     "gzip cut short": (
         _file("d.csv.gz", lambda: gzip.compress(os.urandom(1 << 20).hex().encode())[:-1000]),
         "cannot read `d.csv.gz`",

@@ -73,8 +73,9 @@ def given(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Argument] |
 def leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port]) -> list[str]:
     """The ports that an entry of ``inputs:`` speaks of: itself, or the members of a group."""
     node = argument.node
-    grouped = any(port.startswith(f"{name}.") for port in ports)
-    if name in ports or not grouped or not isinstance(node, YamlMapping):
+    if name in ports or not isinstance(node, YamlMapping):
+        return [name]
+    if not any(port.startswith(f"{name}.") for port in ports):
         return [name]
     members = graph.arguments(node)
     return [leaf for member, inner in members.items() for leaf in leaves(f"{name}.{member}", inner, ports)]

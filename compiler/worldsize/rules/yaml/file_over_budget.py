@@ -1,7 +1,8 @@
 """Checking the file takes more than a minute of processor time, and the rest of its rules were not run.
 
 A megabyte of YAML takes about a second. Time is counted for each file and only while a processor works on
-it; what else the machine does changes nothing. The other files are checked as always.
+it; what else the machine does changes nothing. The other files are checked as always. `plan`, `compile` and
+`run` refuse such a file, and write nothing.
 
 Why: One file must not keep a pipeline of checks, or an editor, from ever ending.
 

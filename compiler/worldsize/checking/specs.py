@@ -11,7 +11,7 @@ from worldsize.checking.checker import Report, check
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
-from worldsize.records import replace
+from msgspec.structs import replace
 from worldsize.yaml import load
 from worldsize.yaml.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
 from worldsize.yaml.span import Span

@@ -52,13 +52,13 @@ _MICRO = (
 def check(context: Context, job: Job) -> Iterator[Problem]:
     for found in launch.of(context, job):
         flags = found.flags("global_batch_size")
-        if not flags:
+        whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
+        if whole is None or micro is None or flags[0].value is None:
             continue
         world, noun = _replicas.replicas(found), "processes"
         if world is None:
             world, noun = _replicas.of_split_model(found), "replicas"
-        whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
-        if world is None or whole is None or micro is None or flags[0].value is None:
+        if world is None:
             continue
         if all(_planned(found, name) for name in ("global_batch_size", *_MICRO)):
             continue  # the parts are the plan's: what contradicts them is another input, reported there

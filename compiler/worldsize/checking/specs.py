@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from worldsize.checking import discover
 from worldsize.checking.checker import Report, check
 from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
-from msgspec.structs import replace
 from worldsize.yaml import load
 from worldsize.yaml.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
 from worldsize.yaml.span import Span

@@ -19,7 +19,9 @@ def shards(tmp_path: Path) -> Made:
     """Write a shards folder by hand: the reader must understand the format, not only our writer."""
 
     def make(
-        batches: tuple[tuple[int, ...], ...] = ((4, 3), (7,), (6,)), stored: str = ""
+        batches: tuple[tuple[int, ...], ...] = ((4, 3), (7,), (6,)),
+        stored: str = "",
+        compression: str | None = None,
     ) -> tuple[Path, Any, Any]:
         import numpy as np
         import pyarrow as pa
@@ -35,7 +37,8 @@ def shards(tmp_path: Path) -> Made:
         for number, sizes in enumerate(batches):
             path = tmp_path / "train" / f"shard-{number:05d}.arrow"
             schema = pa.schema([("features", pa.list_(pa.from_numpy_dtype(kind), 6)), ("label", pa.int64())])
-            with pa.ipc.new_file(str(path), schema) as writer:
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            with pa.ipc.new_file(str(path), schema, options=options) as writer:
                 for size in sizes:
                     values = pa.FixedSizeListArray.from_arrays(
                         pa.array(features[at : at + size].reshape(-1)), 6
@@ -151,3 +154,56 @@ def test_empty_split_says_so(shards: Made) -> None:
     assert len(reader) == 0
     with pytest.raises(UserError, match=r"`validation` split of .* has no rows"):
         reader.gather(np.empty(0, np.int64))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_shard_is_refused_before_it_is_unpacked(shards: Made, compression: str) -> None:
+    import numpy as np
+
+    from wsshards.data import ShardReader
+
+    folder = shards(((200_000,),), compression=compression)[0]
+    with pytest.raises(UserError, match=r"shard-00000.arrow` is not .*: record batch 1 of it is compressed"):
+        ShardReader(folder, "train").gather(np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"", "it is not an Arrow file"),
+        (b"ARROW1\0\0", "it does not begin with a schema"),
+        (b"ARROW1\0\0" + b"\xff" * 4 + b"\x40\0\0\0" + bytes(64), "Invalid flatbuffers message"),
+        (b"ARROW1\0\0" + b"\xff" * 4 + b"\xff\xff\xff\x7f", "metadata"),
+    ],
+)
+def test_what_is_not_an_arrow_file_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
+    import pyarrow as pa
+
+    from wsshards.batches import map_batches
+
+    (tmp_path / "shard").write_bytes(content)
+    with pytest.raises((OSError, ValueError, pa.ArrowException), match=fault):
+        map_batches(str(tmp_path / "shard"))
+
+
+def test_dictionaries_in_a_shard_are_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from wsshards.batches import map_batches
+
+    batch = pa.record_batch({"label": pa.array(["a", "b"]).dictionary_encode()})
+    with pa.ipc.new_file(str(tmp_path / "shard"), batch.schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(ValueError, match="message 1 of it is not a record batch"):
+        map_batches(str(tmp_path / "shard"))
+
+
+def test_a_shard_that_begins_with_its_rows_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from wsshards.batches import map_batches
+
+    batch = pa.record_batch({"label": pa.array([1, 2])})
+    (tmp_path / "shard").write_bytes(b"ARROW1\0\0" + batch.serialize().to_pybytes())
+    with pytest.raises(ValueError, match="it does not begin with a schema"):
+        map_batches(str(tmp_path / "shard"))

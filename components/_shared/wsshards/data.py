@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wsshards.batches import map_batches
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest, Shard, check_content, check_size, read_manifest, verify
 from wsshards.regular import path_of_open
@@ -124,12 +125,11 @@ class ShardReader:
         shard = self._shards[number]
         try:
             with path_of_open(self.folder / shard.path) as path:
-                reader = pa.ipc.open_file(pa.memory_map(path))
-            batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+                batches = map_batches(path)
             for batch in batches:
                 batch.validate(full=True)  # nothing in the file may point outside of it
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(shard, str(error)) from None
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise _unreadable(shard, str(error).partition("\n")[0]) from None
         pieces = [self._piece(batch, number) for batch in batches if batch.num_rows]
         if sum(len(piece.features) for piece in pieces) != shard.rows:
             raise _unreadable(shard, "another number of rows than the manifest says")

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -246,3 +247,40 @@ def built_in_shards(
         return made[source]
 
     return shards
+
+
+# Between this process and the measured one stands a small one: a process counts the memory of the one that
+# it was forked from as its own.
+MEASURE = """
+import os, resource, sys, time
+child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
+_, status, used = os.wait4(child, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+
+
+@pytest.fixture
+def measure_shard(snapshots: Callable[[str], Path]) -> Callable[[Path, Path], tuple[int, str, float, int]]:
+    """Shards a folder: the exit status, standard error, processor seconds and the most memory in MiB."""
+    code = snapshots("shard_data")
+    return lambda data, out: _measure_shard(code, data, out)
+
+
+def _measure_shard(code: Path, data: Path, out: Path) -> tuple[int, str, float, int]:
+    command = [sys.executable, "-S", "-c", MEASURE, "shard.py", "--data", str(data), "--shards", str(out)]
+    with subprocess.Popen(
+        command,
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as child:
+        late = threading.Timer(60, os.killpg, (child.pid, signal.SIGKILL))
+        late.start()
+        measured, said = child.communicate()
+        late.cancel()
+    status, seconds, memory = measured.splitlines()[-1].split()
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return int(status), said, float(seconds), int(memory) // unit

@@ -13,7 +13,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
-from wsshards.bounds import check_footer, check_groups, open_archive, read_npy_start
+from wsshards.bounds import open_archive, read_npy_start
+from wsshards.parquet import check_footer, check_pages, dictionary_columns
 from wsshards.regular import check_regular, list_files, open_regular, read_regular
 
 MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -170,11 +171,14 @@ def _parquet(file: Path, label: str) -> Iterator[Any]:
 
     with open_regular(file) as stream:
         check_footer(stream)
-        # As a dictionary, a long text that is the label of every row is held once.
-        opened = parquet.ParquetFile(stream, read_dictionary=[label])
-        _bound(opened.metadata.num_rows)
-        check_groups(opened.metadata, {label})
-        for batch in opened.iter_batches(_BATCH_ROWS, columns=[label]):
+        metadata = parquet.read_metadata(stream)
+        _bound(metadata.num_rows)
+        once = dictionary_columns(metadata, [label])
+        unpacked = check_pages(stream, metadata, {label}, once)
+        _bound(unpacked.held)
+        rows = max(1, min(_BATCH_ROWS, MOST_BYTES // max(1, unpacked.value)))
+        opened = parquet.ParquetFile(stream, metadata=metadata, read_dictionary=once)
+        for batch in opened.iter_batches(rows, columns=[label]):
             for counted in batch.column(0).value_counts():
                 value = counted["values"].as_py()
                 yield from repeat(value, counted["counts"].as_py())

@@ -1,4 +1,4 @@
-"""The record batches of an Arrow file, mapped and not copied: what would be unpacked into memory is refused."""
+"""The record batches of an Arrow file, mapped and not copied: what would be unpacked is refused."""
 
 from __future__ import annotations
 

@@ -9,14 +9,10 @@ import zipfile
 import zlib
 from typing import IO, Any
 
-from wsshards.errors import clip
-
 FREE = 64 << 20  # bytes that any file may unpack to
 MOST_TIMES = 500  # its own size that a file may unpack to beyond that
 MOST_DIRECTORY = 1 << 20  # bytes of a zip's list of members: about 10,000
 MOST_HEADER = 10_000  # bytes of an array's header, as NumPy has it
-MOST_CHUNKS = 200_000  # columns of row groups that are each asked for their size
-MOST_FOOTER = 32 << 20  # bytes of a Parquet file's description of itself
 _END, _END_64 = b"PK\x05\x06", b"PK\x06\x06"
 _END_BYTES = 22
 _TAIL = _END_BYTES + 0xFFFF + 76  # bytes: the end of a zip with the longest comment, and its large form
@@ -82,54 +78,6 @@ def read_npy_start(member: IO[bytes]) -> tuple[tuple[int, int], io.BytesIO]:
     if size > MOST_HEADER:
         raise ValueError(f"an array's header has {size:,} bytes, and may have {MOST_HEADER:,}")
     return version, io.BytesIO(length + member.read(size))
-
-
-def check_footer(file: IO[bytes]) -> None:
-    """Refuse a Parquet file whose description of itself is too long to be read.
-
-    Raises:
-        ValueError: it is.
-    """
-    end = file.seek(0, io.SEEK_END)
-    file.seek(max(0, end - 8))
-    size = int.from_bytes(file.read(4), "little")
-    if file.read(4) == b"PAR1" and size > MOST_FOOTER:
-        raise ValueError(f"its footer has {size:,} bytes, and may have {MOST_FOOTER:,}")
-
-
-def check_groups(metadata: Any, names: set[str]) -> None:
-    """Refuse a Parquet file whose columns `names` unpack to far more than data does.
-
-    Raises:
-        ValueError: saying the column and both sizes.
-    """
-    wanted = [
-        (index, path)
-        for index in range(metadata.num_columns)
-        if _is_within(path := metadata.schema.column(index).path, names)
-    ]
-    every = metadata.num_row_groups * len(wanted) <= MOST_CHUNKS
-    totals = {path: (0, 0) for _, path in wanted}
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if not every and max(group.total_byte_size, 4 * group.num_rows) <= FREE:
-            continue  # to ask each of so many would take longer than to read them
-        for index, path in wanted:
-            column = group.column(index)
-            unpacked, packed = totals[path]
-            # A list has more values than rows, and equal ones take no room at all.
-            unpacked += max(column.total_uncompressed_size, 4 * column.num_values)
-            totals[path] = (unpacked, packed + column.total_compressed_size)
-    for path, (unpacked, packed) in totals.items():
-        try:
-            check_unpacked(unpacked, packed)
-        except ValueError as error:  # noqa: PERF203 - a column each
-            raise ValueError(f"column `{clip(path)}`: {error}") from None
-
-
-def _is_within(path: str, names: set[str]) -> bool:
-    parts = path.split(".")
-    return any(".".join(parts[:count]) in names for count in range(1, min(len(parts), 16) + 1))
 
 
 class Unpacked(io.RawIOBase):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,11 +32,13 @@ from sources.common import (
     same_columns,
     unreadable,
 )
-from wsshards.bounds import check_footer, check_groups
+from wsshards.bounds import FREE
 from wsshards.errors import UserError, clip
 from wsshards.manifest import CLASSIFICATION
+from wsshards.parquet import Unpacked, check_footer, check_pages, dictionary_columns
 from wsshards.regular import open_regular, path_of_open
 
+TEXT_BYTES = 32 << 20  # of texts, in a batch
 PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time
 ROW_GROUP_BYTES = 32 << 20  # up to which a whole row group is decoded at once
 
@@ -50,17 +51,18 @@ def read_parquet(request: Request) -> Source:
     """
     first = request.files[0]
     columns, width = _parquet_columns(request, first)
-    step = rows_per_batch(4 * width)
 
     def batches() -> Iterator[Batch]:
         for file in request.files:
             names = [*columns, request.label]
             start = 0
             try:
-                with _open_parquet(file, request.label) as opened:
-                    same_columns(request, first, names, file, opened().schema_arrow.names)
-                    check_groups(opened().metadata, set(names))
-                    for batch in _parquet_batches(opened, names, step, width):
+                with _open_parquet(request, file) as opened:
+                    same_columns(request, first, names, file, opened.schema.names)
+                    opened.check_types(columns)
+                    unpacked = opened.check_sizes(names)
+                    opened.check_lists(columns, width)
+                    for batch in _parquet_batches(opened, names, unpacked, width):
                         place = _Place(request.show(file), start)
                         yield _table_batch(batch, place, columns, request.label, width)
                         start += batch.num_rows
@@ -70,31 +72,100 @@ def read_parquet(request: Request) -> Source:
     return Source(CLASSIFICATION, numeric(width), request.label, batches)
 
 
-@contextmanager
-def _open_parquet(file: Path, label: str) -> Iterator[Callable[..., Any]]:
-    """Opens a file as often as one likes, its description being read once."""
-    with open_regular(file) as stream:
+class _Parquet:
+    """A Parquet file whose description was read once, and whose columns are judged before they are."""
+
+    def __init__(self, request: Request, file: Path, path: str, stream: IO[bytes]) -> None:
         check_footer(stream)
-    with path_of_open(file) as path:
-        metadata = pq.read_metadata(path)
+        self._request, self._name, self._path, self._stream = request, request.show(file), path, stream
+        self.metadata = pq.read_metadata(path)
         # One long text may be the label of every row: as a dictionary, it is held once.
-        yield partial(pq.ParquetFile, path, metadata=metadata, read_dictionary=[label])
+        self._once = dictionary_columns(self.metadata, [request.label])
+        self.schema = self.open().schema_arrow
+
+    def open(self, **options: Any) -> Any:
+        """The file as pyarrow reads it, as often as one likes."""
+        return pq.ParquetFile(self._path, metadata=self.metadata, read_dictionary=self._once, **options)
+
+    def check_types(self, columns: list[str]) -> None:
+        """Raise UserError when a column holds something else than numbers, or the label no classes."""
+        for name in columns:
+            kind = self.schema.field(name).type
+            _check_numeric(
+                self._name, name, kind.value_type if len(columns) == 1 and _is_list(kind) else kind
+            )
+        label = self.schema.field(self._request.label).type
+        if pa.types.is_nested(label):
+            raise UserError(
+                f"label `{clip(self._request.label)}` holds {clip(str(label))}, not text or whole numbers",
+                "name another",
+            )
+
+    def check_sizes(self, names: list[str]) -> Unpacked:
+        """What the columns unpack to.
+
+        Raises:
+            UserError: too much of them is held at a time.
+            ValueError: they unpack to far more than data does.
+        """
+        memory = self._request.memory
+        once = [name for name in self._once if pa.types.is_dictionary(self.schema.field(name).type)]
+        unpacked = check_pages(self._stream, self.metadata, set(names), once)
+        room = max(memory // 2, FREE)
+        if unpacked.held > room:
+            raise UserError(
+                f"the pages of `{self._name}` that are read together take {unpacked.held:,} bytes, and a"
+                f" `memory_limit_mib` of {memory >> 20:,} has room for {room:,}",
+                "write smaller pages, or give a `memory_limit_mib` of at least"
+                f" {-(-unpacked.held * 2 >> 20):,}",
+            )
+        return unpacked
+
+    def check_lists(self, columns: list[str], width: int | None) -> None:
+        """Raise UserError where lists that are too long to be looked at cannot all have one length."""
+        if len(columns) > 1 or not _is_list(self.schema.field(columns[0]).type):
+            return
+        leaf = next(
+            index
+            for index in range(self.metadata.num_columns)
+            if self.metadata.schema.column(index).path.startswith(f"{columns[0]}.")
+        )
+        for number in range(self.metadata.num_row_groups):
+            group = self.metadata.row_group(number)
+            values, rows = group.column(leaf).num_values, max(group.num_rows, 1)
+            fits = values % rows == 0 if width is None else values == rows * width
+            if not fits and values > self._request.memory // 32:
+                raise UserError(
+                    f"column `{clip(columns[0])}` of `{self._name}` has {values:,} values in the"
+                    f" {group.num_rows:,} rows of row group {number + 1}"
+                    + (f", and in the first row {width:,}" if width is not None else ""),
+                    "all rows must have the same number of features",
+                )
 
 
-def _parquet_batches(opened: Callable[..., Any], names: list[str], step: int, width: int) -> Iterator[Any]:
+@contextmanager
+def _open_parquet(request: Request, file: Path) -> Iterator[_Parquet]:
+    with path_of_open(file) as path, open_regular(path) as stream:
+        yield _Parquet(request, file, path, stream)
+
+
+def _parquet_batches(opened: _Parquet, names: list[str], unpacked: Unpacked, width: int) -> Iterator[Any]:
     """Record batches in the order of the file; small row groups are decoded two lots at a time."""
-    metadata = opened().metadata
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    sizes = [max(group.total_byte_size, 4 * width * group.num_rows) for group in groups]
+    # Texts that are long, or may be, are read a few at a time.
+    step = min(rows_per_batch(4 * width), max(1, TEXT_BYTES // max(unpacked.value, 1)))
+    groups = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
+    sizes = [
+        max(size, 4 * width * group.num_rows) for size, group in zip(unpacked.groups, groups, strict=True)
+    ]
     lots = _lots(sizes)
     if len(lots) < 2 or max(sizes) > ROW_GROUP_BYTES:
         # Of a column of a large group, only a piece is held at a time.
         piece = PIECE_BYTES if max(sizes, default=0) > 8 * ROW_GROUP_BYTES else 0
-        yield from opened(pre_buffer=False, buffer_size=piece).iter_batches(step, columns=names)
+        yield from opened.open(pre_buffer=False, buffer_size=piece).iter_batches(step, columns=names)
         return
 
     def decode(lot: list[int]) -> list[Any]:
-        return list(opened().iter_batches(step, row_groups=lot, columns=names, use_threads=False))
+        return list(opened.open().iter_batches(step, row_groups=lot, columns=names, use_threads=False))
 
     with ThreadPoolExecutor(2) as pool:
         coming = deque(pool.submit(decode, lot) for lot in lots[:2])
@@ -121,16 +192,19 @@ def _lots(sizes: list[int]) -> list[list[int]]:
 def _parquet_columns(request: Request, file: Path) -> tuple[list[str], int]:
     """The feature columns and how many numbers a row of them holds."""
     try:
-        with _open_parquet(file, request.label) as opened:
-            schema = opened().schema_arrow
-            columns = choose_columns(request, file, schema.names)
-            check_groups(opened().metadata, {*columns, request.label})
-            kind = schema.field(columns[0]).type
+        with _open_parquet(request, file) as opened:
+            columns = choose_columns(request, file, opened.schema.names)
+            opened.check_types(columns)
+            kind = opened.schema.field(columns[0]).type
             if len(columns) > 1 or not _is_list(kind):
                 return columns, len(columns)
             if pa.types.is_fixed_size_list(kind):
                 return columns, int(kind.list_size)
-            for batch in opened(pre_buffer=False, buffer_size=PIECE_BYTES).iter_batches(1, columns=columns):
+            opened.check_sizes(columns)
+            opened.check_lists(columns, None)
+            for batch in opened.open(pre_buffer=False, buffer_size=PIECE_BYTES).iter_batches(
+                1, columns=columns
+            ):
                 return columns, int(batch.column(0).value_lengths()[0].as_py() or 0)
     except FAULTS as error:
         raise unreadable(request.show(file), error) from None
@@ -177,6 +251,11 @@ def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
             )
         values = _numbers(place, columns[0], first.flatten())
         return np.ascontiguousarray(values.reshape(batch.num_rows, width), np.float32)
+    if len(columns) != width and batch.num_rows:
+        raise UserError(
+            f"{place(0)} has 1 value in `{clip(columns[0])}`, the rows before it {width}",
+            "all rows must have the same number of features",
+        )
     stacked = np.empty((batch.num_rows, width), np.float32)
     for index, name in enumerate(columns):
         stacked[:, index] = _numbers(place, name, batch.column(name))
@@ -187,13 +266,21 @@ def _numbers(place: _Place, name: str, column: Any) -> Array:
     kind = column.type
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float32())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise UserError(
-            f"feature column `{clip(name)}` of `{place.file}` holds {clip(str(kind))}, not numbers",
-            "list the numeric columns in `features`, or encode this one as numbers",
-        )
+    else:
+        _check_numeric(place.file, name, kind)
     values: Array = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def _check_numeric(file: str, name: str, kind: Any) -> None:
+    types = pa.types
+    if not (types.is_primitive(kind) or types.is_decimal(kind) or types.is_null(kind)) or types.is_temporal(
+        kind
+    ):
+        raise UserError(
+            f"feature column `{clip(name)}` of `{file}` holds {clip(str(kind))}, not numbers",
+            "list the numeric columns in `features`, or encode this one as numbers",
+        )
 
 
 def _is_list(kind: Any) -> bool:

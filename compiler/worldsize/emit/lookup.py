@@ -62,7 +62,13 @@ def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Probl
     """
     files = files or Files()
     before = len(files.problems)
-    found = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
+    built_in: Components = {}  # many steps use the same few
+    found: Components = {}
+    for name, step in spec.steps.items():
+        uses = step.uses.value if step.uses is not None else ""
+        found[name] = built_in.get(uses) or _component(step, spec.path.parent, files)
+        if uses and is_built_in(uses):
+            built_in[uses] = found[name]
     return found, files.problems[before:]
 
 

@@ -44,8 +44,11 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         flags = found.flags("world_size")
         if world is None or len(flags) != 1 or flags[0].value is None:
             continue
-        given, span = found.number(flags[0]), found.span(flags[0].value)
-        if given is None or span is None or given in (world, nodes) or given < 1:
+        given = found.number(flags[0])
+        if given is None or given in (world, nodes) or given < 1:
+            continue
+        span = found.span(flags[0].value)
+        if span is None:
             continue
         product = f"{nodes} × {found.processes.value}"
         flag = flags[0].word.text.partition("=")[0]

@@ -29,10 +29,10 @@ from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
 from worldsize.diagnostics.problem import Problem
 from worldsize.rules import launch
+from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS227", "shm-size-small", "warning", since="0.1.0", summary="little shared memory for the loader workers"
@@ -54,16 +54,19 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         if each is None or each < 1 or found.kind in ("ray", "tensorflow") or found.processes.value is None:
             continue
         workers = int(each) * (found.processes.value if found.kind else 1)
-        yield from _judge(found, workers, found.span(flags[0].value or flags[0].word))
+        yield from _judge(found, workers, flags[0].value or flags[0].word)
 
 
-def _judge(found: Launch, workers: int, fallback: Span | None) -> Iterator[Problem]:
+def _judge(found: Launch, workers: int, word: Word) -> Iterator[Problem]:
     component = found.step.component
     given = member(found.step.resources, "shm_size") or member(
         component.resources if component else None, "shm_size"
     )
-    size, span = _bytes(given.value) if given else _DEFAULT, given.span if given else fallback
-    if size is None or span is None or size >= workers * _LEAST:
+    size = _bytes(given.value) if given else _DEFAULT
+    if size is None or size >= workers * _LEAST:
+        return
+    span = given.span if given else found.span(word)
+    if span is None:
         return
     name = f"`shm_size` {given.value}" if given else "the default `shm_size` of 2g"
     mebibytes = size / workers / 2**20

@@ -20,13 +20,22 @@ Framework = Literal["pytorch", "tensorflow", "mpi"]
 class Located(Struct, Generic[T], frozen=True):
     """A value, the span of its text, and the span of the key it was given under.
 
-    ``node`` is the YAML node of the value, for carets inside a text and for places inside a mapping.
+    ``node`` is the YAML node of the value, for carets inside a text and for places inside a mapping. Of two
+    readings of a file it is another object, so it does not count where they are compared.
     """
 
     value: T
     span: Span
     key_span: Span
     node: Node | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Located):
+            return NotImplemented
+        return (self.value, self.span, self.key_span) == (other.value, other.span, other.key_span)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.span, self.key_span))
 
 
 class ComputeProfile(Struct, frozen=True):

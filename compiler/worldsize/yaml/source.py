@@ -20,6 +20,9 @@ class Source(Struct, eq=False):
     _starts: list[int] | None = None
     _last: tuple[int, str] = (0, "")
 
+    def __repr__(self) -> str:
+        return f"Source({self.path!r})"  # every node has it, and its text is long
+
     def _line_starts(self) -> list[int]:
         if self._starts is None:
             self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.text))]

@@ -40,7 +40,7 @@ class Mask:
     """
 
     def __init__(self, values: Iterable[str] = (), within: str | None = None) -> None:
-        self._pieces = None if within is None else _pieces(within)
+        self._within = within
         self.values = frozenset(value for value in values if _is_sought(value))
         self._pattern: re.Pattern[str] | None = None
 
@@ -81,14 +81,12 @@ class Mask:
 
     def _sought(self) -> re.Pattern[str]:
         if self._pattern is None:
-            ways = {way for value in self.values for way in _ways(value) if self._can_occur(way)}
+            ways = {way for value in self.values for way in _ways(value)}
+            if self._within is not None:
+                ways = _occurring(ways, self._within)
             longest_first = sorted(ways, key=lambda way: (-len(way), way))
             self._pattern = re.compile("|".join(map(_expression, longest_first)) or _NOTHING)
         return self._pattern
-
-    def _can_occur(self, way: str) -> bool:
-        ends = (way[:_SHORTEST], way[-_SHORTEST:])
-        return self._pieces is None or len(way) < _SHORTEST or self._pieces.issuperset(ends)
 
 
 def literals(name: str, value: str) -> frozenset[str]:
@@ -97,9 +95,14 @@ def literals(name: str, value: str) -> frozenset[str]:
     return frozenset({*found, value} if is_secret(name) else found)
 
 
-def _pieces(text: str) -> frozenset[str]:
-    """Every run of as many characters as the shortest secret has."""
-    return frozenset(text[start : start + _SHORTEST] for start in range(len(text) - _SHORTEST + 1))
+def _occurring(ways: set[str], text: str) -> set[str]:
+    """Those of the ways that can occur in a text: both of their ends do."""
+    pieces = {text[start : start + _SHORTEST] for start in range(len(text) - _SHORTEST + 1)}
+    return {
+        way
+        for way in ways
+        if len(way) < _SHORTEST or (way[:_SHORTEST] in pieces and way[-_SHORTEST:] in pieces)
+    }
 
 
 def _is_sought(value: str) -> bool:

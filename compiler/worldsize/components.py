@@ -35,7 +35,7 @@ def path(name: str) -> Path:
     if name not in names():
         advice = did_you_mean(name, names())
         raise LookupError(f"there is no built-in component `{name}`" + (f": {advice}" if advice else ""))
-    return resources.components() / name / "component.yml"
+    return resources.component_file(name)
 
 
 def load(name: str) -> Any:

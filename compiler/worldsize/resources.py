@@ -20,6 +20,12 @@ def components() -> Path:
     return _root() / "components"
 
 
+@cache
+def component_file(name: str) -> Path:
+    """The ``component.yml`` of a built-in component, whether or not there is one of this name."""
+    return components() / name / "component.yml"
+
+
 def schemas() -> Path:
     """The folder that holds the published JSON Schemas."""
     return _root() / "schemas"

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
 Side = Literal["inputs", "outputs"]
-_USUAL = 200  # characters of a binding
 
 # azure-ai-ml allows braces in the name as well; leaving them out finds what an unclosed `${{` would
 # swallow. An empty name is an alternative of its own: blanks on both sides of it could be told apart in
@@ -102,15 +100,8 @@ def whole(text: object) -> Expression | None:
     """The expression, where the value is text and exactly one expression; else None."""
     if not isinstance(text, str) or not text.startswith("${{"):
         return None
-    return _known_whole(text) if len(text) <= _USUAL else _whole(text)
-
-
-def _whole(text: str) -> Expression | None:
     match = _EXPRESSION.fullmatch(text)
     return _expression(match) if match else None
-
-
-_known_whole = lru_cache(maxsize=4096)(_whole)  # every rule asks for the same ones
 
 
 def parse(text: str) -> Template:

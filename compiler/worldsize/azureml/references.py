@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -28,19 +27,12 @@ def kind(text: str) -> Kind:
 
 def local_path(text: str, folder: Path) -> Path | None:
     """The path of a local reference, relative ones against ``folder``; None for anything else."""
-    return _known_path(text, folder) if len(text) <= _LONGEST_NAME else _path(text, folder)
-
-
-def _path(text: str, folder: Path) -> Path | None:
     if kind(text) != "local" or "${{" in text or "\0" in text:
         return None
     name = text.removeprefix("file:")
     if len(name) > 60 and not _can_exist(name):
         name = f"{name[:60].replace('/', '_')}…"  # so it is reported as missing
     return Path(name) if Path(name).is_absolute() else normal(folder / name)
-
-
-_known_path = lru_cache(maxsize=1024)(_path)  # every rule asks for the same few
 
 
 def _can_exist(name: str) -> bool:

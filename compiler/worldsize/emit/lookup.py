@@ -41,7 +41,7 @@ def with_input(name: str, word: str | None = None) -> list[str]:
     declared = re.compile(rf"^  {re.escape(name)}:\n((?:    .*\n)*)", re.MULTILINE)
     found = []
     for built_in in built_in_names():
-        text = (resources.components() / built_in / "component.yml").read_text(encoding="utf-8")
+        text = resources.component_file(built_in).read_text(encoding="utf-8")
         block = declared.search(text.partition("\noutputs:")[0])
         words = re.search(r"enum: \[([^\[\]\n]*)\]", block[1]) if block is not None else None
         if block is not None and (word is None or (words and word in words[1].split(", "))):
@@ -62,13 +62,7 @@ def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Probl
     """
     files = files or Files()
     before = len(files.problems)
-    built_in: Components = {}  # many steps use the same few
-    found: Components = {}
-    for name, step in spec.steps.items():
-        uses = step.uses.value if step.uses is not None else ""
-        found[name] = built_in.get(uses) or _component(step, spec.path.parent, files)
-        if uses and is_built_in(uses):
-            built_in[uses] = found[name]
+    found = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
     return found, files.problems[before:]
 
 
@@ -113,7 +107,7 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
         if uses not in built_in_names():
             files.problems.append(_unknown(step.uses, folder))
             return None
-        return reader.load(resources.components() / uses / "component.yml", files)
+        return reader.load(resources.component_file(uses), files)
     path = local_path(uses, folder)
     if path is None:
         return None

@@ -44,12 +44,12 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
         path = step.component.path
         folder = path.parent if path is not None else spec.path.parent
         trains = name in plan.steps and plan.steps[name].topology.launcher != "none"
-        own = path is None or not files.real(path).is_relative_to(resources.components())
         environment = step.component.environment
         key = (id(environment), folder, typed.span, trains)
         if key in seen:
             continue
         seen.add(key)
+        own = path is None or not files.real(path).is_relative_to(resources.components())
         for found in frameworks.installed(environment, folder, document, text):
             problem = gpu_support.report(found, size, typed.span, trains=trains, shown=own)
             if problem is not None:

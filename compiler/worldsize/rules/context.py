@@ -14,7 +14,7 @@ from worldsize.yaml.budget import Budgets
 from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from worldsize.azureml.compute import Compute
     from worldsize.facts.vm_sizes import VmSize
@@ -54,10 +54,17 @@ class Context(Struct):
 
     def once(self, work: Callable[[Context, Any], T], subject: object) -> T:
         """What ``work`` makes of a subject, worked out once for all rules that ask."""
+        return self._recall(work, subject, work)
+
+    def all_of(self, work: Callable[[Context, Any], Iterable[T]], subject: object) -> list[T]:
+        """The same of a generator: everything that it yields."""
+        return self._recall(work, subject, lambda context, each: list(work(context, each)))
+
+    def _recall(self, work: object, subject: object, make: Callable[[Context, Any], T]) -> T:
         key = (work, id(subject))
         known = self._memo.get(key)
         if known is None:  # the subject is kept, so that its id stays its own
-            known = self._memo[key] = (subject, work(self, subject))
+            known = self._memo[key] = (subject, make(self, subject))
         result: T = known[1]
         return result
 

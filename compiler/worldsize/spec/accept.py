@@ -56,6 +56,10 @@ def _is_integer(instance: object) -> bool:
     return isinstance(instance, int) and not isinstance(instance, bool)
 
 
+def _is_mapping(instance: object) -> bool:
+    return isinstance(instance, dict)
+
+
 _TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda instance: isinstance(instance, dict) and all(isinstance(key, str) for key in instance),
     "array": lambda instance: isinstance(instance, list),
@@ -148,12 +152,8 @@ _JUDGES: dict[str, Callable[[Any, Any, Schema, Schema], bool]] = {
     "minLength": _bound(_text, lambda value, length: len(value) >= length),
     "maxLength": _bound(_text, lambda value, length: len(value) <= length),
     "minItems": _bound(_TYPES["array"], lambda value, length: len(value) >= length),
-    "minProperties": _bound(
-        lambda value: isinstance(value, dict), lambda value, length: len(value) >= length
-    ),
-    "maxProperties": _bound(
-        lambda value: isinstance(value, dict), lambda value, length: len(value) <= length
-    ),
+    "minProperties": _bound(_is_mapping, lambda value, length: len(value) >= length),
+    "maxProperties": _bound(_is_mapping, lambda value, length: len(value) <= length),
     "minimum": _bound(_is_number, lambda value, bound: value >= bound),
     "maximum": _bound(_is_number, lambda value, bound: value <= bound),
     "exclusiveMinimum": _bound(_is_number, lambda value, bound: value > bound),

@@ -202,9 +202,9 @@ class _Walker:
         blamed = False
         for key, value in place.node.items():
             inner = properties.get(key.text)
-            if inner is None and len(self.problems) >= limits.FOUND:
-                return
             if inner is None:
+                if len(self.problems) >= limits.FOUND:
+                    return
                 blamed = True
                 problem, stands_for = keys.diagnose(key, place, self.catalog)
                 if problem is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,13 +153,19 @@ def _findings(context: Context, job: Job) -> list[tuple[Use, Finding]]:
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
     """A block without the unknown keys that nobody reads of: each is compared with every known one."""
-    known = {key for block in tables().blocks.values() for key in block.keys}
+    known = _known_keys()
     kept = {*islice((key for key in values if key not in known), _MOST_UNKNOWN), *known}
     return {
         key: _with_fewer_unknown(value) if isinstance(value, dict) else value
         for key, value in values.items()
         if key in kept
     }
+
+
+@cache
+def _known_keys() -> frozenset[str]:
+    """The keys of all blocks."""
+    return frozenset(key for block in tables().blocks.values() for key in block.keys)
 
 
 def _paths(found: Launch) -> Iterator[Path]:

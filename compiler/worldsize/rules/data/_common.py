@@ -28,14 +28,10 @@ class Given(NamedTuple):
 
 def given_data(context: Context, job: Job) -> list[Given]:
     """The data of a native job and its steps. A spec's was checked while it was resolved."""
-    return context.once(_list, job)
+    return context.all_of(_given_data, job)
 
 
-def _list(_context: Context, job: Job) -> list[Given]:
-    return list(_given_data(job))
-
-
-def _given_data(job: Job) -> Iterator[Given]:
+def _given_data(_context: Context, job: Job) -> Iterator[Given]:
     if job.raw is None:
         return
     for field in job.inputs.values() if job.interface is None else ():

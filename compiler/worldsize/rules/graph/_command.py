@@ -27,14 +27,10 @@ class Text(NamedTuple):
 
 def texts(context: Context, component: Component) -> list[Text]:
     """The texts of a native component. A spec's own commands are checked while the spec is resolved."""
-    return context.once(_list, component)
+    return context.all_of(_texts, component)
 
 
-def _list(_context: Context, component: Component) -> list[Text]:
-    return list(_texts(component))
-
-
-def _texts(component: Component) -> Iterator[Text]:
+def _texts(_context: Context, component: Component) -> Iterator[Text]:
     if component.raw is None:
         return
     command = component.command

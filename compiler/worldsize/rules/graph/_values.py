@@ -16,12 +16,13 @@ from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_no
 
 def faults(context: Context, job: Job, slug: str) -> Iterator[Problem]:
     """The faults of one slug in what a native pipeline gives to its steps."""
-    return (found for found in context.once(_all, job) if found.slug == slug)
+    return (found for found in context.all_of(_judge, job) if found.slug == slug)
 
 
-def _all(_context: Context, job: Job) -> list[Problem]:
-    literals = [each for each in given(job) if each[3].type in LITERAL_TYPES]
-    return [found for _, name, field, port in literals for found in _one(job, name, field, port)]
+def _judge(_context: Context, job: Job) -> Iterator[Problem]:
+    for _, name, field, port in given(job):
+        if port.type in LITERAL_TYPES:
+            yield from _one(job, name, field, port)
 
 
 def _one(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:

@@ -49,14 +49,10 @@ def check(context: Context, step: Step) -> Iterator[Problem]:
     command = step.component.command if step.component else None
     node = command.node if command is not None else None
     if isinstance(node, Scalar):
-        yield from context.once(_judge, node)  # steps of one component share its command
+        yield from context.all_of(_judge, node)  # steps of one component share its command
 
 
-def _judge(_context: Context, node: Scalar) -> list[Problem]:
-    return list(_problems(node))
-
-
-def _problems(node: Scalar) -> Iterator[Problem]:
+def _judge(_context: Context, node: Scalar) -> Iterator[Problem]:
     for option, value in _options(node.text):
         found = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
         if found is None:

@@ -82,11 +82,12 @@ class Module(Struct, eq=False):
         known = self.calls if len(lasts) > 1 else self.callers[lasts.pop()] if lasts else ()
         return [call for name, call in known if any(f".{name}".endswith(f".{end}") for end in endings)]
 
-    def once(self, work: Callable[[Module], T]) -> T:
+    def once(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function makes of this file, worked out once for all rules and all starts of it."""
-        if work not in self.memo:
-            self.memo[work] = work(self)
-        result: T = self.memo[work]
+        key = (work, *arguments)
+        if key not in self.memo:
+            self.memo[key] = work(self, *arguments)
+        result: T = self.memo[key]
         return result
 
     def around(self, starts: Iterable[ast.AST]) -> set[ast.AST]:

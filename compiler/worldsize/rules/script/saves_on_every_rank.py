@@ -44,8 +44,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
     if program.processes < 2 or not program.complete or program.says(*_SHARDED):
         return
     for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
-        memo, key = program.entry.memo, (chosen, program.modules)
-        found = memo[key] = memo[key] if key in memo else _unguarded(program.modules, chosen)
+        found = program.entry.once(_unguarded, program.modules, chosen)
         if found:
             module, call = found[0]
             more = f" (and {len(found) - 1} more such calls)" if len(found) > 1 else ""
@@ -55,7 +54,9 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
             )
 
 
-def _unguarded(modules: tuple[Module, ...], chosen: Callable[[str], bool]) -> list[tuple[Module, ast.Call]]:
+def _unguarded(
+    _entry: Module, modules: tuple[Module, ...], chosen: Callable[[str], bool]
+) -> list[tuple[Module, ast.Call]]:
     """The calls of some names that every rank reaches."""
     return [
         (module, call)

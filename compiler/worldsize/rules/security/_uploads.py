@@ -45,11 +45,7 @@ def uploads(context: Context, subject: Component | Spec) -> list[tuple[Part, Spa
 
     What may not be copied, or has no end, is reported as that alone.
     """
-    return context.once(_list, subject)
-
-
-def _list(context: Context, subject: Component | Spec) -> list[tuple[Part, Span, Path]]:
-    return list(_uploads(context, subject))
+    return context.all_of(_uploads, subject)
 
 
 def _uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part, Span, Path]]:

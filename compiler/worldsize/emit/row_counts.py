@@ -14,24 +14,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from wsshards.bounds import open_archive, read_npy_start
+from wsshards.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
 from wsshards.parquet import check_footer, check_pages, dictionary_columns
 from wsshards.regular import check_regular, list_files, open_regular, read_regular
 
 MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
 MOST_FILES = 100_000
 _BATCH_ROWS = 1 << 16
-_LONGEST_NAME = 1_000  # characters of a class's name
-
-_KINDS = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".npz": "npz",
-}
-_PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_LABEL_ARRAYS = ("y", "label", "labels", "target", "targets")
 
 
 def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[int] | None:
@@ -49,16 +38,16 @@ def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[i
     """
     try:
         files = _files(root)
-        if files is None or not files:
+        if not files:
             return None
         kind = _detect(files) if kind == "auto" else kind
         if kind == "images":
             return _pictures(root, files)
         if kind == "text":
-            wanted = [file for file in files if file.suffix.lower() not in (*_KINDS, *_PICTURES)]
+            wanted = [file for file in files if file.suffix.lower() not in (*TABLES, *PICTURES)]
             return [sum(check_regular(file) for file in wanted) // (sequence_length + 1)]
         reader = _READERS.get(kind)
-        wanted = [file for file in files if _KINDS.get(file.suffix.lower()) == kind] or files
+        wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
         if reader is None or sum(check_regular(file) for file in wanted) > MOST_BYTES:
             return None
         return _count(wanted, label, reader)
@@ -83,9 +72,9 @@ def table_shape(root: Path, kind: str, label: str, features: Sequence[str]) -> t
     if counted is None or len(counted) < 2:
         return None
     try:
-        files = sorted(_files(root) or ())
+        files = sorted(_files(root))
         kind = _detect(files) if kind == "auto" else kind
-        first = next(file for file in files if _KINDS.get(file.suffix.lower(), kind) == kind)
+        first = next(file for file in files if TABLES.get(file.suffix.lower(), kind) == kind)
         widths = _COLUMNS[kind](first)
         chosen = list(features) or [name for name in widths if name != label]
         width = sum(widths[name] for name in chosen)
@@ -117,15 +106,15 @@ def _parquet_columns(file: Path) -> dict[str, int]:
     return widths
 
 
-def _files(root: Path) -> list[Path] | None:
+def _files(root: Path) -> list[Path]:
     """Every data file below; hidden files and markers such as ``_SUCCESS`` are not data."""
     return [root / name for name in list_files(root, MOST_FILES)] if root.is_dir() else [root]
 
 
 def _detect(files: Sequence[Path]) -> str:
     suffixes = {file.suffix.lower() for file in files}
-    kinds = {_KINDS[suffix] for suffix in suffixes if suffix in _KINDS}
-    kinds |= {"images"} if suffixes & set(_PICTURES) else set()
+    kinds = {TABLES[suffix] for suffix in suffixes if suffix in TABLES}
+    kinds |= {"images"} if suffixes & set(PICTURES) else set()
     if not kinds:
         # Which other names are text is for the step to decide; the usual one is enough here.
         return "text" if suffixes == {".txt"} else ""
@@ -142,13 +131,13 @@ def _count(files: Sequence[Path], label: str, reader: Callable[[Path, str], Iter
 def _name(value: Any) -> str:
     """A class's name: 3 and 3.0 are one class."""
     name = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    if len(name) > _LONGEST_NAME:
+    if len(name) > MAX_CLASS_NAME:
         raise ValueError("the name of a class is longer than the step takes")
     return name
 
 
 def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
-    wanted = [file for file in files if file.suffix.lower() in _PICTURES]
+    wanted = [file for file in files if file.suffix.lower() in PICTURES]
     return list(Counter(file.relative_to(root).parts[0] for file in wanted).values())
 
 
@@ -187,7 +176,7 @@ def _parquet(file: Path, label: str) -> Iterator[Any]:
 def _npz(file: Path, label: str) -> Iterator[Any]:
     with open_regular(file) as stream, open_archive(stream) as archive:
         names = set(archive.namelist())
-        name = next(each for each in (label, *_LABEL_ARRAYS) if f"{each}.npy" in names)
+        name = next(each for each in (label, *LABEL_ARRAYS) if f"{each}.npy" in names)
         _bound(archive.getinfo(f"{name}.npy").file_size)
         with archive.open(f"{name}.npy") as member:
             yield from _whole_numbers(member)

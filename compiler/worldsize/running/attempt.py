@@ -136,7 +136,7 @@ class Attempt:
             held = self._stack.enter_context(ports.reserve(processes.ports_needed(call)))
             plan = processes.plan(call, [str(port) for port in held])
             plan = self._stack.enter_context(around.interpreters.enter(task, around.run, plan))
-            for root in {stale_locks.root({**os.environ, **process.env}) for process in plan}:
+            for root in {stale_locks.find_root({**os.environ, **process.env}) for process in plan}:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
         except OSError as error:

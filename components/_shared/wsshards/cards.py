@@ -20,7 +20,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_card(model: str) -> dict[str, Any]:
     """The content of a model's MLmodel file, once the folder is seen to hold nothing but regular files.
 
-    MLflow opens whatever it finds there, and would wait for ever for a named pipe.
+    MLflow opens whatever it finds there, and would wait forever for a named pipe.
 
     Raises:
         UserError: the folder is not an MLflow model.

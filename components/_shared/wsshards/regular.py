@@ -1,6 +1,6 @@
 """Opening files that somebody else made: regular ones only, and never more of them than was bargained for.
 
-A named pipe waits for ever, a device never ends, and a folder may hold millions of files or links in a
+A named pipe waits forever, a device never ends, and a folder may hold millions of files or links in a
 circle. What a path names is asked of the open file, so it cannot be another thing a moment later.
 """
 
@@ -56,7 +56,7 @@ def path_of_open(path: str | Path) -> Iterator[str]:
     """
     with open_regular(path) as file:
         name = f"/proc/self/fd/{file.fileno()}"
-        yield name if os.path.exists(name) else os.fspath(path)  # noqa: PTH110 - it is no file of anybody's
+        yield name if os.path.exists(name) else os.fspath(path)  # noqa: PTH110 - a text for a library
 
 
 def read_regular(path: str | Path, most: int) -> bytes:

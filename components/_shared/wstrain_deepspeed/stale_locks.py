@@ -2,7 +2,7 @@
 
 torch builds an extension, such as DeepSpeed's exchange through shared memory, behind a file ``lock``, and
 waits for as long as there is one (``torch.utils.file_baton``). A build that is killed leaves it, and every
-later start on the machine would wait for ever. Whoever builds holds the file open, so a lock that nobody has
+later start on the machine would wait forever. Whoever builds holds the file open, so a lock that nobody has
 open is stale. Imports the standard library only: ``worldsize run`` looks before it starts a step.
 """
 
@@ -25,7 +25,7 @@ _SHARED = ("nfs", "cifs", "smb", "fuse", "lustre", "gpfs", "beegfs", "ceph", "9p
 _GUARD = ".worldsize"  # locked by whoever removes locks
 
 
-def root(environment: Mapping[str, str] = os.environ) -> Path:
+def find_root(environment: Mapping[str, str] = os.environ) -> Path:
     """Where extensions are built.
 
     Args:
@@ -58,8 +58,8 @@ def choose_root(torch_version: str) -> Path:
         places = [getattr(util.find_spec(name), "origin", None) for name in ("torch", "deepspeed")]
         key = hashlib.sha256(repr((sys.version, torch_version, places)).encode()).hexdigest()[:8]
         python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
-        os.environ[VARIABLE] = str(root() / f"{python}_torch{torch_version}_{key}")
-    return root()
+        os.environ[VARIABLE] = str(find_root() / f"{python}_torch{torch_version}_{key}")
+    return find_root()
 
 
 def remove_stale_locks(folder: Path) -> list[Path]:

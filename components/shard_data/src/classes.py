@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from sources.common import MAX_CLASS_NAME, MAX_CLASSES, first_line
+from sources.common import MAX_CLASSES, first_line
 
 from wsshards.errors import UserError
+from wsshards.formats import MAX_CLASS_NAME
 
 I32 = npt.NDArray[np.int32]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -13,19 +14,12 @@ import numpy as np
 from sources.common import Batch, Files, Request, Source, check_row, rows_per_batch, suggest, unreadable
 from wsshards.builtin import DIGITS, PYTHON_SOURCE, SOURCES
 from wsshards.errors import UserError
+from wsshards.formats import PICTURES, TABLES
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular import check_regular, list_files
 
 _SUGGESTED = 10_000
 
-_TABLES = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".npz": "npz",
-}
 FORMATS = ("auto", "csv", "parquet", "jsonl", "npz", "images", "text")
 
 
@@ -56,30 +50,16 @@ def open_source(
     if source.startswith("builtin:"):
         found = _builtin(source, sequence_length)
     else:
-        found = _open_files(
-            source,
-            data,
-            kind,
-            label=label,
-            features=features,
-            sequence_length=sequence_length,
-            memory=memory,
+        request = partial(
+            Request, label=label, features=features, sequence_length=sequence_length, memory=memory
         )
+        found = _open_files(source, data, kind, request)
     row_bytes = found.features.width * np.dtype(found.features.disk_dtype).itemsize
     check_row(f"a row of `{source}`", row_bytes, memory)
     return found
 
 
-def _open_files(
-    source: str,
-    data: str,
-    kind: str,
-    *,
-    label: str,
-    features: tuple[str, ...],
-    sequence_length: int,
-    memory: int,
-) -> Source:
+def _open_files(source: str, data: str, kind: str, request: Callable[[Path, Files], Request]) -> Source:
     root = _root(source, data)
     called = _called(source, root)
     try:
@@ -92,8 +72,7 @@ def _open_files(
     kinds = [_kind(name or root.name) for name in names]
     kind = kind if kind != "auto" else _detect(kinds, names[0] or root.name, called)
     wanted = [name for name, its in zip(names, kinds, strict=True) if its == kind] or names
-    request = Request(root, Files(root, wanted), label, features, sequence_length, memory)
-    return _readers()[kind](request)
+    return _readers()[kind](request(root, Files(root, wanted)))
 
 
 def _readers() -> dict[str, Callable[[Request], Source]]:
@@ -166,14 +145,14 @@ def _find_root(source: str, data: str) -> Path:
 
 
 def _kind(name: str) -> str:
-    from sources import pictures, text  # noqa: PLC0415
+    from sources import text  # noqa: PLC0415
 
     stem, suffix = os.path.splitext(name.rpartition("/")[2].lower())  # noqa: PTH122 - of millions of names
     if suffix == ".gz":
         suffix = os.path.splitext(stem)[1]  # noqa: PTH122
-    if suffix in _TABLES:
-        return _TABLES[suffix]
-    if suffix in pictures.SUFFIXES:
+    if suffix in TABLES:
+        return TABLES[suffix]
+    if suffix in PICTURES:
         return "images"
     return "text" if suffix in text.SUFFIXES else ""
 

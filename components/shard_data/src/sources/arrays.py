@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from sources.common import (
     FAULTS,
-    MAX_CLASS_NAME,
     Array,
     Batch,
     Request,
@@ -26,10 +25,10 @@ from sources.common import (
 )
 from wsshards.bounds import open_archive, read_npy_start
 from wsshards.errors import UserError, clip
+from wsshards.formats import LABEL_ARRAYS, MAX_CLASS_NAME
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular import open_regular
 
-LABEL_NAMES = ("y", "label", "labels", "target", "targets")
 CHANNELS = (1, 3, 4)
 
 
@@ -101,7 +100,7 @@ def _check_size(request: Request, name: str, head: tuple[tuple[int, ...], bool, 
 
 
 def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
-    found = [name for name in (request.label, *LABEL_NAMES) if name in heads]
+    found = [name for name in (request.label, *LABEL_ARRAYS) if name in heads]
     if not found:
         raise UserError(
             f"`{request.show(file)}` has no label array `{request.label}`", suggest(request.label, heads)

@@ -28,9 +28,8 @@ Array = npt.NDArray[Any]
 BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small beside a shard
 BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
 MAX_CLASSES = 10_000
-MAX_CLASS_NAME = 1_000  # characters
 MAX_COLUMNS = 100_000  # of a table; pyarrow takes 5 KB for each
-ROW_SHARE = 16  # of the memory limit: a row is held about so often at a time, by readers, sorter and writer
+ROW_SHARE = 16  # of the memory limit: readers, sorter and writer hold about as many copies of a row
 _COMPARED = 10_000  # names that a misspelt one is compared with
 # What libraries raise for files that are damaged, or made to harm.
 FAULTS = (

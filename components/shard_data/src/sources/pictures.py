@@ -29,7 +29,6 @@ from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular import read_regular
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no other is tried, whatever a file's name
 _LEAST = 16 << 20  # bytes of a picture's file that are read under any memory limit
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF

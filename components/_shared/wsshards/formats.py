@@ -1,0 +1,13 @@
+"""What a file of data is by its name, for the step that reads it and the planner that counts its rows."""
+
+TABLES = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".npz": "npz",
+}
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+LABEL_ARRAYS = ("y", "label", "labels", "target", "targets")  # names that the labels of an `.npz` may have
+MAX_CLASS_NAME = 1_000  # characters

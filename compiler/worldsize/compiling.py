@@ -71,7 +71,7 @@ def _resolve(path: Path, folder: Path, text: str | None, report: Report) -> tupl
     from worldsize.emit import build, layout, place  # noqa: PLC0415
     from worldsize.spec import load  # noqa: PLC0415
 
-    allowed = boundary.of(path)
+    allowed = boundary.find_allowed(path)
     if refused := boundary.as_errors(report.diagnostics, allowed):
         raise SpecError(refused, report.sources)
     place.check_target(folder)

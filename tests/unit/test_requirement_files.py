@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def gate_of(folder: Path) -> Gate:
-    return Gate(boundary.of(folder / "job.yml") or everything)
+    return Gate(boundary.find_allowed(folder / "job.yml") or everything)
 
 
 def read(lines: list[str], folder: Path) -> tuple[definition.Definition, list[str]]:

@@ -31,7 +31,7 @@ _OUTSIDE = ("code-outside-tree", "reference-outside")  # only warned of where no
 _MOST = 5  # files that are named one by one
 
 
-def of(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
+def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
     """What may be copied for a file: its checkout, and what ``worldsize.yml`` allows beside it.
 
     Args:
@@ -68,7 +68,11 @@ def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: It
         mapped: What the user says stands for assets here; it counts with the project that it lies in.
         ours: Folders of Worldsize itself.
     """
-    allowed = [of(path) or everything, *(of(each) or _below(each) for each in mapped), *map(_below, ours)]
+    allowed = [
+        find_allowed(path) or everything,
+        *(find_allowed(each) or _below(each) for each in mapped),
+        *map(_below, ours),
+    ]
 
     def judge(file: str | os.PathLike[str]) -> bool:
         return any(each(file) for each in allowed)

@@ -123,7 +123,7 @@ def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, W
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = context.readable
     if project.files:
-        files.gate = Gate(boundary.of(project.files[0].path, files.documents) or everything)
+        files.gate = Gate(boundary.find_allowed(project.files[0].path, files.documents) or everything)
     else:
         files.gate = Gate()
     run = Run(context)
@@ -131,9 +131,8 @@ def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, W
         run.problems += chosen.problems
         for cluster in chosen.computes:
             context.describe(cluster)
-        own = (
-            (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
-        )  # a fault of the file is none of its choice
+        # What is wrong with the file itself is reported whatever it selects.
+        own = (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
         silent = [code for code, level in chosen.severity.items() if level == "off"]
         asked = Wanted(asked.selected or own, tuple({*asked.ignored, *chosen.ignore, *silent}))
     for found in project.files:

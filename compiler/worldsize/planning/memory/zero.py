@@ -47,10 +47,10 @@ def states(parts: Sequence[Part], setup: Setup, made: Callable[[int, int, int, i
 def _buffers(parts: Sequence[Part], setup: Setup, trained: int) -> int:
     """A bucket of gradients, and with stage 3 the weights that are whole while a block computes.
 
-    The bucket is made as large as configured, however small the model; a host gives memory only to what of it
-    is written, which is no more than there are gradients. The step needs the slice's gradients
-    in fp32. Stage 3 never cuts tensors of up to :data:`PERSISTENT` numbers (``stage_1_and_2.py``,
-    ``stage3.py`` and ``parameter_offload.py`` of DeepSpeed 0.19).
+    The bucket is made as large as configured, however small the model; a host only provides the memory that
+    is written, at most that of the gradients. The step needs the slice's gradients in fp32. Stage 3 never
+    cuts tensors of up to :data:`PERSISTENT` numbers (``stage_1_and_2.py``, ``stage3.py`` and
+    ``parameter_offload.py`` of DeepSpeed 0.19).
     """
     if setup.stage == 0:
         return 4 * trained if setup.narrow == 2 else 0

@@ -52,7 +52,7 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
     checking.refuse_incomplete(report)
     if wrong := tuple(found for found in report.errors if found.code not in MENTIONED):
         raise SpecError(wrong, report.sources)
-    if outside := boundary.as_errors(report.diagnostics, boundary.of(target)):
+    if outside := boundary.as_errors(report.diagnostics, boundary.find_allowed(target)):
         raise SpecError(outside, report.sources)
     return target, settings
 

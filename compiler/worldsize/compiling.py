@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from worldsize.base.problem import Problem
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
 from worldsize.planning.model import Plan

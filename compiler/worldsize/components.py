@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize import resources
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.suggest import did_you_mean
 
 
 def names() -> list[str]:

@@ -26,11 +26,11 @@ from pathlib import Path
 from types import ModuleType
 
 import worldsize
+from worldsize.base.source import Source
 from worldsize.errors import OutputError, SpecError
 from worldsize.running.errors import RunError
 from worldsize.running.preparing import preparation
 from worldsize.yaml import json_text
-from worldsize.yaml.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "components" / "_shared"))

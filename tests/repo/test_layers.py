@@ -13,7 +13,9 @@ PACKAGE = Path(__file__).parents[2] / "compiler" / "worldsize"
 
 # A module may import from its own layer and from any earlier one.
 ORDER = [
-    {"yaml", "diagnostics", "facts", "records", "resources", "secrecy"},
+    {"base"},
+    {"yaml", "facts", "resources"},
+    {"diagnostics", "secrecy"},
     {"errors", "spec", "azureml"},
     {"planning"},
     {"rules"},

@@ -9,7 +9,7 @@ import pytest
 
 import worldsize
 from worldsize.diagnostics import text
-from worldsize.yaml import limits
+from worldsize.base import limits
 
 HERE = Path(__file__).parent
 CASES = sorted(path for path in HERE.iterdir() if path.is_dir() and path.name.startswith("WS"))

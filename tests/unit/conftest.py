@@ -9,7 +9,7 @@ import pytest
 
 from worldsize import spec as spec_layer
 from worldsize import yaml
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.planning import Plan, Training, derive
 from worldsize.spec.model import Spec
 

@@ -17,13 +17,13 @@ from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import CHUNK, Gate
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.checking import boundary
-from worldsize.diagnostics.problem import Problem
 from worldsize.emit import place
 from worldsize.errors import OutputError
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.starting import workplace
-from worldsize.yaml.span import Span
 
 
 def tree(folder: Path, files: dict[str, str]) -> None:

@@ -15,12 +15,12 @@ from worldsize.azureml import gate as gates
 from worldsize.azureml import snapshot
 from worldsize.azureml.gate import Gate, copy_listed, open_listed
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.span import Span
 from worldsize.errors import OutputError, SpecError
 from worldsize.running.errors import RunError
 from worldsize.running.options import RunOptions
 from worldsize.running.preparing import preparation
 from worldsize.running.reuse import trees
-from worldsize.yaml.span import Span
 
 SECRET = "worldsize-boundary-secret"
 HEAD = "$schema: https://azuremlschemas.azureedge.net/latest/"

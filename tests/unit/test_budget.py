@@ -12,11 +12,11 @@ import pytest
 
 import worldsize
 from worldsize.azureml.model import Job
+from worldsize.base import budget, limits
+from worldsize.base.problem import Problem
 from worldsize.cli.main import main
-from worldsize.diagnostics.problem import Problem
 from worldsize.rules import registry
 from worldsize.rules.context import Context
-from worldsize.yaml import budget, limits
 
 PIPELINE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json

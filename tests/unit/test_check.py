@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import worldsize
+from worldsize.base.problem import Problem
 from worldsize.cli import main
-from worldsize.diagnostics.problem import Problem
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context

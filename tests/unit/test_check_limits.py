@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.yaml import limits
+from worldsize.base import limits
 
 PATIENCE = 20.0  # seconds on a busy machine; what is guarded against takes minutes or for ever
 SPEC = """\

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import worldsize
+from worldsize.base import limits
 from worldsize.checking import settings
 from worldsize.rules.script import _program
-from worldsize.yaml import limits
 from wstrain_deepspeed.config import keys
 
 JOB = """\

@@ -10,16 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 import worldsize
+from worldsize.base.problem import Related
+from worldsize.base.source import Source
+from worldsize.base.span import Span
 from worldsize.cli.main import main
 from worldsize.diagnostics import render
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.sarif import RuleInfo
 from worldsize.running import ResumeError, api, resume
 from worldsize.running.showing.logs import Decoder
 from worldsize.running.showing.view import Plain, Quiet
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
 
 FIRST = "20260102-030405-000"
 ACTING = "\x1b[2J\x07\x9b31m\u202e"

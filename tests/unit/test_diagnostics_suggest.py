@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.diagnostics.suggest import closest, did_you_mean, edits
+from worldsize.base.suggest import closest, did_you_mean, edits
 
 KEYS = ["instance_count", "instance_type", "learning_rate", "process_count_per_instance", "uses"]
 

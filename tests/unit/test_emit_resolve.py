@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worldsize.azureml.model import Binding, Literal
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.emit.build import Built, build
 from worldsize.emit.lookup import built_in_names
 from worldsize.spec import load

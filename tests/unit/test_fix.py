@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import worldsize
 from worldsize import fixing, yaml
+from worldsize.base.problem import Fix
 from worldsize.cli import main
-from worldsize.diagnostics.problem import Fix
 from worldsize.fixing import edits
 from worldsize.fixing.write import swap
 

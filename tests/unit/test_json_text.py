@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize import yaml
+from worldsize.base.source import Source
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Scalar
-from worldsize.yaml.source import Source
 
 
 def read(text: str) -> tuple[Any, list[tuple[str, str]]]:

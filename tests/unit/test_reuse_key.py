@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component, Field, Step
+from worldsize.base.span import Span
 from worldsize.running.reuse import key
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 SPAN = Span("a.yml", 3, 4, 3, 9)
 

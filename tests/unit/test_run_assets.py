@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from worldsize.azureml import component
 from worldsize.azureml.files import Files
+from worldsize.base.span import Span
 from worldsize.checking import settings
 from worldsize.running import RunOptions
 from worldsize.running.errors import RunError
 from worldsize.running.preparing import assets, preparation
 from worldsize.running.preparing.assets import AssetMap, Entry
 from worldsize.yaml import load
-from worldsize.yaml.span import Span
 
 PLACE = Span("worldsize.yml", 2, 3, 2, 9)
 REGISTRY = "azureml://registries/azureml"

@@ -15,6 +15,7 @@ from worldsize.azureml import fields
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.azureml.gate import Gate
+from worldsize.base.span import Span
 from worldsize.facts import curated
 from worldsize.running.environments import (
     conda,
@@ -31,7 +32,6 @@ from worldsize.running.options import EnvironmentMode, RunOptions
 from worldsize.running.preparing.assets import AssetMap, Entry
 from worldsize.running.starting import workplace
 from worldsize.running.starting.processes import Process
-from worldsize.yaml.span import Span
 
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
 OTHER = "3.8" if definition.HERE != "3.8" else "3.9"

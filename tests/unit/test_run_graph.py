@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
+from worldsize.base.span import Span
 from worldsize.running.graph import Graph, flatten
 from worldsize.running.preparing.assets import AssetMap, Entry
 from worldsize.running.recording.folder import RunFolder
 from worldsize.running.starting import calls, inputs
 from worldsize.running.starting.sources import File, Joined, Output, Text
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 RUN = RunFolder(Path("run"))
 LEAF = {

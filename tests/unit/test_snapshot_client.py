@@ -15,7 +15,7 @@ from worldsize.azureml import listing, snapshot
 from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.glob import parse_line
-from worldsize.yaml import budget, limits
+from worldsize.base import budget, limits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -9,7 +9,8 @@ import yaml as pyyaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worldsize.yaml import Mapping, Scalar, Sequence, limits, load, to_python
+from worldsize.base import limits
+from worldsize.yaml import Mapping, Scalar, Sequence, load, to_python
 from worldsize.yaml import compose as compose_module
 
 

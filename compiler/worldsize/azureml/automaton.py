@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from worldsize.azureml import glob
 from worldsize.azureml.glob import ANY, STAR, Characters, Pattern
-from worldsize.yaml import budget
+from worldsize.base import budget
 
 _BITS = 1 << 16  # of one automaton, unless a single line has more: integers that fit a processor's cache
 _MASKS = 256  # characters whose masks are kept; a name has few of the many there are

@@ -9,9 +9,9 @@ from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
 from worldsize.azureml.references import is_file, local_path, names_in, shown
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node, Scalar
-from worldsize.yaml.span import Span
 
 DEEPEST = 50  # pipeline components inside each other
 FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component

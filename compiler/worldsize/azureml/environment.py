@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import kind, local_path
+from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node
-from worldsize.yaml.span import Span
 
 
 class Reference(NamedTuple):

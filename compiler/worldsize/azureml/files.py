@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from worldsize import yaml
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Component
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 
 
 def anything(_path: Path) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Port
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.yaml.span import Span
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 
 SINGLE_BRACES = re.compile(r"(?<!\{)\$?\{\s*(?:parent|inputs|outputs|plan)\.[^{}]*\}(?!\})")
 """``${parent.…}``: what looks like an expression and is plain text."""

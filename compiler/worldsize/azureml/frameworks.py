@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from worldsize.azureml.environment import is_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import local_path
+from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.span import Span
 
 Documents = Callable[[Path], "Node | None"]
 Texts = Callable[[Path], "str | None"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from worldsize.azureml import component, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.yaml.nodes import Mapping
 
 

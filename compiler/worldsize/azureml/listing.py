@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from worldsize.azureml import ignore
 from worldsize.azureml.gate import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, Entry, Gate
 from worldsize.azureml.ignore import Ignore
-from worldsize.yaml import budget
+from worldsize.base import budget
 
 HOLDS_ITSELF = "a link to a folder that holds it"
 

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct, field
 
 from worldsize.azureml.binding import Expression
+from worldsize.base.span import Span
 from worldsize.yaml.nodes import Node
-from worldsize.yaml.span import Span
 
 T = TypeVar("T")
 

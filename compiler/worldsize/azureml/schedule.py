@@ -12,7 +12,7 @@ from worldsize.azureml import fields, job
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Field, Job
 from worldsize.azureml.references import is_file, local_path
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 

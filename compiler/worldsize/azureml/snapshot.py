@@ -23,10 +23,10 @@ from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.system import reason
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.system_error import describe_os_error
 from worldsize.yaml.nodes import Sequence
-from worldsize.yaml.span import Span
 
 _ROOT = PurePosixPath()
 _SHOWN = 5  # links that are named one by one
@@ -201,7 +201,7 @@ def _list(
 def _unreadable(error: OSError, at: Span) -> Problem:
     """A folder on the way that may not be listed; none of its files is left out in silence."""
     name = PurePosixPath(str(error.filename)).name
-    message = f"`{name}` below this folder cannot be read: {reason(error)}"
+    message = f"`{name}` below this folder cannot be read: {describe_os_error(error)}"
     return Problem("code-missing", at, message, "get the right to read it, or name another folder")
 
 
@@ -339,7 +339,7 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
 
 def missing(slug: str, what: str, text: str, path: Path, span: Span) -> Problem:
     """A file or folder that is not there, with the nearest name that is."""
-    from worldsize.diagnostics.suggest import closest  # noqa: PLC0415 - only a fault pays for it
+    from worldsize.base.suggest import closest  # noqa: PLC0415 - only a fault pays for it
 
     message = f"{what} names `{shown(text)}`, which does not exist"
     near = closest(path.name, names_in(path.parent))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml.model import Field
-from worldsize.yaml import budget
+from worldsize.base import budget
 from worldsize.yaml.scalars import kind
 
 WIDTH = 100  # columns after which running text is folded

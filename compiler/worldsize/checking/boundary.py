@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from worldsize.azureml.archive import Archive
 from worldsize.azureml.files import Files
 from worldsize.azureml.gate import Gate, everything
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.problem import Problem
 from worldsize.rules.context import Context
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.yaml import Document

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 
 from worldsize.azureml.files import Files, anything
 from worldsize.azureml.gate import Gate, everything
+from worldsize.base.budget import Budgets
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
-from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
-from worldsize.diagnostics.suggest import did_you_mean
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 from worldsize.secrecy import conceal
-from worldsize.yaml.budget import Budgets
-from worldsize.yaml.source import Source
 
 if TYPE_CHECKING:
     from worldsize.checking.settings import Settings

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from worldsize import yaml
+from worldsize.base.budget import OverBudgetError
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.checking import discover, signs, stages
-from worldsize.diagnostics.problem import Problem
 from worldsize.rules import engine
 from worldsize.rules.context import Context
-from worldsize.yaml.budget import OverBudgetError
-from worldsize.yaml.span import Span
 
 
 class Run(Struct):

@@ -16,12 +16,13 @@ from msgspec import Struct, field
 from worldsize.azureml import compute
 from worldsize.azureml.compute import Compute
 from worldsize.azureml.references import exists, kind
+from worldsize.base import limits
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean, surely
 from worldsize.diagnostics.diagnostic import SEVERITIES
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import did_you_mean, surely
 from worldsize.rules import registry
-from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence, limits
-from worldsize.yaml.span import Span
+from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
 
 KEYS = ("allow", "assets", "compute", "ignore", "select", "severity")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")

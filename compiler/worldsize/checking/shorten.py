@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from worldsize.base import limits
+from worldsize.base.problem import Problem
 from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, arrange
-from worldsize.diagnostics.problem import Problem
 from worldsize.rules import engine
-from worldsize.yaml import limits
 
 if TYPE_CHECKING:
     from worldsize.checking.checker import Wanted

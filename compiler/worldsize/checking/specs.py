@@ -8,14 +8,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from worldsize.base.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.checking.checker import Report, check
-from worldsize.diagnostics.problem import Problem
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
 from worldsize.yaml import load
-from worldsize.yaml.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
-from worldsize.yaml.span import Span
 
 
 def check_spec(path: Path, text: str | None = None) -> Report:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from worldsize import yaml
+from worldsize.base.span import Span
 from worldsize.rules.context import Cluster
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.azureml.compute import Compute
     from worldsize.azureml.model import Component, Job
     from worldsize.azureml.schedule import JobSchedule
+    from worldsize.base.problem import Problem
     from worldsize.checking.run import Run
-    from worldsize.diagnostics.problem import Problem
     from worldsize.spec.model import ComputeProfile, Spec
 
 Stage = Callable[["Run", yaml.Document], None]

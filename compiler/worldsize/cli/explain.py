@@ -36,7 +36,7 @@ def command(rule: str | None, write: Path | None) -> None:
         return
     entry = registry.find(rule)
     if entry is None:
-        from worldsize.diagnostics.suggest import did_you_mean  # noqa: PLC0415
+        from worldsize.base.suggest import did_you_mean  # noqa: PLC0415
 
         advice = did_you_mean(rule, registry.names()) or "`worldsize explain` lists all rules"
         raise click.UsageError(f"`{rule}` is not the code or slug of a rule: {advice}")

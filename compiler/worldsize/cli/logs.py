@@ -58,7 +58,7 @@ def _known(root: Path, step: str) -> None:
     steps = history.load(root).steps
     if step in steps or (root / "steps" / step).is_dir():
         return
-    from worldsize.diagnostics.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
+    from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
 
     help_ = did_you_mean(step, steps) if steps else "its event log says nothing of any step"
     texts.refuse(f"run `{root.name}` has no step `{step}`", help_)

@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest name where there is no such command."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from worldsize.diagnostics.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
+            from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
 
             ctx.fail(f"there is no command `{args[0]}`: {did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)

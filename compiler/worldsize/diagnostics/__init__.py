@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.diagnostics.problem import Fix, Problem, Related
-from worldsize.diagnostics.suggest import closest, did_you_mean
 
 __all__ = ["Diagnostic", "Fix", "Problem", "Related", "Severity", "closest", "did_you_mean"]

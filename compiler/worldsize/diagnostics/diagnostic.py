@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.diagnostics.problem import Fix, Related
-from worldsize.yaml.span import Span
+from worldsize.base.problem import Fix, Related
+from worldsize.base.span import Span
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic, count
 from worldsize.diagnostics.snippet import escape_controls
 from worldsize.diagnostics.sources import shown_path
-from worldsize.yaml.span import Span
 
 VERSION = 1
 

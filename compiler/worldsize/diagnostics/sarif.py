@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import DOCS, Diagnostic
 from worldsize.diagnostics.snippet import escape_controls
 from worldsize.diagnostics.sources import shown_path
-from worldsize.yaml.span import Span
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}

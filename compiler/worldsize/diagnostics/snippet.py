@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from worldsize.yaml.span import Span
+from worldsize.base.span import Span
 
 _TAB = 4
 _CONTROL = re.compile(

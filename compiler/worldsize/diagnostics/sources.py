@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from worldsize.yaml.source import Source
+from worldsize.base.source import Source
 
 Sources = Mapping[str, Source]
 

@@ -8,12 +8,12 @@ from functools import cache
 
 from msgspec import Struct, field
 
+from worldsize.base import limits
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.yaml import limits
 from worldsize.yaml.comments import Comment
-from worldsize.yaml.span import Span
 
 _MARK = re.compile(r"#\s*worldsize\s*:(?P<rest>.*)")
 _IGNORE = re.compile(r"\s*ignore\s*\[(?P<codes>[^\]]*)\]")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from worldsize.base.problem import Related
+from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic, count
-from worldsize.diagnostics.problem import Related
 from worldsize.diagnostics.snippet import clean, draw
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
-from worldsize.yaml.span import Span
 
 _COLOURS = {
     "error": "\x1b[1;31m",

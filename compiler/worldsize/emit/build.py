@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from worldsize.azureml.files import Files
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.emit import gpu_builds, lookup, memory_bound, rows
 from worldsize.emit.resolve import Resolved, resolve, wired
 from worldsize.planning.model import Plan

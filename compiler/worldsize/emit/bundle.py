@@ -19,8 +19,8 @@ from worldsize.azureml.gate import Gate, are_equal
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import is_file, is_folder, kind, local_path
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml.span import Span
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 
 CODE = "src"
 ENVIRONMENT = "environment"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from worldsize.azureml.model import Component
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.suggest import did_you_mean
 from worldsize.emit.work import Work
 from wsshards import builtin
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from worldsize.azureml.model import Binding, Field, Literal
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.emit.work import Work
-from worldsize.yaml.span import Span
 
 METRICS_TAG = "worldsize_metrics"  # a component's metrics, separated by commas
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it

@@ -12,7 +12,7 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path
 from worldsize.azureml.snapshot import missing
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.suggest import did_you_mean
 from worldsize.emit import lookup, planned
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span

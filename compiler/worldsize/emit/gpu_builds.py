@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from worldsize import resources
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Located, Spec

@@ -16,15 +16,15 @@ from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Argument, Data, Field, Literal, Step
 from worldsize.azureml.references import local_path
-from worldsize.diagnostics.problem import Problem
+from worldsize.base import budget
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
 from worldsize.emit import deepspeed, memory, plan_file, settings
 from worldsize.emit.build import Built
 from worldsize.emit.bundle import Bundle
 from worldsize.emit.memory_bound import PREDICTION
 from worldsize.spec.model import ComputeProfile, Spec
-from worldsize.yaml import budget
-from worldsize.yaml.span import Span
 
 Files = dict[str, Path | bytes | Archive]
 

@@ -13,13 +13,13 @@ from worldsize.azureml.distribution import member, view
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import is_file, kind, local_path, names_in, shown
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import closest, did_you_mean
+from worldsize.base import budget
+from worldsize.base.problem import Problem
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.emit import own_script
 from worldsize.planning.interface import Interface
 from worldsize.planning.model import Launcher
 from worldsize.spec.model import Located, Spec, Step
-from worldsize.yaml import budget
 
 Components = dict[str, Component | None]
 

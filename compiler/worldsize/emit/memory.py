@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base import budget
+from worldsize.base.problem import Problem, Related
 from worldsize.emit import memory_bound, memory_depth, samples
 from worldsize.emit.samples import Samples
 from worldsize.facts import vm_sizes
@@ -22,7 +23,6 @@ from worldsize.planning.memory.setup import Setup
 from worldsize.planning.memory.verdict import Place
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.spec.model import Spec
-from worldsize.yaml import budget
 
 _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Job, Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.emit import memory_bound, samples
 from worldsize.facts import vm_sizes
 from worldsize.planning.memory import sizes

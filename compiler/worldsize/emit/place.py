@@ -18,7 +18,7 @@ from typing import IO
 
 from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import copy_listed
-from worldsize.diagnostics.system import reason
+from worldsize.base.system_error import describe_os_error
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError
 
@@ -155,4 +155,4 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 def _not_written(out: Path, error: OSError) -> OutputError:
     help_ = "what was there before is untouched; free space or check the rights, then compile again"
-    return OutputError(f"`{out}` could not be written: {reason(error, file=True)}", help_)
+    return OutputError(f"`{out}` could not be written: {describe_os_error(error, file=True)}", help_)

@@ -7,7 +7,7 @@ from typing import Any
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Binding, Field, Literal
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.suggest import did_you_mean
 from worldsize.emit.comments import comment
 from worldsize.emit.work import PLANNED, Work, part_span
 from worldsize.planning import missing

@@ -22,15 +22,15 @@ from worldsize.azureml.model import (
     Step,
 )
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base import budget
+from worldsize.base.problem import Problem
+from worldsize.base.suggest import did_you_mean
 from worldsize.emit import data_source, gate, given, own_script, planned, settings, user_files, wiring
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import Work, part_span
 from worldsize.planning import missing
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Spec
-from worldsize.yaml import budget
 
 
 class Resolved(Struct, frozen=True):

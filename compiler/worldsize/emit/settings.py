@@ -7,7 +7,7 @@ from typing import Any
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Field, Job, Step
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
 from worldsize.emit import planned
 from worldsize.emit.comments import comment
 from worldsize.emit.work import Work

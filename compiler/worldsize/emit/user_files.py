@@ -10,7 +10,7 @@ from worldsize.azureml.gate import read_listed
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import exists, is_file, local_path, normal
 from worldsize.azureml.snapshot import Snapshot, missing
-from worldsize.diagnostics.suggest import closest, did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
 from worldsize.yaml.nodes import Scalar

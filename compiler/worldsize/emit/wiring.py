@@ -7,12 +7,12 @@ from itertools import chain, pairwise
 
 from worldsize.azureml import binding, cycle
 from worldsize.azureml.model import Binding, Field, Port
-from worldsize.diagnostics.problem import Related
-from worldsize.diagnostics.suggest import closest
+from worldsize.base import budget
+from worldsize.base.problem import Related
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest
 from worldsize.emit.own_script import OPEN
 from worldsize.emit.work import OF_TOPOLOGY, PLANNED, Work, part_span
-from worldsize.yaml import budget
-from worldsize.yaml.span import Span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
 _MODELS = {"mlflow_model", "custom_model", "triton_model"}

@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import kind
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.planning.model import Plan
 from worldsize.spec.model import Located, Spec
 from worldsize.yaml.nodes import Scalar
-from worldsize.yaml.span import Span
 
 # Inputs that are filled from the plan wherever a component declares them.
 PLANNED = frozenset(

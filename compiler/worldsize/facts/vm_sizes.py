@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.diagnostics.suggest import closest
+from worldsize.base.suggest import closest
 from worldsize.facts import table
 
 Status = Literal["current", "retiring", "retired"]

@@ -10,12 +10,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize import yaml
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.span import Span
 from worldsize.checking import Report, check, discover
 from worldsize.diagnostics.diagnostic import arrange
-from worldsize.diagnostics.problem import Fix, Problem
 from worldsize.fixing import edits
 from worldsize.rules import engine
-from worldsize.yaml.span import Span
 
 _ROUNDS = 10  # one fix can bring another fault to light; nothing known needs more than three
 _MARK = "\ufeff".encode()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from worldsize import yaml
-from worldsize.diagnostics.problem import Fix
+from worldsize.base.problem import Fix
 from worldsize.yaml import Document, Mapping, Node
 from worldsize.yaml import Sequence as SequenceNode
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from worldsize.diagnostics.system import reason
+from worldsize.base.system_error import describe_os_error
 
 
 def swap(path: Path, before: bytes, after: bytes) -> str | None:
@@ -34,7 +34,7 @@ def swap(path: Path, before: bytes, after: bytes) -> str | None:
         os.replace(temporary, target)  # noqa: PTH105
         temporary = None
     except OSError as error:
-        return reason(error)
+        return describe_os_error(error)
     finally:
         if temporary is not None:
             os.unlink(temporary)  # noqa: PTH108

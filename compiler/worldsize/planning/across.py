@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
 from worldsize.facts import links, vm_sizes
 from worldsize.planning import degrees, options
 from worldsize.planning.degrees import Degrees

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
 from worldsize.planning import batch
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import plural

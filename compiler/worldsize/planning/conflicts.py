@@ -6,7 +6,7 @@ The trainers refuse the same combinations; here they are found before anything i
 from __future__ import annotations
 
 from worldsize.azureml import literals
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
 from worldsize.planning import degrees, offload, options, place
 from worldsize.planning.interface import Interface
 from worldsize.planning.model import Topology

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base import budget
+from worldsize.base.problem import Problem
 from worldsize.facts import vm_sizes
 from worldsize.planning import conflicts
 from worldsize.planning.interface import Interface
@@ -17,7 +18,6 @@ from worldsize.planning.resilience import plan as plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
 from worldsize.planning.train import train
 from worldsize.spec.model import Spec, Step
-from worldsize.yaml import budget
 
 
 def derive(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from worldsize.azureml.frameworks import Installed
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.facts import cuda
 from worldsize.facts.cuda import Build, Capability, Gpu
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.yaml.span import Span
 
 _X86_IMAGES = ("mcr.microsoft.com/azureml/",)
 INDEX = "https://download.pytorch.org/whl/"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from worldsize.diagnostics.problem import Fix, Problem, Related
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.span import Span
 from worldsize.planning.model import Derivation, PlanValue
-from worldsize.yaml.span import Span
 
 
 class Notes(Struct):

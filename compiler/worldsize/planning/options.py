@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from worldsize.azureml import literals
+from worldsize.base.span import Span
 from worldsize.planning.interface import Interface
 from worldsize.spec.model import Located, Step
-from worldsize.yaml.span import Span
 
 
 def value(step: Step, interface: Interface | None, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
 from worldsize.planning import across, degrees, options, splits
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.interface import Interface

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from worldsize.diagnostics.problem import Fix, Related
+from worldsize.base.problem import Fix, Related
 from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning import topology

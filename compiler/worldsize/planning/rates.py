@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.suggest import did_you_mean
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
 from worldsize.planning import learning_rate as arithmetic

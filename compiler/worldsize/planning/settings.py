@@ -11,14 +11,14 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.azureml import literals
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
+from worldsize.base.span import Span
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
 from worldsize.planning.interface import Interface
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import show
 from worldsize.spec.model import Located, Scale, Step
-from worldsize.yaml.span import Span
 
 
 class Setting(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.diagnostics.problem import Related
+from worldsize.base.problem import Related
 from worldsize.planning import degrees, options
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.interface import Interface

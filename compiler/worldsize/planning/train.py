@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from worldsize.azureml import literals
+from worldsize.base.span import Span
 from worldsize.planning import shards as sharding
 from worldsize.planning import stages, warmup
 from worldsize.planning import steps as stepping
@@ -16,7 +17,6 @@ from worldsize.planning.rates import Rate, rate
 from worldsize.planning.settings import Settings, verify
 from worldsize.planning.steps import Steps
 from worldsize.spec.model import Scale, Step
-from worldsize.yaml.span import Span
 
 MOST_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 

@@ -10,15 +10,15 @@ from msgspec import Struct, field
 
 from worldsize import resources, yaml
 from worldsize.azureml.files import Files
-from worldsize.yaml.budget import Budgets
-from worldsize.yaml.source import Source
+from worldsize.base.budget import Budgets
+from worldsize.base.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from worldsize.azureml.compute import Compute
+    from worldsize.base.span import Span
     from worldsize.facts.vm_sizes import VmSize
-    from worldsize.yaml.span import Span
 
 T = TypeVar("T")
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read

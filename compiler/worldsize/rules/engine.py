@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
+from worldsize.base import budget, limits
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.problem import Problem
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Check, Entry
-from worldsize.yaml import budget, limits
-from worldsize.yaml.span import Span
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""

@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from worldsize.azureml import binding, distribution
 from worldsize.azureml.model import Binding, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
+from worldsize.base.span import Span
 from worldsize.rules import command_line
 from worldsize.rules.command_line import Command, Flag, Word
 from worldsize.yaml.nodes import Scalar
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
+    from worldsize.base.source import Source
     from worldsize.facts.vm_sizes import VmSize
     from worldsize.rules.context import Cluster, Context
-    from worldsize.yaml.source import Source
 
 STARTS_PROCESSES = ("pytorch", "mpi")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Severity
-from worldsize.diagnostics.problem import Fix, Problem, Related
 from worldsize.rules.conditions import Condition
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.rules.context import Context

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.system import reason
+from worldsize.base.system_error import describe_os_error
 from worldsize.running.environments import layers
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.places import Here, Places
@@ -110,7 +110,7 @@ class Attempt:
                 workplace.clear(self.task, self.around.run)
             workplace.prepare(self.task, code, self.around.run)
         except OSError as error:
-            return _failed(f"its folder cannot be made: {reason(error, file=True)}")
+            return _failed(f"its folder cannot be made: {describe_os_error(error, file=True)}")
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
@@ -140,7 +140,7 @@ class Attempt:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, around.warden, cwd=step.code, logs=step.logs, grace=around.grace)
         except OSError as error:
-            return _failed(f"its processes cannot be started: {reason(error)}")
+            return _failed(f"its processes cannot be started: {describe_os_error(error)}")
         self.group = self._stack.enter_context(group)
         self.began = time.monotonic()
         listed = disclosure.of_step(task, call, values, around.mask).processes(plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.diagnostics.snippet import clean, draw
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
 from worldsize.secrecy import conceal

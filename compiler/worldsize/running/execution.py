@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from worldsize.diagnostics.system import reason
+from worldsize.base.system_error import describe_os_error
 from worldsize.running import equipment
 from worldsize.running.attempt import Surroundings
 from worldsize.running.environments.interpreters import Interpreters
@@ -85,7 +85,7 @@ def execute(
             log.write("run_untracked", reason=tracker.unavailable, incomplete=tracker.incomplete)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
         if log.fault is not None:
-            view.warn(f"the event log is incomplete: {reason(log.fault)}")
+            view.warn(f"the event log is incomplete: {describe_os_error(log.fault)}")
     return result
 
 

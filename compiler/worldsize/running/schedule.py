@@ -8,7 +8,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from worldsize.diagnostics.system import reason
+from worldsize.base.system_error import describe_os_error
 from worldsize.running.attempt import Attempt, Outcome, Surroundings
 from worldsize.running.expansion import Expansion
 from worldsize.running.extensions import Memory, Nothing, Restarts, Watcher
@@ -146,7 +146,7 @@ class Schedule:
         try:
             source = self.memory.recall(task)
         except OSError as error:
-            self.view.warn(f"{task.name}: not reused: {reason(error)}")
+            self.view.warn(f"{task.name}: not reused: {describe_os_error(error)}")
             return False
         if source is not None:
             self.around.log.write("step_reused", step=task.name, run=source)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from worldsize.azureml.model import Component, Step
+from worldsize.base.span import Span
 from worldsize.running.starting import sources
 from worldsize.running.starting.sources import Source
-from worldsize.yaml.span import Span
 
 KINDS = ("command", "sweep", "parallel")
 

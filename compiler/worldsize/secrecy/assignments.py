@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from worldsize.base.source import Source
 from worldsize.secrecy import forms
 from worldsize.secrecy.names import is_secret, may_name_secrets
 from worldsize.yaml import load
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.source import Source
 
 # Of an input that is declared, or a parameter that is searched, these are the values.
 _VALUES = frozenset({"default", "value", "values"})

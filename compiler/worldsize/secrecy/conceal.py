@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.problem import Problem
 from worldsize.secrecy import assignments
 from worldsize.secrecy.masking import Mask
 from worldsize.yaml import load
 from worldsize.yaml.nodes import Node
-from worldsize.yaml.source import Source
 
 _YAML = (".yml", ".yaml")
 Finding = TypeVar("Finding", Diagnostic, Problem)

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from worldsize.diagnostics.problem import Fix, Problem, Related
-from worldsize.diagnostics.suggest import surely
+from worldsize.base import limits
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.span import Span
+from worldsize.base.suggest import surely
 from worldsize.spec import schema
 from worldsize.spec.locate import Path, Place, label
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest, quoted_list
 from worldsize.spec.values import clip, flow
-from worldsize.yaml import limits
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Scalar
-from worldsize.yaml.span import Span
 
 _COMMAND_ONLY = ("environment", "distribution", "outputs")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from worldsize import yaml
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.spec import parse, references, schedule, violations
 from worldsize.spec.model import Spec
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence as Steps
 
 from msgspec import Struct
 
+from worldsize.base.span import Span
 from worldsize.spec.values import clip
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.span import Span
 
 Path = tuple[str | int, ...]
 

@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from worldsize.base.span import Span
 from worldsize.yaml.nodes import Node
-from worldsize.yaml.span import Span
 
 T = TypeVar("T")
 

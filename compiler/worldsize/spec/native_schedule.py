@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.spec import schedule, time_zones
 from worldsize.spec.model import Located, Schedule
 from worldsize.yaml.nodes import Mapping, Scalar

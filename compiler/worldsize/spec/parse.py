@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from worldsize.base.span import Span
 from worldsize.spec import reader as read
 from worldsize.spec.model import (
     ComputeProfile,
@@ -16,7 +17,6 @@ from worldsize.spec.model import (
     Step,
 )
 from worldsize.yaml.nodes import Mapping, Scalar
-from worldsize.yaml.span import Span
 
 
 def spec(path: Path, root: Mapping) -> Spec:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from worldsize.base.span import Span
 from worldsize.spec.model import Located
 from worldsize.spec.values import plain
 from worldsize.yaml.nodes import Mapping, Scalar
-from worldsize.yaml.span import Span
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest, quoted_list
 

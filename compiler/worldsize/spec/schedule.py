@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.spec import cron
 from worldsize.spec.model import Located, Schedule
 from worldsize.yaml.nodes import Mapping, Scalar
-from worldsize.yaml.span import Span
 
 _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from worldsize import resources
+from worldsize.base import limits
 from worldsize.spec.accept import accepts, exact
-from worldsize.yaml import limits
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

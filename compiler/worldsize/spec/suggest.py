@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from worldsize.diagnostics import suggest
+from worldsize.base import suggest
 
 # Words of Azure ML's own files, or of its documentation, that a spec says in another way.
 _SAID_OTHERWISE: Mapping[str, str] = {

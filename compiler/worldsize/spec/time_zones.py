@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.span import Span
 from worldsize.spec.suggest import closest
-from worldsize.yaml.span import Span
 
 
 @cache

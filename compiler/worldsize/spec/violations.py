@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import surely
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.suggest import surely
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import Place, place
 from worldsize.spec.schema import Violation

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from worldsize.base.source import Source
+from worldsize.base.span import Span
 from worldsize.yaml.comments import Comment
 from worldsize.yaml.load import Document, load, to_python
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
 
 __all__ = [
     "Comment",

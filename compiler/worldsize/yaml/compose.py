@@ -13,11 +13,12 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml import budget, limits, mappings
+from worldsize.base import budget, limits
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.yaml import mappings
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import unreadable
-from worldsize.yaml.source import Source
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Blanks and whole comment lines, then a property, and the same again up to the value.

@@ -10,9 +10,9 @@ import json
 import re
 from typing import NamedTuple
 
-from worldsize.yaml import limits
+from worldsize.base import limits
+from worldsize.base.source import Source
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.source import Source
 
 _BLANK = re.compile(r"[ \t\r\n]+|(?P<comment>//[^\n]*|\#[^\n]*|/\*.*?\*/)", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')

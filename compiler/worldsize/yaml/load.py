@@ -10,11 +10,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml import budget, comments, limits
+from worldsize.base import budget, limits
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.yaml import comments
 from worldsize.yaml.compose import Composer
 from worldsize.yaml.nodes import Mapping, Node, Scalar
-from worldsize.yaml.source import Source
 
 _NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

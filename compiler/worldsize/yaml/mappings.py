@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from worldsize.diagnostics.problem import Problem, Related
-from worldsize.yaml import limits
+from worldsize.base import limits
+from worldsize.base.problem import Problem, Related
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.yaml.scalars import kind
 

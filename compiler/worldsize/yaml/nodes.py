@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from worldsize.base.source import Source
+from worldsize.base.span import Span
 from worldsize.yaml.scalars import PlainValue, resolve
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.yaml.segments import Segments

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml.source import Source
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
 
 # What the parser says -> what to write. The first entry that is contained in the message wins.
 _HELP = (

@@ -9,10 +9,10 @@ import re
 from worldsize.azureml.shape.catalog import Shape
 from worldsize.azureml.shape.place import Place
 from worldsize.azureml.shape.values import fits, fold, takes_text
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest, surely
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest, surely
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.span import Span
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 

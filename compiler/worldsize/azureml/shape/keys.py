@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from worldsize.azureml.shape.catalog import Catalog, Shape
 from worldsize.azureml.shape.place import Place
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest, edits, surely
-from worldsize.yaml import budget
+from worldsize.base import budget
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.suggest import closest, edits, surely
 from worldsize.yaml.nodes import Scalar
 
 # Words of other tools, of the documentation's errors and of Azure ML's first version.

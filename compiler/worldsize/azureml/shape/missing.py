@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml.shape.catalog import Shape
 from worldsize.azureml.shape.place import Place
 from worldsize.azureml.shape.values import fits
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest, surely
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.suggest import closest, surely
 from worldsize.yaml.nodes import Scalar
 
 # What a step itself says of what it runs, where it names no component.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from worldsize.azureml.shape.catalog import Shape, Sibling
+from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Scalar
-from worldsize.yaml.span import Span
 
 
 class Place(Struct, frozen=True):

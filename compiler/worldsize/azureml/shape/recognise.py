@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-from worldsize.diagnostics.suggest import closest
+from worldsize.base.suggest import closest
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Kinds with a shape of their own.

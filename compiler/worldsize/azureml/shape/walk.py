@@ -11,8 +11,8 @@ from worldsize.azureml.shape import blame, keys, missing
 from worldsize.azureml.shape.catalog import Catalog, Shape, Sibling, catalog
 from worldsize.azureml.shape.place import Place
 from worldsize.azureml.shape.values import compiled, fits, fold
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.yaml import limits
+from worldsize.base import limits
+from worldsize.base.problem import Fix, Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 

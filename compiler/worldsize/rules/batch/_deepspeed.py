@@ -12,7 +12,9 @@ from worldsize import yaml
 from worldsize.azureml import binding
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
-from worldsize.diagnostics.problem import Fix, Problem, Related
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.source import Source
+from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.batch import _deepspeed_known
 from worldsize.rules.context import LARGEST_TEXT, Context
@@ -20,8 +22,6 @@ from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
 from wstrain_deepspeed.config import Finding, Known, verify
 from wstrain_deepspeed.config.tables import tables
 

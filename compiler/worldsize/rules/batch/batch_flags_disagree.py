@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules import launch
 from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context

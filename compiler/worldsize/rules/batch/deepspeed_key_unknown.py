@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule

@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job, Literal
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
-from worldsize.yaml.span import Span
 
 RULE = Rule("WS313", "zero-stage-disagrees", "warning", since="0.1.0", summary="two different ZeRO stages")
 

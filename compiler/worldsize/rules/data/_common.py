@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Component, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
+from worldsize.base.span import Span
 from worldsize.rules import command_line
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
-from worldsize.yaml.span import Span
 
 
 class Given(NamedTuple):

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import is_file, local_path
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import folder_of
 from worldsize.rules.rule import Rule

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import local_path
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import folder_of
 from worldsize.rules.rule import Rule

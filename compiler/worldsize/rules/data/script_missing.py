@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.suggest import closest
 from worldsize.rules.context import Context
 from worldsize.rules.data._snapshot import Sought, names_in, sought
 from worldsize.rules.rule import Rule

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Template
 from worldsize.azureml.model import Component
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
-from worldsize.yaml.span import Span
 
 
 class Text(NamedTuple):

@@ -15,10 +15,10 @@ from msgspec import Struct
 from worldsize.azureml import graph, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
-from worldsize.diagnostics.problem import Fix
-from worldsize.diagnostics.suggest import closest
+from worldsize.base.problem import Fix
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest
 from worldsize.yaml.nodes import Mapping, Node, Scalar
-from worldsize.yaml.span import Span
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
 NOWHERE = Span("", 1, 1, 1, 1)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import fit
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_node
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import unbound_texts
 from worldsize.rules.rule import Rule

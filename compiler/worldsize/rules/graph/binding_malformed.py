@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding, fit
 from worldsize.azureml.model import Component, Job
-from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.base.problem import Fix, Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import unbound_texts

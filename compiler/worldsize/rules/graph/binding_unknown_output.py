@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from worldsize.azureml.model import Component, Job, Port, Step
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.problem import Problem
+from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import declares, is_native, known, nearest, port_finder, span_of, wires

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import is_native, wires

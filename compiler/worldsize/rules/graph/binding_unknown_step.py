@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.problem import Problem
+from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import nearest, wires
 from worldsize.rules.rule import Rule

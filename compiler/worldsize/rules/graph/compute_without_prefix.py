@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.base.problem import Fix, Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import computes
 from worldsize.rules.rule import Rule

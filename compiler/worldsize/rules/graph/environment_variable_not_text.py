@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Step
-from worldsize.diagnostics.problem import Fix, Problem
+from worldsize.base.problem import Fix, Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Scalar

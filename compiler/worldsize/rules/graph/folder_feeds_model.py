@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declares, source_type, wires
 from worldsize.rules.rule import Rule

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 from worldsize.azureml import cycle
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import Wire, wires
 from worldsize.rules.rule import Rule

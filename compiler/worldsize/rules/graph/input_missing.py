@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job, Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declares, is_native, known, searched
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
-from worldsize.yaml.span import Span
 
 RULE = Rule("WS610", "input-missing", "error", since="0.1.0", summary="a required input that nothing feeds")
 

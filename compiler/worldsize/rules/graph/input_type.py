@@ -24,7 +24,7 @@ from typing import Any
 
 from worldsize.azureml import fit
 from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _values
 from worldsize.rules.graph._common import (

@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE
 from worldsize.rules.rule import Rule

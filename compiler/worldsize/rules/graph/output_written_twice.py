@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import is_native, span_of
 from worldsize.rules.rule import Rule
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS628",

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component, Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS642",

@@ -24,13 +24,13 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job, Step
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declares, is_native, nearest, pipeline_inputs, port_finder, wires
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS626",

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from worldsize.azureml.model import Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules import command_line
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context

@@ -24,13 +24,13 @@ from collections.abc import Iterator
 
 from worldsize.azureml import fields
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS722",

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.schedule import JobSchedule
-from worldsize.diagnostics.problem import Fix, Problem
-from worldsize.diagnostics.suggest import closest, did_you_mean
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 

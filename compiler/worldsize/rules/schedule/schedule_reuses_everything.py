@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Data, Job, Literal, Step
 from worldsize.azureml.schedule import JobSchedule
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.yaml import to_python

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.schedule import JobSchedule
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
+from worldsize.base.source import Source
+from worldsize.base.span import Span
 
 T = TypeVar("T")
 _SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are no nodes

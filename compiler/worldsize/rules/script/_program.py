@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.source import Source
+from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
@@ -21,8 +23,6 @@ from worldsize.rules.rule import Rule
 from worldsize.rules.script import _module
 from worldsize.rules.script._module import Module
 from worldsize.yaml.nodes import Scalar
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
 _MOST = 40  # modules of one script that are read

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.azureml import environment
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.script._program import Program, checks

@@ -25,7 +25,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.script._module import Module

@@ -11,9 +11,9 @@ from worldsize.azureml import ignore, snapshot
 from worldsize.azureml.gate import read_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.snapshot import Part
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.spec.model import Spec
-from worldsize.yaml.span import Span
 
 REPOSITORIES = frozenset({".git", ".hg", ".svn"})
 _ENVIRONMENTS = frozenset({".venv", "node_modules", ".tox", ".nox"})

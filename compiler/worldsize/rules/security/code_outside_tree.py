@@ -23,7 +23,7 @@ from pathlib import Path
 
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import exists, local_path
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar

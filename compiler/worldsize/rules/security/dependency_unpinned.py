@@ -22,12 +22,12 @@ from pathlib import Path
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Component
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.security import _packages
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.span import Span
 
 RULE = Rule("WS813", "dependency-unpinned", "info", since="0.1.0", summary="packages without versions")
 

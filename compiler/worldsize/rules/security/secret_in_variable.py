@@ -26,7 +26,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.secrecy import assignments, forms, names

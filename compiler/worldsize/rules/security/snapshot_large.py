@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.security import _uploads

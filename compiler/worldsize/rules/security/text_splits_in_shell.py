@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from worldsize.azureml.model import Job, Step
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.security import _shell

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node, Scalar
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS113", "step-needs-compute", "error", since="0.1.0", summary="a step that does not say where it runs"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from worldsize.azureml import binding
+from worldsize.base.span import Span
 from worldsize.rules.command_line import Flag
 from worldsize.rules.launch import Launch
 from worldsize.rules.topology import _launchers
-from worldsize.yaml.span import Span
 
 _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")
 _PIPELINE = ("pipeline_parallel_size", "pipeline_model_parallel_size", "pp_size")

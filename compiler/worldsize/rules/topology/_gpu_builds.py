@@ -7,7 +7,7 @@ from pathlib import Path
 
 from worldsize.azureml.frameworks import Installed, installed
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.planning import gpu_support
 from worldsize.rules import launch
 from worldsize.rules.context import Context

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from worldsize.azureml.compute import Compute
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize

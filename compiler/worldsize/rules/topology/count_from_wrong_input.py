@@ -24,7 +24,7 @@ from typing import Any
 
 from worldsize.azureml import binding, distribution, graph, literals
 from worldsize.azureml.model import Field, Job, Literal, Step
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 

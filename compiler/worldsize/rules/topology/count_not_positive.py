@@ -24,7 +24,7 @@ from typing import Any
 
 from worldsize.azureml import distribution
 from worldsize.azureml.model import Component, Field, Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 

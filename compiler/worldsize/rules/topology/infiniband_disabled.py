@@ -24,12 +24,12 @@ from collections.abc import Iterator
 
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.rule import Rule
-from worldsize.yaml.span import Span
 
 RULE = Rule(
     "WS223",

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem, Related
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.yaml.span import Span
 
 RULE = Rule("WS222", "nccl-on-cpu", "error", since="0.1.0", summary="the NCCL backend on a size without GPUs")
 

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules import launch
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.compute import Compute
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
 from worldsize.rules.topology._sizes import named_here

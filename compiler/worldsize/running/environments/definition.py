@@ -17,11 +17,11 @@ from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path, shown
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.facts import curated
 from worldsize.running.environments import conda, requirements
 from worldsize.running.preparing.assets import AssetMap
-from worldsize.yaml.span import Span
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Images that hold no package a script could import beyond Python's own.

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.running.environments import docker, layers, own_mlflow, store
 from worldsize.running.environments.definition import Definition
 from worldsize.running.environments.planning import Plan
@@ -25,7 +26,6 @@ from worldsize.running.starting.processes import Process, every
 from worldsize.running.starting.sources import File
 from worldsize.running.supervising.supervise import Warden
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from worldsize.azureml.gate import Gate
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.diagnostics.sources import Sources
 from worldsize.running.environments import definition, docker
 from worldsize.running.environments.definition import Definition
 from worldsize.running.options import EnvironmentMode, RunOptions
 from worldsize.running.preparing.assets import AssetMap
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
 SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")

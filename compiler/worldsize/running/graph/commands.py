@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Field
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.running.starting.sources import Source
 from worldsize.yaml import Scalar
-from worldsize.yaml.span import Span
 
 # azure-ai-ml 1.35.2, `map_single_brackets_and_warn`; so `${inputs.x}` keeps its dollar sign.
 _OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")

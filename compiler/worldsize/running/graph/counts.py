@@ -8,13 +8,13 @@ from typing import Any
 
 from worldsize.azureml import binding, distribution, fields, literals
 from worldsize.azureml.model import Argument, Binding, Component, Field, Literal, Step
+from worldsize.base.span import Span
 from worldsize.running import launchers
 from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope
 from worldsize.running.graph.trace import Reason, Traced, Tracer
 from worldsize.running.starting.sources import File, Text
 from worldsize.yaml import Mapping as YamlMapping
-from worldsize.yaml.span import Span
 
 
 @dataclass(frozen=True, slots=True)

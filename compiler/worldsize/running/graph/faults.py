@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worldsize.azureml.model import Field
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml.span import Span
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 
 SUBMIT = "submit the pipeline to Azure ML, or do the same in a `command` step"
 KINDS = {

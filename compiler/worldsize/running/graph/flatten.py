@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from worldsize.azureml import cycle, distribution
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import shown
-from worldsize.diagnostics.problem import Problem
+from worldsize.base import budget
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.running.graph import trace, unwritten
 from worldsize.running.graph.faults import Faults
 from worldsize.running.graph.scope import Scope
@@ -21,8 +23,6 @@ from worldsize.running.graph.task import Reader
 from worldsize.running.graph.trace import Assets, Tracer
 from worldsize.running.starting.sources import Output
 from worldsize.running.tasks import Task
-from worldsize.yaml import budget
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.running.sweep.plan import SweepPlan

@@ -13,7 +13,8 @@ from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import exists, kind, shown
-from worldsize.diagnostics.suggest import closest
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest
 from worldsize.running.graph import commands, faults, unwritten
 from worldsize.running.graph.counts import Settings
 from worldsize.running.graph.faults import Faults
@@ -24,7 +25,6 @@ from worldsize.running.starting.sources import Source
 from worldsize.running.tasks import KINDS, Task
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml import Mapping as YamlMapping
-from worldsize.yaml.span import Span
 
 if TYPE_CHECKING:
     from worldsize.running.sweep.plan import SweepPlan

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from worldsize.azureml import distribution
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.emit import plan_file
 from worldsize.running.nodes import faults, links, namespaces
 from worldsize.running.nodes.faults import Fault, FaultError, Kind
@@ -21,7 +22,6 @@ from worldsize.running.recovering.restarts import keeps_checkpoints
 from worldsize.running.starting.processes import Call
 from worldsize.running.starting.workplace import SURVIVES
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 COMMAND_LINE = Span("command line", 1, 1, 1, 1)
 

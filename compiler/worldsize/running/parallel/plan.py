@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import binding, distribution, fields
 from worldsize.azureml.model import Component, Field, Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.running.preparing.reading import Reading
 from worldsize.yaml.nodes import Mapping as YamlMapping
 

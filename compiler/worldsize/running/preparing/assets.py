@@ -15,11 +15,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from worldsize.azureml.references import exists, is_file, is_folder, kind, normal, shown
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.diagnostics.sources import Sources
-from worldsize.diagnostics.suggest import did_you_mean
-from worldsize.yaml.source import Source
-from worldsize.yaml.span import Span
 
 EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # what stands in for an asset
 

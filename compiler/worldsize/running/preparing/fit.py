@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.emit import plan_file
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.preparing.plan_inputs import refill_plan, told_quantities
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 Templates = Mapping[str, Mapping[str, str]]
 MOST_PROCESSES = 1024  # of one step

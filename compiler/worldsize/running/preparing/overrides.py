@@ -18,13 +18,13 @@ from worldsize.azureml import fit, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import exists, kind, shown
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.running.graph.scope import Scope, given
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.scalars import resolve
-from worldsize.yaml.span import Span
 
 MOST_FED = 10_000  # inputs that one input of a pipeline is followed to
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from worldsize import resources
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 # The modules that each extra of the package brings; pyproject.toml has their versions.
 EXTRAS: Mapping[str, tuple[str, ...]] = {

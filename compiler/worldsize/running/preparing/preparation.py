@@ -12,8 +12,10 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import kind
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.budget import Budgets, OverBudgetError, over_budget
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.checking import boundary
-from worldsize.diagnostics.problem import Problem
 from worldsize.running.environments import planning
 from worldsize.running.errors import RunError
 from worldsize.running.graph import Graph, flatten
@@ -38,8 +40,6 @@ from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
 from worldsize.running.tasks import Task
 from worldsize.secrecy.masking import Mask
-from worldsize.yaml.budget import Budgets, OverBudgetError, over_budget
-from worldsize.yaml.span import Span
 
 
 @dataclass(frozen=True, slots=True)

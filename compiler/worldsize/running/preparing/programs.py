@@ -11,10 +11,10 @@ from pathlib import Path
 
 from worldsize.azureml import distribution
 from worldsize.azureml.model import Job
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.running.launchers.mpi import PROGRAM
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 INSTALL = (
     "`pip install 'worldsize[mpi]'`, or the system's package (Debian, Ubuntu: `apt install openmpi-bin`)"

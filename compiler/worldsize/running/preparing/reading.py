@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Field, Step
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml.span import Span
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 
 Default = TypeVar("Default", bound="int | None")
 

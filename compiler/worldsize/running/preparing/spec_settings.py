@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from worldsize import yaml
-from worldsize.diagnostics.problem import Problem
-from worldsize.diagnostics.suggest import did_you_mean
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.scalars import resolve
-from worldsize.yaml.span import Span
 
 
 def apply(path: Path, settings: Mapping[str, str]) -> tuple[str, list[Problem]]:

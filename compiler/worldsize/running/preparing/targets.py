@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.running.errors import RunError
-from worldsize.yaml.span import Span
 
 # Errors of the check that a run gets over, and mentions: a binding with text around it is put together,
 # which the service may not do; an input that the component does not have is passed over.

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.running.starting.sources import Text
 from worldsize.running.tasks import Task
-from worldsize.yaml.span import Span
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 

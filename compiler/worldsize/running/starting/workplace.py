@@ -10,7 +10,7 @@ from worldsize.azureml import snapshot
 from worldsize.azureml.archive import Archive
 from worldsize.azureml.gate import Gate, copy_listed
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.running.preparing import untrusted
 from worldsize.running.recording.folder import RunFolder
 from worldsize.running.recording.privacy import OTHERS

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from worldsize.azureml import distribution, fields, literals
 from worldsize.azureml.model import Field, Step
-from worldsize.diagnostics.problem import Problem
+from worldsize.base.problem import Problem
 from worldsize.running.preparing.reading import Reading
 from worldsize.running.sweep.early import Goal, Policy
 from worldsize.running.sweep.space import SETTINGS, Parameter, Value

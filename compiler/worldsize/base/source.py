@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 from msgspec import Struct
 
-from worldsize.yaml.span import Span
+from worldsize.base.span import Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:  # the YAML reader reports problems itself: a real import would go round in a circle
-    from worldsize.yaml.span import Span
+    from worldsize.base.span import Span
 
 
 class Related(Struct, frozen=True):

@@ -14,9 +14,9 @@ from contextvars import ContextVar
 
 from msgspec import Struct, field
 
-from worldsize.diagnostics.problem import Problem
-from worldsize.yaml import limits
-from worldsize.yaml.span import Span
+from worldsize.base import limits
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 
 OVER_BUDGET = "file-over-budget"
 

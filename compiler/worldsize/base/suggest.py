@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
-from worldsize.yaml import budget
+from worldsize.base import budget
 
 
 def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def reason(error: OSError, *, file: bool = False) -> str:
+def describe_os_error(error: OSError, *, file: bool = False) -> str:
     """Why it refused, in lower case: ``no space left on device``.
 
     Args:

@@ -12,9 +12,9 @@ def main() -> None:
     try:
         _dispatch()
     except (Exception, KeyboardInterrupt) as error:
-        from worldsize.cli import fault  # noqa: PLC0415 - hardly ever needed
+        from worldsize.cli import crash  # noqa: PLC0415 - hardly ever needed
 
-        raise SystemExit(fault.report(error)) from None
+        raise SystemExit(crash.report_crash(error)) from None
 
 
 def _dispatch() -> None:

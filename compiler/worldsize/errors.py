@@ -16,10 +16,10 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-        from worldsize.secrecy import conceal  # noqa: PLC0415 - most verbs meet no error
+        from worldsize.secrecy import reports  # noqa: PLC0415 - most verbs meet no error
 
         super().__init__()
-        masked, shown = conceal.mask_findings(diagnostics, sources)
+        masked, shown = reports.mask_findings(diagnostics, sources)
         self.diagnostics = tuple(masked)
         self.sources: Sources = shown
 

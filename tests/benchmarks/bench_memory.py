@@ -53,9 +53,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_snapshot(name: str, folder: Path) -> None:
-    described, _ = component.read(COMPONENTS / name / "component.yml")
+    described, _ = component.read_component(COMPONENTS / name / "component.yml")
     assert described is not None
-    merged, _ = snapshot.of(described, COMPONENTS / name)
+    merged, _ = snapshot.read_snapshot(described, COMPONENTS / name)
     for place in merged.listing():
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)

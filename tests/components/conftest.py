@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from worldsize.azureml import component as component_yaml
-from worldsize.azureml.gate import Gate
-from worldsize.azureml.snapshot import of as snapshot_of
+from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.snapshot import read_snapshot as snapshot_of
 
 COMPONENTS = Path(__file__).parents[2] / "components"
 BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
@@ -48,9 +48,9 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     def snapshot(name: str) -> Path:
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "code"
-            described, problems = component_yaml.read(COMPONENTS / name / "component.yml")
+            described, problems = component_yaml.read_component(COMPONENTS / name / "component.yml")
             assert described is not None
-            merged, more = snapshot_of(described, COMPONENTS / name, Gate())
+            merged, more = snapshot_of(described, COMPONENTS / name, CopyAccess())
             assert not [*problems, *more]
             for place in merged.listing():
                 target = made[name] / place

@@ -95,11 +95,11 @@ def test_our_snapshot_is_the_one_azure_uploads(path: Path) -> None:
 def _ours(path: Path) -> dict[str, bytes]:
     from worldsize.azureml import component as reader
     from worldsize.azureml import snapshot
-    from worldsize.azureml.gate import Gate
+    from worldsize.azureml.copying import CopyAccess
 
-    interface, problems = reader.read(path)
+    interface, problems = reader.read_component(path)
     assert interface is not None
-    found, faults = snapshot.of(interface, path.parent, Gate())
+    found, faults = snapshot.read_snapshot(interface, path.parent, CopyAccess())
     assert not problems + faults
     return {name: found.content(name) for name in found.listing()}
 

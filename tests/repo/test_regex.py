@@ -44,7 +44,7 @@ BUILT: dict[str, tuple[str, ...]] = {
     "spec/accept.py:_compiled": (),
     "spec/schema.py:_pattern": (),
     "spec/schema.py:matches": (),
-    "yaml/segments.py:trace": (),
+    "yaml/segments.py:trace_segments": (),
 }
 
 

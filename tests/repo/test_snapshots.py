@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from worldsize.azureml import component, snapshot
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.copying import CopyAccess
 from worldsize.running.reuse.digests import Digests
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +23,9 @@ TRAINERS = frozenset(name for name in NAMES if name.startswith("train_"))
 
 def snapshot_files(folder: Path) -> dict[str, bytes]:
     """What the component in ``folder`` uploads, by its place in the snapshot."""
-    described, problems = component.read(folder / "component.yml")
+    described, problems = component.read_component(folder / "component.yml")
     assert described is not None
-    merged, more = snapshot.of(described, folder, Gate())
+    merged, more = snapshot.read_snapshot(described, folder, CopyAccess())
     assert not [*problems, *more]
     return {place: merged.content(place) for place in merged.listing()}
 
@@ -134,7 +134,7 @@ def test_an_edited_module_changes_the_hash_only_of_components_that_import_it(tmp
 
 def content_hash(folder: Path) -> tuple[str, str]:
     """What is uploaded, and what `worldsize run` compares before it reuses a step."""
-    described, _ = component.read(folder / "component.yml")
+    described, _ = component.read_component(folder / "component.yml")
     assert described is not None
-    merged = snapshot.of(described, folder, Gate())[0]
+    merged = snapshot.read_snapshot(described, folder, CopyAccess())[0]
     return merged.digest(), Digests().files(merged.files, folder).digest()

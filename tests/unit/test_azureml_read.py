@@ -57,7 +57,7 @@ environment: azureml:e:1
 def pipeline(tmp_path: Path) -> Job:
     (tmp_path / "train.yml").write_text(TRAIN)
     (tmp_path / "pipeline.yml").write_text(PIPELINE)
-    found, problems = job.read(tmp_path / "pipeline.yml")
+    found, problems = job.read_job(tmp_path / "pipeline.yml")
     assert not problems
     assert found is not None
     return found
@@ -113,7 +113,7 @@ def test_a_distribution_is_seen_whatever_its_case(pipeline: Job) -> None:
 def test_what_is_read_is_what_is_written(pipeline: Job, tmp_path: Path) -> None:
     text = write.dump(Job(path=None, type="pipeline", steps={"train": pipeline.steps["train"]}))
     (tmp_path / "again.yml").write_text(text)
-    found, problems = job.read(tmp_path / "again.yml")
+    found, problems = job.read_job(tmp_path / "again.yml")
     assert not problems
     assert found is not None
     assert write.dump(found) == text
@@ -129,7 +129,7 @@ def test_a_standalone_job_is_a_graph_of_one_step(tmp_path: Path) -> None:
         "command: python t.py ${{inputs.n}}\nenvironment: azureml:e:1\ninputs: {n: 2}\ncompute: azureml:c\n"
     )
     (tmp_path / "job.yml").write_text(text)
-    found, problems = job.read(tmp_path / "job.yml")
+    found, problems = job.read_job(tmp_path / "job.yml")
     assert not problems
     assert found is not None
     (step,) = found.steps.values()
@@ -145,7 +145,7 @@ def test_nested_pipeline_components_hold_their_graph(tmp_path: Path) -> None:
     (tmp_path / "outer.yml").write_text(
         "type: pipeline\njobs:\n  a: {type: pipeline, component: ./inner.yml}\n"
     )
-    found, problems = job.read(tmp_path / "outer.yml")
+    found, problems = job.read_job(tmp_path / "outer.yml")
     assert not problems
     assert found is not None
     nested = found.steps["a"].component
@@ -171,7 +171,7 @@ def test_faults_on_the_way_are_problems(tmp_path: Path, name: str, text: str, sl
     (tmp_path / "loop.yml").write_text("type: pipeline\njobs: {b: {type: pipeline, component: ./loop.yml}}\n")
     (tmp_path / "text.yml").write_text("only words\n")
     (tmp_path / name).write_text(text)
-    _, problems = job.read(tmp_path / name)
+    _, problems = job.read_job(tmp_path / name)
     assert [problem.slug for problem in problems] == [slug]
 
 
@@ -188,12 +188,12 @@ def test_faults_on_the_way_are_problems(tmp_path: Path, name: str, text: str, sl
 )
 def test_wrong_types_are_kept_for_the_rules(tmp_path: Path, text: str) -> None:
     (tmp_path / "job.yml").write_text(text)
-    found, problems = job.read(tmp_path / "job.yml")
+    found, problems = job.read_job(tmp_path / "job.yml")
     assert found is not None
     assert not problems
 
 
 def test_a_component_without_a_file_cannot_be_read(tmp_path: Path) -> None:
-    found, problems = component.read(tmp_path / "none.yml")
+    found, problems = component.read_component(tmp_path / "none.yml")
     assert found is None
     assert [problem.slug for problem in problems] == ["yaml-unreadable"]

@@ -14,7 +14,7 @@ import pytest
 from worldsize.azureml import component as reader
 from worldsize.azureml import snapshot
 from worldsize.azureml.archive import Archive
-from worldsize.azureml.gate import CHUNK, Gate
+from worldsize.azureml.copying import CHUNK, CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
@@ -35,10 +35,10 @@ def tree(folder: Path, files: dict[str, str]) -> None:
 
 def merged(folder: Path, yaml: str) -> tuple[Snapshot, list[Problem]]:
     tree(folder, {"component.yml": f"type: command\nname: c\ncommand: ls\n{yaml}"})
-    found, problems = reader.read(folder / "component.yml")
+    found, problems = reader.read_component(folder / "component.yml")
     assert isinstance(found, Component)
     assert not problems
-    return snapshot.of(found, folder, Gate())
+    return snapshot.read_snapshot(found, folder, CopyAccess())
 
 
 def test_includes_land_in_the_root_under_their_last_name(tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_faults_have_a_place_and_a_hint(tmp_path: Path, yaml: str, slug: str, pl
     tree(tmp_path, {"c/src/taken": "", "x/taken": "", "lib/a": "", "shared/a": ""})
     (tmp_path / "c").mkdir(exist_ok=True)
     tree(tmp_path / "c", {"component.yml": f"type: command\nname: c\ncommand: ls\n{yaml}"})
-    found, _ = reader.read(tmp_path / "c" / "component.yml")
+    found, _ = reader.read_component(tmp_path / "c" / "component.yml")
     assert found is not None
-    problems = snapshot.faults(found, tmp_path / "c")
+    problems = snapshot.check_references(found, tmp_path / "c")
     assert [problem.slug for problem in problems] == [slug]
     assert str(problems[0].span).endswith(f"component.yml:{place}")
     assert problems[0].help
@@ -192,7 +192,7 @@ def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
     digests = []
     for name in "abcd":
         found = Snapshot()
-        assert not snapshot.add(found, tmp_path / name, Span("c", 1, 1, 1, 1), Gate())
+        assert not snapshot.add_to_snapshot(found, tmp_path / name, Span("c", 1, 1, 1, 1), CopyAccess())
         digests.append(found.digest())
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3

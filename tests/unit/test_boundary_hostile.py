@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.azureml import gate as gates
+from worldsize.azureml import copying as gates
 from worldsize.azureml import snapshot
-from worldsize.azureml.gate import Gate, copy_listed, open_listed
+from worldsize.azureml.copying import CopyAccess, copy_listed, open_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.span import Span
 from worldsize.errors import OutputError, SpecError
@@ -225,7 +225,7 @@ def test_what_is_replaced_after_the_check_is_not_read(project: Path, tmp_path: P
     deep.mkdir()
     (deep / "id.txt").write_text("mine")
     listed = Snapshot()
-    assert not snapshot.add(listed, project / "c" / "src", Span("c", 1, 1, 1, 1), Gate())
+    assert not snapshot.add_to_snapshot(listed, project / "c" / "src", Span("c", 1, 1, 1, 1), CopyAccess())
     source = listed.files["deep/id.txt"]
     assert isinstance(source, Path)
     if swap == "folder":

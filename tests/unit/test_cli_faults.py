@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from worldsize import __main__ as program
 from worldsize import deriving
-from worldsize.cli import fault, main
+from worldsize.cli import crash, main
 
 SPEC = """\
 name: digits
@@ -26,7 +26,7 @@ steps:
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(fault.VARIABLE, raising=False)
+    monkeypatch.delenv(crash.VARIABLE, raising=False)
     (tmp_path / "spec.yml").write_text(SPEC)
     return "spec.yml"
 
@@ -60,7 +60,7 @@ def test_a_fault_of_ours_is_one_line_and_status_3(
 def test_the_traceback_of_a_fault_is_shown_on_request(
     spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(fault.VARIABLE, "1")
+    monkeypatch.setenv(crash.VARIABLE, "1")
     monkeypatch.setattr(deriving, "derive", lambda _path: {}[0])
     assert call(monkeypatch, "plan", spec) == 3
     shown = capsys.readouterr().err
@@ -88,7 +88,7 @@ def test_the_traceback_of_a_fault_is_shown_on_request(
 def test_what_reaches_the_top_decides_the_status(
     error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fault.report(error) == status
+    assert crash.report_crash(error) == status
     assert capsys.readouterr().err.startswith(message)
 
 

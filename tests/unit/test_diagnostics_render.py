@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from worldsize.diagnostics import Diagnostic, Related, Severity, github, json_format, junit, sarif, text
-from worldsize.diagnostics.diagnostic import arrange
+from worldsize.diagnostics.diagnostic import sort_unique
 from worldsize.diagnostics.render import report
 from worldsize.diagnostics.sarif import RuleInfo
 from worldsize.yaml import Mapping, Source, Span, load
@@ -113,7 +113,7 @@ def test_the_tally_counts_in_words() -> None:
 
 def test_arranged_by_place_and_each_once() -> None:
     one, two = Span("a.yml", 2, 1, 2, 2), Span("a.yml", 1, 9, 1, 10)
-    found = arrange([diagnostic(one), diagnostic(two), diagnostic(one), diagnostic(one, "another")])
+    found = sort_unique([diagnostic(one), diagnostic(two), diagnostic(one), diagnostic(one, "another")])
     assert [(d.span.line, d.message) for d in found] == [
         (1, "`a` is 3 but 2 fit"),
         (2, "`a` is 3 but 2 fit"),

@@ -16,7 +16,7 @@ from worldsize import fixing, yaml
 from worldsize.base.problem import Fix
 from worldsize.cli import main
 from worldsize.fixing import edits
-from worldsize.fixing.write import swap
+from worldsize.fixing.write import replace_content
 
 MESSY = """\
 # head
@@ -190,14 +190,14 @@ def test_modes_and_links_are_kept(tree: Path) -> None:
 def test_a_file_that_changed_in_the_meantime_is_left_alone(tree: Path) -> None:
     path = tree / "job.yml"
     path.write_text("new")
-    assert swap(path, b"old", b"mended") == "it was changed in the meantime"
+    assert replace_content(path, b"old", b"mended") == "it was changed in the meantime"
     assert path.read_text() == "new"
-    assert swap(tree / "gone.yml", b"old", b"mended") == "no such file or directory"
+    assert replace_content(tree / "gone.yml", b"old", b"mended") == "no such file or directory"
 
 
 def test_a_file_that_cannot_be_written_is_reported(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "job.yml").write_text(MESSY)
-    monkeypatch.setattr("worldsize.fixing.write.swap", lambda *_: "permission denied")
+    monkeypatch.setattr("worldsize.fixing.write.replace_content", lambda *_: "permission denied")
     fixed = fixing.fix("job.yml")
     assert [each.slug for each in fixed.report.diagnostics] == ["output-not-written"]
     assert "permission denied" in fixed.report.diagnostics[0].message

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worldsize.azureml import job as jobs
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.copying import CopyAccess
 from worldsize.running.graph import flatten
 from worldsize.running.preparing.assets import AssetMap
 from worldsize.running.starting.workplace import snapshots
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 def read(folder: Path, text: str) -> tuple[dict[str, object], list[tuple[str, int]]]:
     (folder / "pipeline.yml").write_text(text, encoding="utf-8")
-    job, problems = jobs.read(folder / "pipeline.yml")
+    job, problems = jobs.read_job(folder / "pipeline.yml")
     assert job is not None
     assert not problems
     graph, problems = flatten(job, AssetMap())
@@ -60,7 +60,7 @@ def read(folder: Path, text: str) -> tuple[dict[str, object], list[tuple[str, in
 
 def test_a_parallel_step_becomes_a_command_with_the_driver_beside_the_code(folder: Path) -> None:
     (folder / "pipeline.yml").write_text(PIPELINE, encoding="utf-8")
-    job, _ = jobs.read(folder / "pipeline.yml")
+    job, _ = jobs.read_job(folder / "pipeline.yml")
     assert job is not None
     graph, problems = flatten(job, AssetMap())
     assert not problems
@@ -84,7 +84,7 @@ def test_a_parallel_step_becomes_a_command_with_the_driver_beside_the_code(folde
         "program_arguments": "--model ${{inputs.model}}",
     }
     assert (task.world_size, task.environment_variables) == (1, {"MODE": "fast"})
-    found, problems = snapshots(graph.tasks, Gate())
+    found, problems = snapshots(graph.tasks, CopyAccess())
     assert not problems
     listed = found["score"].listing()
     assert {"score.py", "worldsize_parallel/__main__.py", "worldsize_parallel/worker.py"} <= set(listed)

@@ -345,7 +345,7 @@ def test_running_here_says_the_mesh_in_one_line(
     (tmp_path / "plan.json").write_text(plan_file.dump(plan, templates, []), encoding="utf-8")
     path = tmp_path / "pipeline.yml"
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
-    found, _ = job.read(path)
+    found, _ = job.read_job(path)
     assert found is not None
     fitted = fit.fit(flatten(found, AssetMap())[0].tasks, path, Machine(cores=2), processes)
     said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"

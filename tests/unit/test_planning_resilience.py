@@ -59,6 +59,6 @@ def test_restarts_are_planned(planner: Any) -> None:
 
 
 def test_a_duration_is_shown_with_its_unit(planner: Any) -> None:
-    table = plan_table.text(planner.planned(planner.write(more=WANTED))[0])
+    table = plan_table.render_plan(planner.planned(planner.write(more=WANTED))[0])
     assert re.search(r"mean time between preemptions +14400 s +given", table)
     assert re.search(r"checkpoint interval seconds +1[12]\d\S* = ", table)

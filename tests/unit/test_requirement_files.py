@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml.gate import Gate, everything
+from worldsize.azureml.copying import CopyAccess, allow_everything
 from worldsize.azureml.model import Field
 from worldsize.checking import boundary
 from worldsize.running.environments import definition, requirements
@@ -56,8 +56,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def gate_of(folder: Path) -> Gate:
-    return Gate(boundary.find_allowed(folder / "job.yml") or everything)
+def gate_of(folder: Path) -> CopyAccess:
+    return CopyAccess(boundary.find_allowed(folder / "job.yml") or allow_everything)
 
 
 def read(lines: list[str], folder: Path) -> tuple[definition.Definition, list[str]]:
@@ -103,4 +103,4 @@ def test_a_dockerfile_outside_of_the_project_is_refused(name: str, project: Path
 
 def test_lines_without_paths_name_no_file(project: Path) -> None:
     lines = ["numpy>=1", "torch @ git+https://example.org/x.git", "--index-url https://example.org/simple"]
-    assert list(requirements.expand(lines, project, Gate(lambda _path: False))) == lines
+    assert list(requirements.expand(lines, project, CopyAccess(lambda _path: False))) == lines

@@ -198,7 +198,7 @@ def test_a_registered_component_is_read_where_it_lies_here(tmp_path: Path) -> No
     found = AssetMap([Entry("azureml:prep", tmp_path / "prep.yml", PLACE)])
     reference = load("job.yml", "azureml:prep:7\n").root
     assert reference is not None
-    read, text = component.resolve(reference, tmp_path, Files(elsewhere=found.local))
+    read, text = component.resolve_component(reference, tmp_path, Files(elsewhere=found.local))
     assert read is not None
     assert read.path == tmp_path / "prep.yml"
     assert list(read.inputs) == ["rows"]

@@ -40,7 +40,7 @@ def test_a_compiled_step_is_told_of_this_machine(
     pipeline = compiling.compile(PIPELINES / "digits_ddp.yml", tmp_path / "build").pipeline
     if not with_plan:
         (pipeline.parent / "plan.json").unlink()
-    read, _ = job.read(pipeline)
+    read, _ = job.read_job(pipeline)
     assert read is not None
     tasks = flatten(read, AssetMap())[0].tasks
     assert tasks["train"].inputs["planned_gpus_per_instance"] == Text(4)

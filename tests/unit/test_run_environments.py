@@ -13,8 +13,8 @@ import yaml as pyyaml
 from worldsize import yaml
 from worldsize.azureml import fields
 from worldsize.azureml import job as jobs
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files
-from worldsize.azureml.gate import Gate
 from worldsize.base.span import Span
 from worldsize.facts import curated
 from worldsize.running.environments import (
@@ -93,7 +93,9 @@ def test_included_requirements_are_written_out(tmp_path: Path) -> None:
     (tmp_path / "top.txt").write_text(
         "-r more/base.txt\n\n# nothing\npandas <2 ; python_version > '3' \\\n\n-e .\n"
     )
-    found = list(requirements.expand(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path, Gate()))
+    found = list(
+        requirements.expand(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path, CopyAccess())
+    )
     assert found == [
         "six",
         str(tmp_path / "more" / "wheel-1.0-py3-none-any.whl"),
@@ -102,7 +104,7 @@ def test_included_requirements_are_written_out(tmp_path: Path) -> None:
         "pkg @ https://example.com/pkg.whl",
     ]
     with pytest.raises(OSError, match="gone"):
-        list(requirements.expand(["-r gone.txt"], tmp_path, Gate()))
+        list(requirements.expand(["-r gone.txt"], tmp_path, CopyAccess()))
 
 
 def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
@@ -110,7 +112,9 @@ def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
     for name, text in [("a", "1"), ("b", "1"), ("c", "2")]:
         (tmp_path / name / "own").mkdir(parents=True)
         (tmp_path / name / "own" / "setup.py").write_text(text)
-        found.append(requirements.digest(requirements.expand(["six", "./own"], tmp_path / name, Gate())))
+        found.append(
+            requirements.digest(requirements.expand(["six", "./own"], tmp_path / name, CopyAccess()))
+        )
     assert found[0] == found[1] != found[2]
     assert requirements.digest(["six"]) != requirements.digest(["six==1"])
 
@@ -147,15 +151,15 @@ def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolat
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    job, problems = jobs.read(folder / "pipeline.yml", Files())
+    job, problems = jobs.read_job(folder / "pipeline.yml", Files())
     assert job is not None
     assert not problems
     known = AssetMap([Entry("azureml:own", folder / "own.txt", Span("worldsize.yml", 1, 1, 1, 2))])
     graph, problems = flatten(job, known)
     assert not problems
-    code, problems = workplace.snapshots(graph.tasks, Gate())
+    code, problems = workplace.snapshots(graph.tasks, CopyAccess())
     assert not problems
-    return planning.plan(graph.tasks, code, known, mode, {}, gate=Gate())
+    return planning.plan(graph.tasks, code, known, mode, {}, gate=CopyAccess())
 
 
 def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
@@ -224,8 +228,8 @@ def test_the_place_of_an_environment_is_the_part_that_installs(
     (tmp_path / "job.yml").write_text(f"command: echo\nenvironment: {environment}\n")
     document = yaml.load(tmp_path / "job.yml")
     assert isinstance(document.root, yaml.Mapping)
-    field = fields.get(document.root, "environment")
-    found, problems = definition.read(field, tmp_path, AssetMap(), Gate())
+    field = fields.read_field(document.root, "environment")
+    found, problems = definition.read(field, tmp_path, AssetMap(), CopyAccess())
     assert not problems
     assert found.span is not None
     line = document.text.splitlines()[found.span.line - 1]

@@ -50,7 +50,7 @@ def planned(
     text = textwrap.dedent(SPEC).replace("KIND", kind).replace(ACCUMULATES, command)
     spec.write_text(f"{text.rstrip()}\n{more}", encoding="utf-8")
     pipeline = compiling.compile(spec, folder / "build").pipeline
-    found, _ = job.read(pipeline)
+    found, _ = job.read_job(pipeline)
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
@@ -216,7 +216,7 @@ def native(
 ) -> Fitted:
     path = folder / "job.yml"
     path.write_text(textwrap.dedent(NATIVE).replace("DISTRIBUTION", distribution), encoding="utf-8")
-    found, _ = job.read(path)
+    found, _ = job.read_job(path)
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
@@ -322,7 +322,7 @@ distribution: {distribution}
 """,
         encoding="utf-8",
     )
-    found, _ = job.read(path)
+    found, _ = job.read_job(path)
     assert found is not None
     fitted = fit.fit(flatten(found, AssetMap())[0].tasks, path, Machine(2), processes)
     assert [said in problem.message for problem in fitted.problems] == [True]

@@ -154,7 +154,7 @@ def written(folder: Path, items: list[Item]) -> tuple[Graph, dict[int, str]]:
 
 def unfolded(path: Path, known: AssetMap | None = None) -> Graph:
     known = known or AssetMap()
-    job, problems = jobs.read(path, Files(elsewhere=known.local))
+    job, problems = jobs.read_job(path, Files(elsewhere=known.local))
     assert job is not None
     assert not problems
     graph, problems = flatten(job, known)
@@ -332,7 +332,7 @@ def test_components_and_data_behind_the_map(write: Write, tmp_path: Path) -> Non
 
 
 def refusals(path: Path) -> list[str]:
-    job, problems = jobs.read(path)
+    job, problems = jobs.read_job(path)
     assert job is not None
     problems = problems or flatten(job, AssetMap())[1]
     return [f"{Path(each.span.path).name}:{each.span.line}: {each.message}" for each in problems]

@@ -82,7 +82,7 @@ def folder(tmp_path: Path) -> Path:
 
 def commands(path: Path, settings: dict[str, str]) -> dict[str, str]:
     """The rendered command of every step; messages by option where something is wrong."""
-    job, problems = jobs.read(path)
+    job, problems = jobs.read_job(path)
     assert job is not None
     assert not problems
     job, problems = overrides.apply(job, settings)
@@ -148,7 +148,7 @@ def test_a_path_is_relative_to_where_it_is_typed(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    job, _ = jobs.read(folder / "pipeline.yml")
+    job, _ = jobs.read_job(folder / "pipeline.yml")
     assert job is not None
     changed, problems = overrides.apply(job, {"data": "."})
     assert not problems
@@ -164,7 +164,7 @@ def test_a_path_that_leads_nowhere_is_blamed_once_and_not_what_passes_it_on(fold
     path.write_text(text, encoding="utf-8")
     used = FIT.replace("command: fit", "command: fit ${{inputs.data}}")
     (folder / "fit.yml").write_text(textwrap.dedent(used), encoding="utf-8")
-    job, _ = jobs.read(path)
+    job, _ = jobs.read_job(path)
     assert job is not None
     _, problems = flatten(job, AssetMap())
     (problem,) = problems

@@ -27,7 +27,7 @@ def read(tmp_path: Path) -> Read:
     def reading(text: str) -> tuple[dict[str, Task], list[str]]:
         path = tmp_path / "pipeline.yml"
         path.write_text(textwrap.dedent(text), encoding="utf-8")
-        found, problems = job.read(path)
+        found, problems = job.read_job(path)
         assert found is not None
         assert not problems
         read_graph, problems = flatten(found, AssetMap())
@@ -307,7 +307,7 @@ def test_outputs_that_the_file_has_elsewhere_on_this_machine_are_shown_where_the
             """
         )
     )
-    found, _ = job.read(path)
+    found, _ = job.read_job(path)
     assert found is not None
     assert flatten(found, AssetMap())[0].notices == (
         "a: output `own` is not written to `own`: the run's folder has it as `steps/a/outputs/own`",

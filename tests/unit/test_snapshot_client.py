@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from worldsize.azureml import component as reader
 from worldsize.azureml import listing, snapshot
 from worldsize.azureml.automaton import Lines, compile_lines
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.glob import parse_line
 from worldsize.base import budget, limits
 
@@ -63,9 +63,9 @@ def compared(folder: Path, text: str) -> None:
     """The two lists of places, and the two hashes, of one component."""
     folder.mkdir(exist_ok=True)
     (folder / "component.yml").write_text(HEAD + text)
-    found, _ = reader.read(folder / "component.yml")
+    found, _ = reader.read_component(folder / "component.yml")
     assert found is not None
-    ours, problems = snapshot.of(found, folder, Gate())
+    ours, problems = snapshot.read_snapshot(found, folder, CopyAccess())
     assert not problems
     theirs = CommandComponent(
         name="c",
@@ -106,9 +106,9 @@ def test_an_ignore_file_of_a_folder_above_does_not_count(tmp_path: Path) -> None
     tree(tmp_path, {}, links=False)
     (tmp_path / ".git").mkdir()
     compared(tmp_path / "c", "code: ../src\n")
-    found, _ = reader.read(tmp_path / "c" / "component.yml")
+    found, _ = reader.read_component(tmp_path / "c" / "component.yml")
     assert found is not None
-    assert "a.py" in snapshot.of(found, tmp_path / "c", Gate())[0].files
+    assert "a.py" in snapshot.read_snapshot(found, tmp_path / "c", CopyAccess())[0].files
 
 
 NAME = st.text(alphabet="ab.*?[]!^-\\", max_size=6)
@@ -202,5 +202,5 @@ def test_a_listing_that_takes_too_long_ends_in_the_middle(
     (tmp_path / ".amlignore").write_text("*a\n" * 10, encoding="utf-8")
     monkeypatch.setattr(limits, "SECONDS", -1.0)
     with pytest.raises(budget.OverBudgetError), budget.Budgets().charge("job.yml"):
-        listing.list_folder(Gate(), tmp_path, PurePosixPath())
-    assert len(listing.list_folder(Gate(), tmp_path, PurePosixPath()).files) == 21  # nobody counts here
+        listing.list_folder(CopyAccess(), tmp_path, PurePosixPath())
+    assert len(listing.list_folder(CopyAccess(), tmp_path, PurePosixPath()).files) == 21  # nobody counts here

@@ -59,18 +59,18 @@ CRON_FAULTS = [
     ],
 )
 def test_good_cron_expressions(expression):
-    assert cron.faults(expression) == []
+    assert cron.check_cron(expression) == []
 
 
 @pytest.mark.parametrize(("expression", "under", "message"), CRON_FAULTS)
 def test_cron_faults_point_into_the_text(expression, under, message):
-    (fault,) = cron.faults(expression)
+    (fault,) = cron.check_cron(expression)
     assert (expression[fault.start : fault.end], fault.message) == (under, message)
     assert fault.ignored == ("ignored by Azure ML" in message)
 
 
 def test_every_bad_field_of_a_cron_is_reported():
-    assert [fault.message.split(" is ")[0] for fault in cron.faults("60 24 * * 9")] == [
+    assert [fault.message.split(" is ")[0] for fault in cron.check_cron("60 24 * * 9")] == [
         "minute 60",
         "hour 24",
         "day of the week 9",
@@ -79,13 +79,13 @@ def test_every_bad_field_of_a_cron_is_reported():
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_cron_or_has_faults_within_it(text):
-    for fault in cron.faults(text):
+    for fault in cron.check_cron(text):
         assert 0 <= fault.start <= fault.end <= max(len(text), fault.start + 1)
 
 
 @given(st.lists(st.integers(0, 59), min_size=1, max_size=5), st.integers(0, 23), st.integers(0, 6))
 def test_numbers_in_range_are_good(minutes, hour, day):
-    assert cron.faults(f"{','.join(map(str, minutes))} {hour} * * {day}") == []
+    assert cron.check_cron(f"{','.join(map(str, minutes))} {hour} * * {day}") == []
 
 
 def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:

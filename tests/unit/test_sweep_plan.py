@@ -39,7 +39,7 @@ limits: {max_total_trials: 4}
 def step(folder: Path, text: str) -> Step:
     file = folder / "job.yml"
     file.write_text(text, encoding="utf-8")
-    job, problems = jobs.read(file)
+    job, problems = jobs.read_job(file)
     assert job is not None
     assert not problems
     return next(iter(job.steps.values()))
@@ -204,7 +204,7 @@ def test_bayesian_sampling_finds_the_better_half_and_repeats_itself(tmp_path: Pa
 def test_a_trial_is_the_step_with_its_parameters_filled_in(tmp_path: Path) -> None:
     file = tmp_path / "job.yml"
     file.write_text(SWEEP, encoding="utf-8")
-    job, _ = jobs.read(file)
+    job, _ = jobs.read_job(file)
     assert job is not None
     graph, problems = flatten(job, AssetMap())
     assert not problems
@@ -224,7 +224,7 @@ def test_variables_of_a_trial_are_resolved_and_win_over_those_of_the_step(tmp_pa
     step_text += "environment_variables: {FIXED: 2, OWN: 3}\n"
     text = f"type: pipeline\ninputs: {{b: 0.5}}\njobs:\n  sweep:\n{textwrap.indent(step_text, '    ')}"
     (tmp_path / "job.yml").write_text(text, encoding="utf-8")
-    job, _ = jobs.read(tmp_path / "job.yml")
+    job, _ = jobs.read_job(tmp_path / "job.yml")
     assert job is not None
     graph, problems = flatten(job, AssetMap())
     assert not problems
@@ -243,7 +243,7 @@ def test_a_component_that_takes_a_whole_number_gets_one(tmp_path: Path) -> None:
         "    objective: {goal: maximize, primary_metric: m}\n    limits: {max_total_trials: 1}\n",
         encoding="utf-8",
     )
-    job, _ = jobs.read(tmp_path / "job.yml")
+    job, _ = jobs.read_job(tmp_path / "job.yml")
     assert job is not None
     graph, problems = flatten(job, AssetMap())
     assert not problems

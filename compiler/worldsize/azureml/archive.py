@@ -10,7 +10,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from worldsize.azureml.gate import CHUNK, open_listed
+from worldsize.azureml.copying import CHUNK, open_listed
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can hold: the same bytes on any day
 

@@ -8,7 +8,7 @@ from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import is_file, local_path, names_in, shown
+from worldsize.azureml.references import is_file, list_names, local_path, shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node, Scalar
@@ -17,7 +17,7 @@ DEEPEST = 50  # pipeline components inside each other
 FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
 
 
-def read(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
+def read_component(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
     """Read a component file, and the component files that a pipeline component refers to.
 
     Args:
@@ -30,11 +30,11 @@ def read(path: str | Path, files: Files | None = None) -> tuple[Component | None
     """
     files = files or Files()
     before = len(files.problems)
-    component = load(Path(path), files)
+    component = load_component(Path(path), files)
     return component, files.problems[before:]
 
 
-def load(path: Path, files: Files) -> Component | None:
+def load_component(path: Path, files: Files) -> Component | None:
     """As :func:`read`; problems go to ``files``."""
     key = files.real(path)
     if key in files.components:
@@ -58,28 +58,28 @@ def load(path: Path, files: Files) -> Component | None:
 
 def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> Component:
     """A component from its mapping, ``path`` being None for an inline one."""
-    kind = fields.text(node, "type") or "command"
+    kind = fields.read_text(node, "type") or "command"
     interface = Interface(ports(node.get("inputs")), ports(node.get("outputs")))
     inner = None
     if kind == "pipeline":
-        inner = graph.from_node(node, path, folder, files, resolve, interface=interface)
+        inner = graph.from_node(node, path, folder, files, resolve_component, interface=interface)
     return Component(
         path=path,
         type=kind,
-        name=fields.get(node, "name"),
-        version=fields.get(node, "version"),
+        name=fields.read_field(node, "name"),
+        version=fields.read_field(node, "version"),
         inputs=interface.inputs,
         outputs=interface.outputs,
-        command=fields.get(node, "command"),
-        code=fields.get(node, "code"),
-        environment=fields.get(node, "environment"),
-        distribution=fields.get(node, "distribution"),
-        resources=fields.get(node, "resources"),
-        additional_includes=fields.get(node, "additional_includes"),
-        is_deterministic=fields.get(node, "is_deterministic"),
-        display_name=fields.get(node, "display_name"),
-        description=fields.get(node, "description"),
-        tags=fields.get(node, "tags"),
+        command=fields.read_field(node, "command"),
+        code=fields.read_field(node, "code"),
+        environment=fields.read_field(node, "environment"),
+        distribution=fields.read_field(node, "distribution"),
+        resources=fields.read_field(node, "resources"),
+        additional_includes=fields.read_field(node, "additional_includes"),
+        is_deterministic=fields.read_field(node, "is_deterministic"),
+        display_name=fields.read_field(node, "display_name"),
+        description=fields.read_field(node, "description"),
+        tags=fields.read_field(node, "tags"),
         graph=inner,
         raw=node,
     )
@@ -90,7 +90,9 @@ def is_flow(component: Component) -> bool:
     return isinstance(component.raw, Mapping) and bool(FLOW & set(component.raw))
 
 
-def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | None, Field[str] | None]:
+def resolve_component(
+    reference: Node, folder: Path, files: Files
+) -> tuple[Component | None, Field[str] | None]:
     """What ``component:`` of a step holds.
 
     Args:
@@ -104,8 +106,8 @@ def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | No
     if isinstance(reference, Mapping):
         return from_node(reference, None, folder, files), None
     if not isinstance(reference, Scalar) or not isinstance(reference.value, str):
-        return None, fields.of(reference)
-    field = fields.of(reference)
+        return None, fields.read_node(reference)
+    field = fields.read_node(reference)
     path = local_path(reference.value, folder)
     if path is None:
         stand_in = files.elsewhere(reference.value)
@@ -116,7 +118,7 @@ def resolve(reference: Node, folder: Path, files: Files) -> tuple[Component | No
     if refused is not None:
         files.problems.append(refused)
         return None, field
-    return load(path, files), field
+    return load_component(path, files), field
 
 
 def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
@@ -126,18 +128,18 @@ def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
     if not files.readable(path):
         return outside(reference.text, reference.span)
     if path.resolve() in files.reading:
-        message = f"component `{shown(reference.text)}` contains itself"
+        message = f"component `{shorten(reference.text)}` contains itself"
         help_ = "a pipeline component cannot be one of its own steps"
         return Problem("component-recursive", reference.span, message, help_)
     if len(files.reading) >= DEEPEST:
-        message = f"component `{shown(reference.text)}` lies {DEEPEST + 1} pipeline components deep"
+        message = f"component `{shorten(reference.text)}` lies {DEEPEST + 1} pipeline components deep"
         return Problem("component-recursive", reference.span, message, f"nest {DEEPEST} at most")
     return None
 
 
 def outside(text: str, span: Span) -> Problem:
     """A reference to a file that lies outside the checked tree, and so is not read."""
-    message = f"`{shown(text)}` lies outside the checked tree, so it was not read"
+    message = f"`{shorten(text)}` lies outside the checked tree, so it was not read"
     help_ = "check the folder that holds both, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("reference-outside", span, message, help_)
 
@@ -155,25 +157,25 @@ def _port(key: Scalar, node: Node) -> Port:
     optional = node.get("optional")
     return Port(
         name=key.text,
-        type=fields.text(node, "type") or "uri_folder",
+        type=fields.read_text(node, "type") or "uri_folder",
         span=key.span,
-        description=fields.text(node, "description"),
+        description=fields.read_text(node, "description"),
         optional=isinstance(optional, Scalar) and optional.value is True,
-        default=fields.get(node, "default"),
-        min=fields.get(node, "min"),
-        max=fields.get(node, "max"),
-        enum=fields.get(node, "enum"),
-        mode=fields.get(node, "mode"),
+        default=fields.read_field(node, "default"),
+        min=fields.read_field(node, "min"),
+        max=fields.read_field(node, "max"),
+        enum=fields.read_field(node, "enum"),
+        mode=fields.read_field(node, "mode"),
     )
 
 
 def _missing(reference: Scalar, path: Path) -> Problem:
     """A reference to a file that is not there, with the likeliest one beside it."""
-    message = f"component file `{shown(reference.text)}` does not exist"
-    names = [name for name in names_in(path.parent) if name.endswith((".yml", ".yaml"))]
+    message = f"component file `{shorten(reference.text)}` does not exist"
+    names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
     beside = ", ".join(f"`{name}`" for name in names[:6])
     if ":" in reference.text:
-        help_ = f"for a registered component write `azureml:{shown(reference.text)}`"
+        help_ = f"for a registered component write `azureml:{shorten(reference.text)}`"
     else:
         help_ = f"files in that folder: {beside}" if beside else "the path is relative to this file"
     return Problem("component-missing", reference.span, message, help_)

@@ -24,23 +24,27 @@ class Compute(Struct, frozen=True):
     declared: bool = False  # said in worldsize.yml of a cluster that is described elsewhere
 
 
-def read(root: Mapping, path: Path) -> Compute | None:
+def read_compute(root: Mapping, path: Path) -> Compute | None:
     """A compute file; None where it has no name or is no VM of Azure's catalogue (Kubernetes, Spark)."""
-    name, kind = fields.text(root, "name"), (fields.text(root, "type") or "amlcompute").lower()
+    name, kind = fields.read_text(root, "name"), (fields.read_text(root, "type") or "amlcompute").lower()
     if name is None or kind not in ("amlcompute", "computeinstance"):
         return None
     return Compute(
-        name, path, fields.get(root, "size"), fields.get(root, "max_instances"), fields.get(root, "tier")
+        name,
+        path,
+        fields.read_field(root, "size"),
+        fields.read_field(root, "max_instances"),
+        fields.read_field(root, "tier"),
     )
 
 
-def declared(root: Node | None, path: Path) -> Iterator[Compute]:
+def read_declared(root: Node | None, path: Path) -> Iterator[Compute]:
     """The clusters that ``worldsize.yml`` describes."""
     block = root.get("compute") if isinstance(root, Mapping) else None
     if not isinstance(block, Mapping):
         return
     for key, node in block.items():
         if isinstance(node, Mapping):
-            size = fields.get(node, "instance_type") or fields.get(node, "size")
-            most, tier = fields.get(node, "max_instances"), fields.get(node, "tier")
+            size = fields.read_field(node, "instance_type") or fields.read_field(node, "size")
+            most, tier = fields.read_field(node, "max_instances"), fields.read_field(node, "tier")
             yield Compute(key.text, path, size, most, tier, declared=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 
-def find(steps: Iterable[str], sources: Callable[[str], Iterable[str]]) -> list[str] | None:
+def find_cycle(steps: Iterable[str], sources: Callable[[str], Iterable[str]]) -> list[str] | None:
     """The steps of one cycle in the order data flows, or None. Linear in steps and bindings.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Field
-from worldsize.azureml.references import kind, local_path
+from worldsize.azureml.references import classify, local_path
 from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node
 
@@ -21,7 +21,7 @@ class Reference(NamedTuple):
     span: Span | None
 
 
-def references(environment: Field[Any] | None, folder: Path) -> Iterator[Reference]:
+def list_references(environment: Field[Any] | None, folder: Path) -> Iterator[Reference]:
     """The local files and folders that an environment needs.
 
     Args:
@@ -47,7 +47,7 @@ def references(environment: Field[Any] | None, folder: Path) -> Iterator[Referen
 
 def is_file(text: str) -> bool:
     """Whether ``environment:`` names a file rather than a registered environment."""
-    return text.startswith("file:") or (kind(text) == "local" and text.endswith((".yml", ".yaml")))
+    return text.startswith("file:") or (classify(text) == "local" and text.endswith((".yml", ".yaml")))
 
 
 def _reference(key: str, text: str, folder: Path, span: Span | None) -> Iterator[Reference]:

@@ -9,24 +9,24 @@ from worldsize.yaml import to_python
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
-def of(node: Node, key: Scalar | None = None) -> Field[Any]:
+def read_node(node: Node, key: Scalar | None = None) -> Field[Any]:
     """A field for a node and, where there is one, its key."""
     return Field(to_python(node), node.span, key.span if key else None, node)
 
 
-def get(mapping: Mapping, key: str) -> Field[Any] | None:
+def read_field(mapping: Mapping, key: str) -> Field[Any] | None:
     """The field under a key; None where the key is absent."""
     node = mapping.get(key)
-    return None if node is None else of(node, mapping.key(key))
+    return None if node is None else read_node(node, mapping.key(key))
 
 
-def text(mapping: Mapping, key: str) -> str | None:
+def read_text(mapping: Mapping, key: str) -> str | None:
     """The value under a key where it is text, else None."""
     node = mapping.get(key)
     return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
 
 
-def section(mapping: Mapping, key: str) -> Mapping | None:
+def read_mapping(mapping: Mapping, key: str) -> Mapping | None:
     """The mapping under a key, None where there is none or something else."""
     node = mapping.get(key)
     return node if isinstance(node, Mapping) else None

@@ -9,17 +9,17 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from worldsize import yaml
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Problem
 
 
-def anything(_path: Path) -> bool:
+def allow_anything(_path: Path) -> bool:
     """The permission to read every file: whoever compiles or runs a spec has it."""
     return True
 
 
-def nowhere(_reference: str) -> None:
+def allow_nothing(_reference: str) -> None:
     """No map of assets: what lives in a workspace, a registry or on the web is not read."""
 
 
@@ -31,10 +31,10 @@ class Files(Struct, eq=False):
     documents: dict[Path, yaml.Document] = field(default_factory=dict)
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
-    readable: Callable[[Path], bool] = anything  # a check stays inside its tree
-    readable_data: Callable[[Path], bool] = anything  # the same of data, which is never copied
-    gate: Gate = field(default_factory=Gate)  # what may be copied
-    elsewhere: Callable[[str], Path | None] = nowhere  # a local stand-in for an asset
+    readable: Callable[[Path], bool] = allow_anything  # a check stays inside its tree
+    readable_data: Callable[[Path], bool] = allow_anything  # the same of data, which is never copied
+    gate: CopyAccess = field(default_factory=CopyAccess)  # what may be copied
+    elsewhere: Callable[[str], Path | None] = allow_nothing  # a local stand-in for an asset
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
     _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved
 

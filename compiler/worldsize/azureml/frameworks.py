@@ -60,7 +60,7 @@ class Installed(Struct, frozen=True):
     is_in_image: bool = False
 
 
-def installed(
+def read_installed(
     environment: Field[Any] | None, folder: Path, documents: Documents, texts: Texts
 ) -> list[Installed]:
     """The frameworks of an environment; none where that cannot be told.

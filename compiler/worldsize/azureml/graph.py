@@ -57,16 +57,16 @@ def from_node(
     return Job(
         path=path,
         type="pipeline",
-        name=fields.get(node, "name"),
-        display_name=fields.get(node, "display_name"),
-        description=fields.get(node, "description"),
-        experiment_name=fields.get(node, "experiment_name"),
-        tags=fields.get(node, "tags"),
+        name=fields.read_field(node, "name"),
+        display_name=fields.read_field(node, "display_name"),
+        description=fields.read_field(node, "description"),
+        experiment_name=fields.read_field(node, "experiment_name"),
+        tags=fields.read_field(node, "tags"),
         inputs=inputs,
         outputs=settings(node.get("outputs")),
         steps=_with_inline_inputs(steps, inputs),
-        settings=fields.get(node, "settings"),
-        compute=fields.get(node, "compute"),
+        settings=fields.read_field(node, "settings"),
+        compute=fields.read_field(node, "compute"),
         raw=node,
         interface=interface,
     )
@@ -74,17 +74,17 @@ def from_node(
 
 def single(node: Mapping, path: Path, folder: Path, files: Files, resolve: Resolve) -> Job:
     """A standalone command, sweep or parallel job as a graph of one step of the same name as the job."""
-    kind = fields.text(node, "type") or "command"
-    name = fields.text(node, "name") or kind
+    kind = fields.read_text(node, "type") or "command"
+    name = fields.read_text(node, "name") or kind
     steps = {name: replace(_parse_step(name, node, folder, files, resolve), span=None)}
     return Job(
         path=path,
         type=kind,
-        name=fields.get(node, "name"),
-        display_name=fields.get(node, "display_name"),
-        description=fields.get(node, "description"),
-        experiment_name=fields.get(node, "experiment_name"),
-        tags=fields.get(node, "tags"),
+        name=fields.read_field(node, "name"),
+        display_name=fields.read_field(node, "display_name"),
+        description=fields.read_field(node, "description"),
+        experiment_name=fields.read_field(node, "experiment_name"),
+        tags=fields.read_field(node, "tags"),
         steps=_with_inline_inputs(steps, {}),
         raw=node,
     )
@@ -105,17 +105,17 @@ def settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
 
 
 def _argument(node: Node) -> Argument:
-    value = fields.of(node).value
+    value = fields.read_node(node).value
     if isinstance(node, Mapping):
         if "value" in node and not _DATA_KEYS & set(node):
             inner = node.get("value")
             return _argument(inner) if inner is not None else Literal(None)
         if _DATA_KEYS & set(node):
-            path = fields.get(node, "path")
+            path = fields.read_field(node, "path")
             expression = binding.whole(path.value) if path else None
             if expression is not None:
-                return Binding(expression, fields.get(node, "mode"))
-            return Data(fields.text(node, "type"), path, fields.get(node, "mode"))
+                return Binding(expression, fields.read_field(node, "mode"))
+            return Data(fields.read_text(node, "type"), path, fields.read_field(node, "mode"))
         return Literal(value)
     found = binding.whole(value)
     return Literal(value) if found is None else Binding(found)
@@ -126,17 +126,17 @@ def _output(node: Node) -> OutputSetting:
         expression = binding.whole(node.value)
         if expression is not None:
             return OutputSetting(binding=Field(expression, node.span, None, node))
-        return OutputSetting() if node.value is None else OutputSetting(path=fields.of(node))
+        return OutputSetting() if node.value is None else OutputSetting(path=fields.read_node(node))
     if not isinstance(node, Mapping):
         return OutputSetting()
-    path = fields.get(node, "path")
+    path = fields.read_field(node, "path")
     bound = binding.whole(path.value) if path else None
     return OutputSetting(
-        type=fields.text(node, "type"),
+        type=fields.read_text(node, "type"),
         path=None if bound else path,
-        mode=fields.get(node, "mode"),
-        name=fields.get(node, "name"),
-        version=fields.get(node, "version"),
+        mode=fields.read_field(node, "mode"),
+        name=fields.read_field(node, "name"),
+        version=fields.read_field(node, "version"),
         binding=Field(bound, path.span, path.key_span, path.node) if bound and path else None,
     )
 
@@ -148,7 +148,7 @@ def _step(key: Scalar, node: Node, folder: Path, files: Files, resolve: Resolve)
 
 
 def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: Resolve) -> Step:
-    kind = (fields.text(node, "type") or "command").lower()
+    kind = (fields.read_text(node, "type") or "command").lower()
     target = node.get("component") or (node.get("trial") if kind == "sweep" else None)
     component, reference = resolve(target, folder, files) if target is not None else (None, None)
     outputs = settings(node.get("outputs"))
@@ -164,13 +164,13 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
         reference=reference,
         inputs=arguments(node.get("inputs")),
         outputs=outputs,
-        compute=fields.get(node, "compute"),
-        resources=fields.get(node, "resources"),
-        distribution=fields.get(node, "distribution"),
-        limits=fields.get(node, "limits"),
-        environment_variables=fields.get(node, "environment_variables"),
-        display_name=fields.get(node, "display_name"),
-        comment=fields.get(node, "comment"),
+        compute=fields.read_field(node, "compute"),
+        resources=fields.read_field(node, "resources"),
+        distribution=fields.read_field(node, "distribution"),
+        limits=fields.read_field(node, "limits"),
+        environment_variables=fields.read_field(node, "environment_variables"),
+        display_name=fields.read_field(node, "display_name"),
+        comment=fields.read_field(node, "comment"),
         raw=node,
     )
 
@@ -186,11 +186,11 @@ def _inline(kind: str, node: Mapping, outputs: MappingType[str, Field[OutputSett
         version=None,
         inputs={},
         outputs=_inline_outputs(outputs),
-        command=fields.get(node, "command"),
-        code=fields.get(node, "code"),
-        environment=fields.get(node, "environment"),
-        distribution=fields.get(node, "distribution"),
-        resources=fields.get(node, "resources"),
+        command=fields.read_field(node, "command"),
+        code=fields.read_field(node, "code"),
+        environment=fields.read_field(node, "environment"),
+        distribution=fields.read_field(node, "distribution"),
+        resources=fields.read_field(node, "resources"),
         raw=node,
     )
 

@@ -11,7 +11,7 @@ from worldsize.base.problem import Problem
 from worldsize.yaml.nodes import Mapping
 
 
-def read(path: str | Path, files: Files | None = None) -> tuple[Job | None, list[Problem]]:
+def read_job(path: str | Path, files: Files | None = None) -> tuple[Job | None, list[Problem]]:
     """Read a pipeline, command, sweep or parallel job, native or ours, with the components it names.
 
     Args:
@@ -29,7 +29,7 @@ def read(path: str | Path, files: Files | None = None) -> tuple[Job | None, list
     job: Job | None = None
     if isinstance(root, Mapping):
         build = graph.from_node if "jobs" in root else graph.single
-        job = build(root, path, path.parent, files, component.resolve)
+        job = build(root, path, path.parent, files, component.resolve_component)
     elif root is not None:
         message = f"`{path.name}` holds no mapping, so it is no job"
         files.problems.append(Problem("job-not-mapping", root.span, message, "start with `type: pipeline`"))

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 
 from worldsize.azureml import ignore
-from worldsize.azureml.gate import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, Entry, Gate
+from worldsize.azureml.copying import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, CopyAccess, Entry
 from worldsize.azureml.ignore import Ignore
 from worldsize.base import budget
 
@@ -55,7 +55,7 @@ class _Folder(Struct, frozen=True):
     above: tuple[str, ...]  # the folders that hold it, links resolved
 
 
-def list_file(gate: Gate, path: Path, place: str) -> Listing:
+def list_file(gate: CopyAccess, path: Path, place: str) -> Listing:
     """One file as a listing."""
     found = Listing()
     real = os.path.realpath(path)
@@ -67,7 +67,7 @@ def list_file(gate: Gate, path: Path, place: str) -> Listing:
 
 
 def list_folder(
-    gate: Gate, folder: Path, at: PurePosixPath, above: Ignore | None = None, *, merged: bool = False
+    gate: CopyAccess, folder: Path, at: PurePosixPath, above: Ignore | None = None, *, merged: bool = False
 ) -> Listing:
     """The files of a folder and of all folders below it.
 
@@ -95,7 +95,7 @@ def list_folder(
     return found
 
 
-def _own_rules(gate: Gate, real: str, at: tuple[str, ...]) -> tuple[tuple[Ignore, str], ...]:
+def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[Ignore, str], ...]:
     """The patterns of a folder's own ignore file; none where it is a link to where nothing may be read."""
     if not any(entry.name in ignore.NAMES for entry in gate.entries(real)):
         return ()
@@ -111,7 +111,7 @@ def _admit_folder(own: tuple[tuple[Ignore, str], ...]) -> bool:
 
 
 def _look_into(  # noqa: C901 - one branch a kind of entry
-    gate: Gate, folder: _Folder, found: Listing, *, merged: bool
+    gate: CopyAccess, folder: _Folder, found: Listing, *, merged: bool
 ) -> Iterator[_Folder]:
     """Take the files of one folder, and say which folders are to be listed in turn."""
     entries = gate.entries(folder.real)
@@ -161,7 +161,7 @@ def _parts(real: str, base: str) -> tuple[str, ...]:
     return tuple(os.path.relpath(real, base).split(os.sep))  # noqa: PTH206
 
 
-def _exceeded(gate: Gate, folder: _Folder, found: Listing) -> str:
+def _exceeded(gate: CopyAccess, folder: _Folder, found: Listing) -> str:
     if len(folder.above) > MOST_DEPTH:
         return f"more than {MOST_DEPTH} folders in each other"
     if found.looked_at > MOST_ENTRIES:

@@ -13,7 +13,7 @@ Kind = Literal["local", "asset", "web", "git"]
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
 
 
-def kind(text: str) -> Kind:
+def classify(text: str) -> Kind:
     """Where ``component:``, ``code:``, ``environment:`` or a data ``path:`` points to.
 
     ``asset`` covers every ``azureml:`` form and bare resource ids; ``local`` whatever is left.
@@ -27,12 +27,12 @@ def kind(text: str) -> Kind:
 
 def local_path(text: str, folder: Path) -> Path | None:
     """The path of a local reference, relative ones against ``folder``; None for anything else."""
-    if kind(text) != "local" or "${{" in text or "\0" in text:
+    if classify(text) != "local" or "${{" in text or "\0" in text:
         return None
     name = text.removeprefix("file:")
     if len(name) > 60 and not _can_exist(name):
         name = f"{name[:60].replace('/', '_')}…"  # so it is reported as missing
-    return Path(name) if Path(name).is_absolute() else normal(folder / name)
+    return Path(name) if Path(name).is_absolute() else normalise(folder / name)
 
 
 def _can_exist(name: str) -> bool:
@@ -40,7 +40,7 @@ def _can_exist(name: str) -> bool:
     return len(data) <= _LONGEST_PATH and all(len(part) <= _LONGEST_NAME for part in data.split(b"/"))
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     """A reference as a message quotes it: in one line, and not longer than helps."""
     flat = " ".join(text.split())
     return flat if len(flat) <= 100 else flat[:99] + "…"
@@ -61,7 +61,7 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """The names in a folder, sorted, for a suggestion; none where it cannot be read."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208 - names only
@@ -69,6 +69,6 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
-def normal(path: Path) -> Path:
+def normalise(path: Path) -> Path:
     """A path without ``a/..``, still relative where it was: what messages show."""
     return Path(os.path.normpath(path))

@@ -29,7 +29,7 @@ class JobSchedule(Struct, frozen=True):
     inputs: Mapping | None  # what the schedule gives instead of the job's own inputs
 
 
-def read(
+def read_schedule(
     root: Mapping, path: Path, files: Files, allowed: Callable[[Path], bool]
 ) -> tuple[JobSchedule, list[Problem]]:
     """A schedule file.
@@ -44,23 +44,23 @@ def read(
         The schedule, and the problems met while its job was read.
     """
     made = root.get("create_job")
-    reference = fields.get(made, "job") if isinstance(made, Mapping) else None
+    reference = fields.read_field(made, "job") if isinstance(made, Mapping) else None
     if isinstance(made, Scalar):
-        reference = fields.of(made)
+        reference = fields.read_node(made)
     text = reference.value if reference is not None else None
     target = local_path(text, path.parent) if isinstance(text, str) else None
     found: Job | None = None
     problems: list[Problem] = []
     if target is not None and allowed(target) and is_file(target):
-        found, problems = job.read(target, files)
+        found, problems = job.read_job(target, files)
     made_by = JobSchedule(
         path=path,
         raw=root,
-        trigger=fields.section(root, "trigger"),
+        trigger=fields.read_mapping(root, "trigger"),
         create_job=made,
         reference=reference,
         target=target,
         job=found,
-        inputs=fields.section(made, "inputs") if isinstance(made, Mapping) else None,
+        inputs=fields.read_mapping(made, "inputs") if isinstance(made, Mapping) else None,
     )
     return made_by, problems

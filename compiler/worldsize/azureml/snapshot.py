@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from worldsize.azureml import environment, ignore, listing
 from worldsize.azureml.archive import Archive
+from worldsize.azureml.copying import CopyAccess, read_listed
 from worldsize.azureml.files import Files
-from worldsize.azureml.gate import Gate, read_listed
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
+from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path, shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.system_error import describe_os_error
@@ -72,7 +72,7 @@ class Part(NamedTuple):
         return [] if span is None else list(_refusals(self.listing, self.path, span))
 
 
-def of(component: Component, folder: Path, gate: Gate) -> tuple[Snapshot, list[Problem]]:
+def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
     """The merged folder of a component.
 
     Args:
@@ -103,11 +103,11 @@ def of(component: Component, folder: Path, gate: Gate) -> tuple[Snapshot, list[P
     return snapshot, problems
 
 
-def parts(component: Component, folder: Path, gate: Gate) -> tuple[list[Part], list[Problem]]:
+def list_parts(component: Component, folder: Path, gate: CopyAccess) -> tuple[list[Part], list[Problem]]:
     """What a component uploads, listed but not read: its code, its includes, its environment's files."""
     unreadable: list[Problem] = []
     found = _parts(component, folder, gate, [], unreadable)
-    for reference in environment.references(component.environment, folder):
+    for reference in environment.list_references(component.environment, folder):
         if exists(reference.path):
             listed = _list(gate, reference.path, "", reference.span, unreadable)
             if listed is not None:
@@ -115,24 +115,24 @@ def parts(component: Component, folder: Path, gate: Gate) -> tuple[list[Part], l
     return found, unreadable
 
 
-def refusals(component: Component, folder: Path, files: Files) -> list[Problem]:
+def check_uploads(component: Component, folder: Path, files: Files) -> list[Problem]:
     """Why compiling or running a component is refused for where its files lie, and for how many there are.
 
     Code outside of the tree that is checked has a rule of its own; it is not listed.
     """
-    found, problems = uploads(component, folder, files)
+    found, problems = list_uploads(component, folder, files)
     for part in found:
         problems += part.problems()
     return problems
 
 
-def uploads(component: Component, folder: Path, files: Files) -> tuple[list[Part], list[Problem]]:
+def list_uploads(component: Component, folder: Path, files: Files) -> tuple[list[Part], list[Problem]]:
     """As :func:`parts`, worked out once; without code that lies outside of the tree that is checked."""
     question = ("uploads", str(id(component.code)), str(id(component.additional_includes)), str(folder))
     known = files.known.get(question)
     if known is None:
         kept = (component.code, component.additional_includes)  # so that their ids stay theirs
-        found, problems = parts(_readable(component, folder, files), folder, files.gate)
+        found, problems = list_parts(_readable(component, folder, files), folder, files.gate)
         known = files.known[question] = (found, problems, kept)
     assert isinstance(known, tuple)
     return list(known[0]), list(known[1])
@@ -148,7 +148,7 @@ def _readable(component: Component, folder: Path, files: Files) -> Component:
 def _parts(
     component: Component,
     folder: Path,
-    gate: Gate,
+    gate: CopyAccess,
     problems: list[Problem],
     unreadable: list[Problem] | None = None,
 ) -> list[Part]:
@@ -174,7 +174,7 @@ def _parts(
 
 
 def _list(
-    gate: Gate,
+    gate: CopyAccess,
     path: Path,
     place: str,
     span: Span | None,
@@ -208,7 +208,7 @@ def _unreadable(error: OSError, at: Span) -> Problem:
 def _refusals(found: Listing, path: Path, span: Span) -> Iterator[Problem]:
     for place, real in list(found.outside.items())[:_SHOWN]:
         name = path.name if place in (".", "") else place
-        message = f"`{shown(name)}` is `{real}`, which lies outside of the project"
+        message = f"`{shorten(name)}` is `{real}`, which lies outside of the project"
         help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
         yield Problem("copy-outside-tree", span, message, help_)
     if found.exceeded:
@@ -236,7 +236,7 @@ def _leave_out_merged(snapshot: Snapshot) -> None:
             del snapshot.files[place]
 
 
-def faults(component: Component, folder: Path) -> list[Problem]:
+def check_references(component: Component, folder: Path) -> list[Problem]:
     """What is wrong with the files a component names, found without listing any folder."""
     problems: list[Problem] = []
     code = _code(component.code, folder, problems)
@@ -244,14 +244,16 @@ def faults(component: Component, folder: Path) -> list[Problem]:
     for source, span in _includes(component.additional_includes, folder, problems):
         if not _clashes(source, code, span, problems):
             _repeats(source, before, span, problems)
-    for found in environment.references(component.environment, folder):
+    for found in environment.list_references(component.environment, folder):
         if found.span is not None and not exists(found.path):
             key, text = f"`{found.key}`", found.text
-            problems.append(missing("environment-missing", key, text, found.path, found.span))
+            problems.append(report_missing("environment-missing", key, text, found.path, found.span))
     return problems
 
 
-def add(snapshot: Snapshot, path: Path, span: Span, gate: Gate, place: str = "") -> list[Problem]:
+def add_to_snapshot(
+    snapshot: Snapshot, path: Path, span: Span, gate: CopyAccess, place: str = ""
+) -> list[Problem]:
     """Put a folder's files, or a single file, into a snapshot; nothing where it may not be copied.
 
     Args:
@@ -283,11 +285,11 @@ def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> 
         return path
     if exists(path):  # a pipe, a socket, a device: reading one may never end
         if code.span is not None:
-            message = f"`code` names `{shown(code.value)}`, which is neither a file nor a folder"
+            message = f"`code` names `{shorten(code.value)}`, which is neither a file nor a folder"
             problems.append(Problem("code-missing", code.span, message, "name the folder of the code"))
         return None
     if code.span is not None:
-        problems.append(missing("code-missing", "`code`", code.value, path, code.span))
+        problems.append(report_missing("code-missing", "`code`", code.value, path, code.span))
     return None
 
 
@@ -300,13 +302,13 @@ def _includes(
     node = includes.node if includes is not None else None
     spans = [item.span for item in node.items] if isinstance(node, Sequence) else [None] * len(items)
     for item, span in zip(items, spans, strict=True):
-        path = local_path(item, folder) if isinstance(item, str) and kind(item) == "local" else None
+        path = local_path(item, folder) if isinstance(item, str) and classify(item) == "local" else None
         if path is None:
             continue
         if is_file(path) or is_folder(path) or _is_zip(path):
             yield path, span
         elif span is not None:
-            problems.append(missing("include-missing", "`additional_includes`", item, path, span))
+            problems.append(report_missing("include-missing", "`additional_includes`", item, path, span))
 
 
 def _clashes(source: Path, code: Path | None, span: Span | None, problems: list[Problem]) -> bool:
@@ -337,11 +339,11 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
     return code if is_folder(code) else None
 
 
-def missing(slug: str, what: str, text: str, path: Path, span: Span) -> Problem:
+def report_missing(slug: str, what: str, text: str, path: Path, span: Span) -> Problem:
     """A file or folder that is not there, with the nearest name that is."""
     from worldsize.base.suggest import closest  # noqa: PLC0415 - only a fault pays for it
 
-    message = f"{what} names `{shown(text)}`, which does not exist"
-    near = closest(path.name, names_in(path.parent))
+    message = f"{what} names `{shorten(text)}`, which does not exist"
+    near = closest(path.name, list_names(path.parent))
     help_ = f"did you mean `{near}`?" if near else "the path is relative to the file that names it"
     return Problem(slug, span, message, help_)

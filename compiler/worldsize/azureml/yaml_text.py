@@ -14,7 +14,7 @@ from typing import Any
 
 from worldsize.azureml.model import Field
 from worldsize.base import budget
-from worldsize.yaml.scalars import kind
+from worldsize.yaml.scalars import classify
 
 WIDTH = 100  # columns after which running text is folded
 
@@ -57,7 +57,7 @@ def is_plain(text: str) -> bool:
         and not _ENDS_PLAIN.search(text)
         and not text.endswith(" ")
         and not _DOCUMENT_MARK.match(text)
-        and kind(text) == "str"
+        and classify(text) == "str"
         and not _NUMBER_IN_1_2.match(text)
     )
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from worldsize.azureml.archive import Archive
+from worldsize.azureml.copying import CopyAccess, allow_everything
 from worldsize.azureml.files import Files
-from worldsize.azureml.gate import Gate, everything
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
@@ -69,7 +69,7 @@ def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: It
         ours: Folders of Worldsize itself.
     """
     allowed = [
-        find_allowed(path) or everything,
+        find_allowed(path) or allow_everything,
         *(find_allowed(each) or _below(each) for each in mapped),
         *map(_below, ours),
     ]
@@ -77,7 +77,7 @@ def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: It
     def judge(file: str | os.PathLike[str]) -> bool:
         return any(each(file) for each in allowed)
 
-    return Files(readable=judge, gate=Gate(judge))
+    return Files(readable=judge, gate=CopyAccess(judge))
 
 
 def _below(path: Path) -> Allowed:

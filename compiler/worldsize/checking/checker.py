@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml.files import Files, anything
-from worldsize.azureml.gate import Gate, everything
+from worldsize.azureml.copying import CopyAccess, allow_everything
+from worldsize.azureml.files import Files, allow_anything
 from worldsize.base.budget import Budgets
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
 from worldsize.checking.run import Run
-from worldsize.diagnostics.diagnostic import Diagnostic, Severity, arrange
+from worldsize.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.sources import Sources
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
-from worldsize.secrecy import conceal
+from worldsize.secrecy import reports
 
 if TYPE_CHECKING:
     from worldsize.checking.settings import Settings
@@ -105,27 +105,29 @@ def check(
     for project in discover.projects(listed):
         run, wanted, severity = _run(project, files, asked)
         problems = run.problems + list(engine.run(run.context, run.subjects))
-        diagnostics = [_levelled(each, severity) for each in arrange(engine.diagnose(problems))]
+        diagnostics = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
         kept = _suppressed([each for each in diagnostics if wanted(each.code)], run, wanted)
         found += shorten.many(kept, wanted)
         sources |= run.context.sources()
         checked += run.files
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = conceal.mask_findings(shorten.whole(arrange(found), asked), sources, roots)
+    masked, shown = reports.mask_findings(shorten.whole(sort_unique(found), asked), sources, roots)
     return Report(tuple(masked), shown, tuple(sorted(checked)))
 
 
 def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
-    files.readable = files.readable_data = anything
+    files.readable = files.readable_data = allow_anything
     budgets = Budgets()
     chosen = _settings(project, files, budgets)
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = context.readable
     if project.files:
-        files.gate = Gate(boundary.find_allowed(project.files[0].path, files.documents) or everything)
+        files.gate = CopyAccess(
+            boundary.find_allowed(project.files[0].path, files.documents) or allow_everything
+        )
     else:
-        files.gate = Gate()
+        files.gate = CopyAccess()
     run = Run(context)
     if chosen is not None:
         run.problems += chosen.problems
@@ -180,7 +182,7 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
         if path not in run.incomplete | run.context.budgets.exhausted:
             problems += suppress.unused(found, lambda word: wanted(_code(word)))
     extra = [found for found in engine.diagnose(problems) if wanted(found.code)]
-    return arrange([*kept, *extra])
+    return sort_unique([*kept, *extra])
 
 
 def _code(word: str) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from worldsize.azureml import compute
 from worldsize.azureml.compute import Compute
-from worldsize.azureml.references import exists, kind
+from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
@@ -143,7 +143,7 @@ def _assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Ass
     """The map of assets. Whether a path exists is for a run to say: not every machine has all data."""
     for key, value in _entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
         where = f"assets.{_short(key.text)}"
-        if kind(key.text) == "local":
+        if classify(key.text) == "local":
             message = f"`{_short(key.text)}` under `assets` is no reference to something elsewhere"
             help_ = "write what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
             settings.problems.append(Problem("settings-wrong-value", key.span, message, help_))
@@ -169,7 +169,7 @@ def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute
         tier = node.get("tier")
         if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
             settings.problems.append(_choice(tier, f"{where}.tier", TIERS))
-    yield from compute.declared(root, path)
+    yield from compute.read_declared(root, path)
 
 
 def _is_text(value: object) -> bool:

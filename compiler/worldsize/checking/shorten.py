@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, arrange
+from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, sort_unique
 from worldsize.rules import engine
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
             )
             notes.append(Problem("findings-left-out", gravest[-1].span, message, _HELP))
         listed += gravest
-    return arrange([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
+    return sort_unique([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
 
 
 def whole(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
@@ -60,7 +60,7 @@ def whole(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]
     files = f", among them all of {len(left):,} files," if left else ""
     message = f"{len(diagnostics) - len(kept):,} more findings{files} are not listed"
     note = Problem("findings-left-out", kept[-1].span, message, _HELP)
-    return arrange([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
+    return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
 
 
 def _gravest(diagnostics: Sequence[Diagnostic], most: int) -> list[Diagnostic]:

@@ -105,11 +105,11 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
     if kind in shape.CHECKED:
         run.problems += shape.check(document.root, kind)
     if kind.endswith("-job"):
-        graph, problems = job.read(document.path, run.context.files)
+        graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems
         _feed_job(run, graph)
     elif kind.endswith("-component"):
-        interface, problems = component.read(document.path, run.context.files)
+        interface, problems = component.read_component(document.path, run.context.files)
         run.problems += problems
         _feed_component(run, interface)
     elif kind in ("compute", "schedule") and isinstance(document.root, yaml.Mapping):
@@ -119,7 +119,7 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
 def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
     from worldsize.azureml import compute  # noqa: PLC0415 - few trees have such files
 
-    found = compute.read(root, path)
+    found = compute.read_compute(root, path)
     if found is not None:
         run.context.describe(found)
         run.feed(found, root.span)
@@ -129,7 +129,7 @@ def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
     """The job that a schedule starts is checked too, also where only the schedule was named."""
     from worldsize.azureml import schedule  # noqa: PLC0415 - few trees have such files
 
-    found, problems = schedule.read(root, path, run.context.files, run.context.inside)
+    found, problems = schedule.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
     run.problems += _times(found)
     run.feed(found, root.span)
@@ -166,8 +166,8 @@ def _feed_component(run: Run, component: Component | None) -> None:
         from worldsize.azureml import snapshot  # noqa: PLC0415 - only a component has one
 
         folder = Path(component.raw.source.path).parent
-        run.problems += snapshot.faults(component, folder)
-        run.problems += snapshot.refusals(component, folder, run.context.files)
+        run.problems += snapshot.check_references(component, folder)
+        run.problems += snapshot.check_uploads(component, folder, run.context.files)
     _feed_job(run, component.graph)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import homes, texts
+from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
     from worldsize.running.reuse.prune import Removal
@@ -27,7 +27,7 @@ An entry only points to the run that did the step: forgetting it frees nothing, 
 
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
-@homes.runs_dir
+@run_option.runs_dir
 @click.pass_context
 def command(context: click.Context, home: Path) -> None:
     """List the steps that can be reused, or forget them."""
@@ -48,18 +48,20 @@ def _list(home: Path) -> None:
         (
             each.step,
             each.run,
-            texts.age(now - each.made),
-            texts.size(each.size),
+            formatting.format_age(now - each.made),
+            formatting.format_size(each.size),
             str(each.hits),
-            texts.age(now - each.used) if each.used is not None else "",
+            formatting.format_age(now - each.used) if each.used is not None else "",
         )
         for each in entries
     ]
     headings = ("step", "run", "age", "size", "hits", "used")
-    texts.say("\n".join(texts.table(headings, rows, right=frozenset({2, 3, 4, 5}))))
+    formatting.say("\n".join(formatting.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
     saved = sum(each.hits * each.seconds for each in entries)
-    size = texts.size(sum(each.size for each in entries))
-    click.echo(f"{_count(len(entries), 'step')}, {size} of outputs, {texts.age(saved)} of running saved")
+    size = formatting.format_size(sum(each.size for each in entries))
+    click.echo(
+        f"{_count(len(entries), 'step')}, {size} of outputs, {formatting.format_age(saved)} of running saved"
+    )
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
@@ -95,13 +97,13 @@ def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) 
     said = f"forgot {_count(len(removal.entries), 'step')}"
     if runs:
         said += f", removed {_count(len(gone), 'run')}"
-    texts.say(said)
+    formatting.say(said)
 
 
 def _agreed(removal: Removal) -> bool:
     for path in removal.runs:
-        texts.say(f"  {path.name}")
-    asked = f"remove {_count(len(removal.runs), 'run')}, {texts.size(removal.size)}?"
+        formatting.say(f"  {path.name}")
+    asked = f"remove {_count(len(removal.runs), 'run')}, {formatting.format_size(removal.size)}?"
     try:
         return click.confirm(asked)
     except click.Abort:  # nobody there to answer

@@ -76,7 +76,7 @@ def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, w
     if write:
         console.write(fixed.report.render(format_, colour=console.colour()))
         return fixed.report.exit_code
-    console.write("".join(fixing.unified(change) for change in fixed.changes))
+    console.write("".join(fixing.unified_diff(change) for change in fixed.changes))
     files = f"{len(fixed.changes)} file{'s' * (len(fixed.changes) != 1)}"
     click.echo(f"would fix {fixed.report.fixed} in {files}", err=True)
     return int(bool(fixed.changes))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import texts
+from worldsize.cli import formatting
 
 if TYPE_CHECKING:
     from worldsize.compiling import Compiled
@@ -47,12 +47,12 @@ def command(spec: Path, output: Path) -> None:
         internal = any(found.code == "WS000" for found in error.diagnostics)
         raise SystemExit(3 if internal else 1) from None
     except OutputError as error:
-        texts.say(f"error: {error}\n  = help: {error.help}", err=True)
+        formatting.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     if compiled.warnings:
         shown = SpecError(compiled.warnings, compiled.sources)
         click.echo(shown.render(colour=_colour()), nl=False, color=True, err=True)
-    texts.say(_summary(compiled), nl=False)
+    formatting.say(_summary(compiled), nl=False)
 
 
 def _summary(compiled: Compiled) -> str:

@@ -49,7 +49,7 @@ def _fire_times(expression: str) -> None:
 
     from worldsize.spec import cron, fire_times  # noqa: PLC0415
 
-    faults = cron.faults(expression)
+    faults = cron.check_cron(expression)
     wrong = [fault for fault in faults if not fault.ignored]
     if wrong:
         raise click.UsageError("; ".join(f"{fault.message}: {fault.help}" for fault in wrong))

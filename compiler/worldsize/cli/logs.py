@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import homes, texts
+from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
     from worldsize.running.showing.logs import Follower
@@ -28,7 +28,7 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
 @click.argument("step", metavar="STEP")
-@homes.runs_dir
+@run_option.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the step ends.")
@@ -39,7 +39,7 @@ def command(
     """Print a step's logs; with several processes each line says whose it is."""
     if rank is not None and process is not None:
         raise click.UsageError("give --rank or --process, not both")
-    root = homes.find(home, run)
+    root = run_option.find_run(home, run)
     _known(root, step)
     names = _wanted(rank, process)
     folder = root / "steps" / step / "logs"
@@ -61,7 +61,7 @@ def _known(root: Path, step: str) -> None:
     from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
 
     help_ = did_you_mean(step, steps) if steps else "its event log says nothing of any step"
-    texts.refuse(f"run `{root.name}` has no step `{step}`", help_)
+    formatting.refuse(f"run `{root.name}` has no step `{step}`", help_)
 
 
 def _wanted(rank: int | None, process: str | None) -> Callable[[str], bool]:
@@ -92,7 +92,7 @@ def _print(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, wh
     found = _logs(folder, wanted)
     if not found:
         there = ", ".join(f"`{path.stem}`" for path in _logs(folder, lambda _name: True))
-        texts.refuse(
+        formatting.refuse(
             f"there is no log of {what}",
             f"there are {there}" if there else "none of its processes has started",
         )

@@ -22,7 +22,7 @@ _MEANING = {
 }
 
 
-def text(plan: Plan, needs: Mapping[str, Need], job: Job, *, imported: bool) -> str:
+def render_memory(plan: Plan, needs: Mapping[str, Need], job: Job, *, imported: bool) -> str:
     """One block a training step; a line for each of which too little is known.
 
     Args:

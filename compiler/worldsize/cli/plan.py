@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import texts
+from worldsize.cli import formatting
 
 if TYPE_CHECKING:
     from worldsize.deriving import Derived
@@ -59,17 +59,19 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     if as_json:
         import json  # noqa: PLC0415
 
-        texts.say(json.dumps(deriving.document(derived.plan, needs), indent=2, ensure_ascii=False))
+        formatting.say(json.dumps(deriving.document(derived.plan, needs), indent=2, ensure_ascii=False))
         return
     from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
 
     if _colour(sys.stdout.isatty()):
         plan_table.show_plan(derived.plan)
     else:
-        texts.say(plan_table.text(derived.plan), nl=False)
+        formatting.say(plan_table.render_plan(derived.plan), nl=False)
     if needs is not None:
         job = derived.built.resolved.job
-        texts.say("\n" + memory_table.text(derived.plan, needs, job, imported=import_model), nl=False)
+        formatting.say(
+            "\n" + memory_table.render_memory(derived.plan, needs, job, imported=import_model), nl=False
+        )
 
 
 def _memory(derived: Derived, import_model: bool) -> dict[str, Need]:

@@ -18,7 +18,7 @@ _LABELS = {
 _UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not say it
 
 
-def text(plan: Plan) -> str:
+def render_plan(plan: Plan) -> str:
     """The table as plain text, one block a training or distributed step and one line for the others."""
     blocks = [f"{plan.name}\n"]
     blocks += (_block(group[0]) if _has_table(group[0]) else _line(group) for group in _grouped(plan))

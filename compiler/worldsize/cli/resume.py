@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from worldsize.cli import homes
+from worldsize.cli import run_option
 
 EPILOG = """\b
 Examples:
@@ -26,7 +26,7 @@ Exit status: as of `worldsize run`.
 
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
-@homes.runs_dir
+@run_option.runs_dir
 @click.option(
     "--set",
     "settings",
@@ -40,7 +40,7 @@ def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> 
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.cli import run as running_command  # noqa: PLC0415
 
-    root = homes.find(home, run)
+    root = run_option.find_run(home, run)
     given = running_command.pairs(settings)
     with running_command.answering():
         shown = running_command.view(quiet=quiet)

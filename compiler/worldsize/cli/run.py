@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from worldsize.cli import texts
+from worldsize.cli import formatting
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
@@ -137,7 +137,7 @@ def command(
     options = running.RunOptions(settings=pairs(settings), assets=_mapped(assets), **asked)
     if dry_run:
         with answering():
-            texts.say(preview.render(running.dry_run(target, options)), nl=False)
+            formatting.say(preview.render(running.dry_run(target, options)), nl=False)
         return
     with answering():
         shown = view(quiet=quiet)
@@ -162,12 +162,12 @@ def answering() -> Iterator[None]:
         click.echo(str(error), err=True)
         raise SystemExit(1) from None
     except (OutputError, running.ResumeError) as error:
-        texts.say(f"error: {error}\n  = help: {error.help}", err=True)
+        formatting.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
         if error.filename is None:  # no file of the run: standard output, for example
             raise
-        texts.say(f"error: `{error.filename}`: {error.strerror}", err=True)
+        formatting.say(f"error: `{error.filename}`: {error.strerror}", err=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import homes, texts
+from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
     from worldsize.running.recording.history import RunRecord
@@ -27,7 +27,7 @@ state:
 
 
 @click.command(epilog=EPILOG)
-@homes.runs_dir
+@run_option.runs_dir
 @click.option("-n", "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -46,7 +46,9 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     if len(shown) < len(known):
         click.echo(f"the last {len(shown)} of {len(known)} runs")
     headings = ("run", "state", "steps", "started", "took", "pipeline")
-    texts.say("\n".join(texts.table(headings, [_row(run) for run in shown], right=frozenset({2, 4}))))
+    formatting.say(
+        "\n".join(formatting.format_table(headings, [_row(run) for run in shown], right=frozenset({2, 4})))
+    )
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ def _row(run: RunRecord) -> tuple[str, ...]:
 
     took = duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"
-    return run.id, run.state, steps, texts.moment(run.started), took, short(run.pipeline)
+    return run.id, run.state, steps, formatting.format_time(run.started), took, short(run.pipeline)
 
 
 def _document(run: RunRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import homes, texts
+from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
     from worldsize.running.recording.history import RunRecord, StepRecord
@@ -29,17 +29,17 @@ A step is indented below those that it needs, which stand behind `<-`.
 
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
-@homes.runs_dir
+@run_option.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(run: str, home: Path, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
     from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
 
-    found = history.load(homes.find(home, run))
+    found = history.load(run_option.find_run(home, run))
     if as_json:
         click.echo(json.dumps(document(found), indent=2))
     else:
-        texts.say("\n".join(render(found)))
+        formatting.say("\n".join(render(found)))
 
 
 def render(run: RunRecord) -> Iterator[str]:
@@ -50,7 +50,7 @@ def render(run: RunRecord) -> Iterator[str]:
     yield f"run {run.id} {run.state}" + (f" after {duration(run.seconds)}" if run.started else "")
     rows = [
         ("pipeline", short(run.pipeline)),
-        ("started", texts.moment(run.started)),
+        ("started", formatting.format_time(run.started)),
         ("folder", short(str(run.root))),
     ]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
@@ -98,9 +98,9 @@ def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[
 
 
 def _shortened(value: str) -> str:
-    from worldsize.diagnostics.snippet import clean  # noqa: PLC0415
+    from worldsize.diagnostics.snippet import flatten  # noqa: PLC0415
 
-    text = clean(value.replace("\n", " "))
+    text = flatten(value.replace("\n", " "))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
@@ -150,14 +150,14 @@ def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
 
 
 def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
-    from worldsize.diagnostics.snippet import clean  # noqa: PLC0415
+    from worldsize.diagnostics.snippet import flatten  # noqa: PLC0415
     from worldsize.running.showing.logs import last_lines  # noqa: PLC0415
 
     if step.failed_process is None:
         return []
     log = run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
     lines = last_lines(log, LAST_LINES) if step.last_lines is None else step.last_lines[-LAST_LINES:]
-    return [clean(line.expandtabs()) for line in lines]
+    return [flatten(line.expandtabs()) for line in lines]
 
 
 def document(run: RunRecord) -> dict[str, Any]:

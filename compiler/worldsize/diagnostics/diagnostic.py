@@ -39,7 +39,7 @@ class Diagnostic(Struct, frozen=True):
         return (self.span.path, self.span.line, self.span.column, self.code, self.message)
 
 
-def arrange(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Sorted, each once: the same finding reached on two ways (a component used twice) is one."""
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.snippet import clean
+from worldsize.diagnostics.snippet import flatten
 from worldsize.diagnostics.sources import Sources, shown_path
 from worldsize.diagnostics.text import render_one
 
@@ -39,7 +39,7 @@ def _case(path: str, found: list[Diagnostic], sources: Sources) -> list[str]:
     kinds = " ".join(sorted({diagnostic.code for diagnostic in found}))
     body = "\n".join(render_one(diagnostic, sources) for diagnostic in found)
     headline = found[0].message if len(found) == 1 else f"{len(found)} findings, first: {found[0].message}"
-    body = "\n".join(clean(line) for line in body.split("\n"))
+    body = "\n".join(flatten(line) for line in body.split("\n"))
     return [
         f'<testcase classname="worldsize" name={name}>',
         f"<failure type={_attribute(kinds)} message={_attribute(headline)}>{escape(body)}</failure>",
@@ -48,4 +48,4 @@ def _case(path: str, found: list[Diagnostic], sources: Sources) -> list[str]:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(clean(text))
+    return quoteattr(flatten(text))

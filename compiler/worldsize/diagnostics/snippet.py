@@ -14,7 +14,7 @@ _CONTROL = re.compile(
 _WIDEST = 120  # columns of a source line that are shown
 
 
-def clean(text: str) -> str:
+def flatten(text: str) -> str:
     """Text safe for a terminal: control and direction-changing characters become a visible mark."""
     if text.isascii() and text.isprintable():
         return text
@@ -59,10 +59,10 @@ def draw(line: str, span: Span) -> tuple[str, int, int]:
     end = max(end, start + 1)
     line, start, end = _cut(line, start, end)
     before, marked, after = line[:start], line[start:end], line[end:]
-    shown_before = clean(_expand(before, 0))
+    shown_before = flatten(_expand(before, 0))
     column = width(shown_before)
-    shown_marked = clean(_expand(marked, column))
-    shown_after = clean(_expand(after, column + width(shown_marked)))
+    shown_marked = flatten(_expand(marked, column))
+    shown_after = flatten(_expand(after, column + width(shown_marked)))
     return (shown_before + shown_marked + shown_after).rstrip(), column, max(1, width(shown_marked))
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic, count
-from worldsize.diagnostics.snippet import clean, draw
+from worldsize.diagnostics.snippet import draw, flatten
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
 
 _COLOURS = {
@@ -37,7 +37,7 @@ def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False
     style = _Style(colour, len(str(max(lines_named))))
     label = style.paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]")
     place = style.paint("bold", f"{_place(span)}:")
-    lines = [f"{place} {label} {style.paint('bold', clean(diagnostic.message))}"]
+    lines = [f"{place} {label} {style.paint('bold', flatten(diagnostic.message))}"]
     lines += _excerpt(Related(span, ""), sources, style, "^", diagnostic.severity)
     for related in diagnostic.related:
         if related.span.path != span.path:
@@ -46,13 +46,13 @@ def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False
         same_line = (related.span.path, related.span.line) == (span.path, span.line)
         lines += excerpt[-1:] if same_line else excerpt  # the source line is shown already
     if diagnostic.help:
-        lines.append(style.note("=", f"{style.paint('bold', 'help:')} {clean(diagnostic.help)}"))
+        lines.append(style.note("=", f"{style.paint('bold', 'help:')} {flatten(diagnostic.help)}"))
     lines.append(style.note("=", f"docs: {diagnostic.docs}"))
     return "\n".join(lines) + "\n"
 
 
 def _place(span: Span) -> str:
-    return f"{clean(shown_path(span.path))}:{span.line}:{span.column}"
+    return f"{flatten(shown_path(span.path))}:{span.line}:{span.column}"
 
 
 def tally(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0) -> str:
@@ -88,7 +88,7 @@ class _Style(Struct, frozen=True):
 def _excerpt(place: Related, sources: Sources, style: _Style, mark: str, name: str) -> list[str]:
     """The source line with its number, and the underline with its label."""
     line = line_of(sources, place.span.path, place.span.line)
-    label = clean(place.message)
+    label = flatten(place.message)
     if line is None:
         return [style.note("=", label)] if label else []
     shown, column, length = draw(line, place.span)

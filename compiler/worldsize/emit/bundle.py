@@ -15,9 +15,9 @@ from msgspec import Struct, field
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_text
 from worldsize.azureml.archive import Archive
-from worldsize.azureml.gate import Gate, are_equal
+from worldsize.azureml.copying import CopyAccess, are_equal
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import is_file, is_folder, kind, local_path
+from worldsize.azureml.references import classify, is_file, is_folder, local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -32,13 +32,15 @@ class Bundle(Struct):
 
     name: str
     document: dict[str, Any]
-    gate: Gate
+    gate: CopyAccess
     files: dict[str, Path | bytes | Archive] = field(default_factory=dict)
     inner: dict[str, Component] = field(default_factory=dict)  # by the inner step that uses it
     problems: list[Problem] = field(default_factory=list)
 
 
-def of(component: Component, folder: Path, at: Span, gate: Gate, added: Snapshot | None = None) -> Bundle:
+def of(
+    component: Component, folder: Path, at: Span, gate: CopyAccess, added: Snapshot | None = None
+) -> Bundle:
     """Gather a component.
 
     Args:
@@ -83,7 +85,7 @@ def _name(component: Component) -> str:
 
 
 def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, added: Snapshot | None) -> None:
-    merged, problems = snapshot.of(component, folder, bundle.gate)
+    merged, problems = snapshot.read_snapshot(component, folder, bundle.gate)
     bundle.problems += problems
     bundle.document.pop("additional_includes", None)
     for name in added.listing() if added else ():
@@ -100,7 +102,7 @@ def _take_code(bundle: Bundle, component: Component, folder: Path, at: Span, add
         inner = Snapshot()
         path = local_path(task["code"], folder)
         if path is not None and path.exists():
-            bundle.problems += snapshot.add(inner, path, at, bundle.gate)
+            bundle.problems += snapshot.add_to_snapshot(inner, path, at, bundle.gate)
             _place_code(bundle, task, inner, CODE)
 
 
@@ -111,7 +113,7 @@ def _are_equal(one: Path | Archive, other: Path | Archive) -> bool:
 def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str) -> None:
     """Put a snapshot into the bundle and point ``code`` of a block at it."""
     code = block.get("code")
-    if isinstance(code, str) and kind(code) != "local":
+    if isinstance(code, str) and classify(code) != "local":
         return
     if not merged.files:
         block.pop("code", None)
@@ -130,14 +132,14 @@ def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str
 
 def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
     """An environment with its files beside the component; a file of its own is written inline."""
-    if isinstance(value, str) and kind(value) == "local":
+    if isinstance(value, str) and classify(value) == "local":
         path = local_path(value, folder)
         if path is None or not path.is_file():
             bundle.problems.append(
-                snapshot.missing("environment-missing", "`environment`", value, folder / value, at)
+                snapshot.report_missing("environment-missing", "`environment`", value, folder / value, at)
             )
             return value
-        if problems := snapshot.add(Snapshot(), path, at, bundle.gate):
+        if problems := snapshot.add_to_snapshot(Snapshot(), path, at, bundle.gate):
             bundle.problems += problems
             return value
         root = yaml.load(path).root
@@ -163,10 +165,10 @@ def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) ->
         return reference
     if is_file(path) or is_folder(path):
         context = Snapshot()
-        bundle.problems += snapshot.add(context, path, at, bundle.gate)
+        bundle.problems += snapshot.add_to_snapshot(context, path, at, bundle.gate)
         bundle.files.update({f"{ENVIRONMENT}/{name}": context.files[name] for name in context.listing()})
         return f"./{ENVIRONMENT}/{path.name}" if is_file(path) else f"./{ENVIRONMENT}"
-    bundle.problems.append(snapshot.missing("environment-missing", f"`{key}`", reference, path, at))
+    bundle.problems.append(snapshot.report_missing("environment-missing", f"`{key}`", reference, path, at))
     return reference
 
 
@@ -181,7 +183,7 @@ def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) ->
         if step.component.path is not None:
             bundle.inner[name] = step.component
         elif step.component.raw is step.raw:
-            merged, problems = snapshot.of(step.component, folder, bundle.gate)
+            merged, problems = snapshot.read_snapshot(step.component, folder, bundle.gate)
             bundle.problems += problems
             _place_code(bundle, node, merged, str(PurePosixPath(name) / CODE))
             if "environment" in node:

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fit, literals
+from worldsize.azureml import binding, literals, port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path
-from worldsize.azureml.snapshot import missing
+from worldsize.azureml.snapshot import report_missing
 from worldsize.base.suggest import did_you_mean
 from worldsize.emit import lookup, planned
 from worldsize.emit.own_script import OPEN
@@ -103,13 +103,13 @@ def _data(work: Work, located: Located[Any], value: Any, port: Port) -> Argument
 def _check_path(work: Work, located: Located[Any], path: str) -> None:
     local = local_path(path, work.folder)
     if local is not None and not exists(local):
-        work.problems.append(missing("data-missing", "the input", path, local, located.span))
+        work.problems.append(report_missing("data-missing", "the input", path, local, located.span))
 
 
 def check_literal(work: Work, name: str, located: Located[Any], value: Any, port: Port) -> None:
     """Report a literal that the port's type, range or enumeration excludes."""
     span = located.key_span if value is None else located.span
-    fault = fit.fault(name, value, port, span)
+    fault = port_values.check_value(name, value, port, span)
     if fault is None:
         return
     if fault.slug == "input-not-in-enum" and not (fault.help or "").startswith("did"):
@@ -147,7 +147,7 @@ def _check_binding(
         return
     source = known[found.port]
     if port is not None and source.is_data and not port.is_data:
-        wanted = f"input `{port.name}` is {fit.article(port.type)}"
+        wanted = f"input `{port.name}` is {port_values.article(port.type)}"
         message = f"`{found.step}.{found.port}` is {source.type} data, but {wanted}"
         work.report("input-type", located.span, message, "bind an input of data, or write a value")
 
@@ -168,7 +168,7 @@ def _check_braces(work: Work, located: Located[Any]) -> None:
         span = part_span(located, start, min(len(text), start + 3))
         help_ = "close it with `}}`, and leave no blanks inside the dotted name"
         work.report("binding-malformed", span, f"`{text[start : start + 40]}` is no expression", help_)
-    found = fit.SINGLE_BRACES.search(text)
+    found = port_values.SINGLE_BRACES.search(text)
     if found is not None:
         inner = found.group().lstrip("$").strip("{} ")
         span = part_span(located, found.start(), found.end())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import write
 from worldsize.azureml.archive import Archive
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Argument, Data, Field, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base import budget
@@ -32,14 +32,14 @@ Files = dict[str, Path | bytes | Archive]
 class _Shelf(Struct):
     """The component folders chosen so far: equal components share one."""
 
-    gate: Gate
+    gate: CopyAccess
     folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
     taken: set[str] = field(default_factory=set)
     files: Files = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
-def files(built: Built, out: Path, gate: Gate) -> tuple[Files, list[Problem]]:
+def files(built: Built, out: Path, gate: CopyAccess) -> tuple[Files, list[Problem]]:
     """Everything that compiling writes, by path inside the output folder.
 
     Args:

@@ -12,7 +12,7 @@ from worldsize.azureml import component as reader
 from worldsize.azureml.distribution import member, view
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import is_file, kind, local_path, names_in, shown
+from worldsize.azureml.references import classify, is_file, list_names, local_path, shorten
 from worldsize.base import budget
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import closest, did_you_mean
@@ -95,7 +95,7 @@ def _interface(component: Component) -> Interface:
 
 def is_built_in(uses: str) -> bool:
     """Whether ``uses:`` is a bare name rather than a path or an asset."""
-    return kind(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))
+    return classify(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))
 
 
 def _component(step: Step, folder: Path, files: Files) -> Component | None:
@@ -107,12 +107,12 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
         if uses not in built_in_names():
             files.problems.append(_unknown(step.uses, folder))
             return None
-        return reader.load(resources.component_file(uses), files)
+        return reader.load_component(resources.component_file(uses), files)
     path = local_path(uses, folder)
     if path is None:
         return None
     if is_file(path) and files.readable(path):
-        return reader.load(path, files)
+        return reader.load_component(path, files)
     refused = reader.outside(uses, step.uses.span) if is_file(path) else _missing(step.uses, path)
     files.problems.append(refused)
     return None
@@ -127,8 +127,8 @@ def _unknown(uses: Located[str], folder: Path) -> Problem:
 
 
 def _missing(uses: Located[str], path: Path) -> Problem:
-    message = f"component file `{shown(uses.value)}` does not exist"
-    beside = [name for name in names_in(path.parent) if name.endswith((".yml", ".yaml"))]
+    message = f"component file `{shorten(uses.value)}` does not exist"
+    beside = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
     near = closest(path.name, beside)
     help_ = f"did you mean `{near}`?" if near else "the path is relative to the spec"
     return Problem("component-missing", uses.span, message, help_)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field, Port
-from worldsize.azureml.references import exists, is_file, kind, local_path
+from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.emit.work import FRACTIONS, PLANNED, TEXTS
 from worldsize.spec.model import Located, Step
 
@@ -91,7 +91,7 @@ def type_of(value: Any, folder: Path) -> str:
         return literals.type_of(value)
     if (found := binding.whole(value)) is not None:
         return _planned_type(found.port or "") if found.scope == "plan" else OPEN
-    if kind(value) == "asset":
+    if classify(value) == "asset":
         return "uri_folder"
     path = local_path(value, folder) if value.startswith(("./", "../", "/")) else None
     if path is None or not exists(path):

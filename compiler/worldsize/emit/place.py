@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from worldsize.azureml.archive import Archive
-from worldsize.azureml.gate import copy_listed
+from worldsize.azureml.copying import copy_listed
 from worldsize.base.system_error import describe_os_error
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError

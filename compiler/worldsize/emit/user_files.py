@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
-from worldsize.azureml.gate import read_listed
+from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
-from worldsize.azureml.references import exists, is_file, local_path, normal
-from worldsize.azureml.snapshot import Snapshot, missing
+from worldsize.azureml.references import exists, is_file, local_path, normalise
+from worldsize.azureml.snapshot import Snapshot, report_missing
 from worldsize.base.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
@@ -26,15 +26,15 @@ def check_named(work: Work, step: str) -> None:
     """Report files that a step names and that do not exist: its code, its environment's files."""
     component = work.components.get(step)
     if work.spec.steps[step].command is not None and component is not None:
-        work.problems += snapshot.faults(component, work.folder)
-        work.problems += snapshot.refusals(component, work.folder, work.files)
+        work.problems += snapshot.check_references(component, work.folder)
+        work.problems += snapshot.check_uploads(component, work.folder, work.files)
         return
     code = work.spec.steps[step].code
     if code is None:
         return
     path = local_path(code.value, work.folder)
     if path is not None and not exists(path):
-        work.problems.append(missing("code-missing", "`code`", code.value, path, code.span))
+        work.problems.append(report_missing("code-missing", "`code`", code.value, path, code.span))
 
 
 def collect(work: Work, step: str) -> Snapshot:
@@ -46,7 +46,9 @@ def collect(work: Work, step: str) -> Snapshot:
     if spec_step.code is not None:
         path = local_path(spec_step.code.value, work.folder)
         if path is not None and exists(path) and work.files.may_judge(path):
-            work.problems += snapshot.add(added, path, spec_step.code.span, work.files.gate, path.name)
+            work.problems += snapshot.add_to_snapshot(
+                added, path, spec_step.code.span, work.files.gate, path.name
+            )
     _user_function(work, step, added)
     return added
 
@@ -77,22 +79,22 @@ def _user_function(work: Work, step: str, added: Snapshot) -> None:
 def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
     text = located.value
     file, _, function = text.partition(":")
-    path = normal(work.folder / file)
+    path = normalise(work.folder / file)
     if not function:
         message = f"`{text}` names a file but no function in it"
         work.report("user-model-missing", located.span, message, f"write `{file}:function`")
-    elif file.startswith("/") or ".." in PurePosixPath(normal(Path(file))).parts:
+    elif file.startswith("/") or ".." in PurePosixPath(normalise(Path(file))).parts:
         message = f"`{file}` lies outside the spec's folder, so it cannot keep its place in the snapshot"
         work.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
         span = part_span(located, 0, len(file))
-        work.problems.append(missing("user-model-missing", "the input", file, path, span))
+        work.problems.append(report_missing("user-model-missing", "the input", file, path, span))
     elif work.files.may_judge(path):
         own = Snapshot()
-        work.problems += snapshot.add(own, path, located.span, work.files.gate)
+        work.problems += snapshot.add_to_snapshot(own, path, located.span, work.files.gate)
         for source in own.files.values():
             if isinstance(source, Path) and _defines(work, located, source, len(file) + 1, function):
-                added.files.setdefault(normal(Path(file)).as_posix(), source)
+                added.files.setdefault(normalise(Path(file)).as_posix(), source)
 
 
 def _defines(work: Work, located: Located[str], path: Path, start: int, function: str) -> bool:

@@ -77,7 +77,7 @@ def report_missing(work: Work, step: str) -> None:
 
 def find_cycle(work: Work) -> list[str] | None:
     """The steps of one cycle in the order data flows, or None. Linear in steps and bindings."""
-    return cycle.find(work.spec.steps, work.sources)
+    return cycle.find_cycle(work.spec.steps, work.sources)
 
 
 def report_cycle(work: Work) -> None:

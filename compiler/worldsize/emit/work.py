@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Binding, Component, Field, Port
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.planning.model import Plan
@@ -117,7 +117,7 @@ class Work(Struct):
     def unreadable(self, step: str) -> bool:
         """Whether a step's component should lie here but could not be read: its ports are unknown."""
         uses = self.spec.steps[step].uses
-        return self.components.get(step) is None and (uses is None or kind(uses.value) == "local")
+        return self.components.get(step) is None and (uses is None or classify(uses.value) == "local")
 
     def sources(self, step: str) -> dict[str, tuple[str, Span | None]]:
         """The steps that a step reads from, each with the place that says so."""

@@ -13,7 +13,7 @@ from worldsize import yaml
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.checking import Report, check, discover
-from worldsize.diagnostics.diagnostic import arrange
+from worldsize.diagnostics.diagnostic import sort_unique
 from worldsize.fixing import edits
 from worldsize.rules import engine
 
@@ -71,7 +71,7 @@ def fix(
             break
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
     failures = [problem for change in changed for problem in _written(change)] if write else []
-    diagnostics = arrange([*report.diagnostics, *engine.diagnose(failures)])
+    diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures)])
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed)
 
 
@@ -106,9 +106,9 @@ def _read(path: str) -> Change | None:
 
 def _written(change: Change) -> list[Problem]:
     """Write one file; the problem where that fails."""
-    from worldsize.fixing.write import swap  # noqa: PLC0415 - a look at the differences writes nothing
+    from worldsize.fixing.write import replace_content  # noqa: PLC0415 - a look at the differences writes nothing
 
-    reason = swap(Path(change.path), change.before, change.after)
+    reason = replace_content(Path(change.path), change.before, change.after)
     if reason is None:
         return []
     span = Span(change.path, 1, 1, 1, 1)

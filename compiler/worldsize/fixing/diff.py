@@ -10,7 +10,7 @@ from worldsize.fixing.apply import Change
 _NO_END = "\n\\ No newline at end of file\n"
 
 
-def unified(change: Change) -> str:
+def unified_diff(change: Change) -> str:
     """What a file's fixes change; the byte order mark and line ends are part of the lines."""
     name = shown_path(change.path)
     before, after = (data.decode().split("\n") for data in (change.before, change.after))

@@ -9,7 +9,7 @@ from pathlib import Path
 from worldsize.base.system_error import describe_os_error
 
 
-def swap(path: Path, before: bytes, after: bytes) -> str | None:
+def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
     """Replace a file's content, where it still is what it was, keeping its mode.
 
     A link is followed and stays a link. Readers see the old content or the new one, never a part.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.snippet import clean, draw
+from worldsize.diagnostics.snippet import draw, flatten
 from worldsize.diagnostics.sources import Sources, line_of, shown_path
-from worldsize.secrecy import conceal
+from worldsize.secrecy import reports
 
 
 class RunError(Exception):
@@ -18,7 +18,7 @@ class RunError(Exception):
 
     def __init__(self, problems: Sequence[Problem], sources: Sources | None = None) -> None:
         super().__init__()
-        masked, shown = conceal.mask_findings(problems, dict(sources or {}))
+        masked, shown = reports.mask_findings(problems, dict(sources or {}))
         self.problems = tuple(masked)
         self.sources: Sources = shown
 
@@ -29,15 +29,15 @@ class RunError(Exception):
 def _block(problem: Problem, sources: Sources) -> str:
     """One problem with its source line; a fault of the whole file has no line to show."""
     span = problem.span
-    place = clean(shown_path(span.path))
+    place = flatten(shown_path(span.path))
     line = line_of(sources, span.path, span.line)
     gutter = " " * len(str(span.line))
     if line is None:
-        lines = [f"{place}: error: {clean(problem.message)}"]
+        lines = [f"{place}: error: {flatten(problem.message)}"]
     else:
         shown, column, length = draw(line, span)
         lines = [
-            f"{place}:{span.line}:{span.column}: error: {clean(problem.message)}",
+            f"{place}:{span.line}:{span.column}: error: {flatten(problem.message)}",
             f"{gutter} |",
             f"{span.line} | {shown}".rstrip(),
             f"{gutter} | {' ' * column}{'^' * length}",
@@ -48,6 +48,6 @@ def _block(problem: Problem, sources: Sources) -> str:
 def _help(text: str, gutter: str) -> list[str]:
     """The help, which may quote several lines of another program."""
     return [
-        f"{gutter} {'= help:' if number == 0 else '       '} {clean(line)}"
+        f"{gutter} {'= help:' if number == 0 else '       '} {flatten(line)}"
         for number, line in enumerate(text.splitlines())
     ]

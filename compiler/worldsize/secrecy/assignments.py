@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from worldsize.base.source import Source
-from worldsize.secrecy import forms
+from worldsize.secrecy import known_formats
 from worldsize.secrecy.names import is_secret, may_name_secrets
 from worldsize.yaml import load
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
@@ -32,7 +32,7 @@ class Assignment(NamedTuple):
     end: int
 
 
-def find(root: Node | None, text: str) -> Iterator[Assignment]:
+def find_assignments(root: Node | None, text: str) -> Iterator[Assignment]:
     """The secrets of a file by their names, in no order.
 
     Args:
@@ -90,18 +90,18 @@ def _is_literal(node: Scalar) -> bool:
     return node.text.lower() not in _SWITCHES and _NOT_LITERAL.match(node.text) is None
 
 
-def conceal(source: Source, found: Iterable[Assignment]) -> Source:
+def mask_assignments(source: Source, found: Iterable[Assignment]) -> Source:
     """The text with these values, and what looks like a provider's key, starred out; positions stay the same.
 
     Of a long one the beginning stays, by which its owner recognises it.
     """
     text = source.text
     spans = {(each.start, each.end) for each in found}
-    spans |= {(secret.start, secret.end) for secret in forms.find(text)}
+    spans |= {(secret.start, secret.end) for secret in known_formats.find_known_secrets(text)}
     pieces, position = [], 0
     for start, end in sorted(spans):
         if start >= position:
-            kept = forms.SHOWN if end - start >= forms.LONG else 0
+            kept = known_formats.SHOWN if end - start >= known_formats.LONG else 0
             pieces += [text[position : start + kept], re.sub(r"\S", "*", text[start + kept : end])]
             position = end
     return Source(source.path, "".join([*pieces, text[position:]])) if pieces else source
@@ -110,7 +110,7 @@ def conceal(source: Source, found: Iterable[Assignment]) -> Source:
 def replace_values(path: str, text: str, word: str) -> str:
     """A YAML or JSON text with a word, quoted, in place of the values under names of secrets."""
     pieces, position = [], 0
-    for each in sorted(set(find(load(path, text).root, text)), key=lambda each: each.start):
+    for each in sorted(set(find_assignments(load(path, text).root, text)), key=lambda each: each.start):
         quoted = text[each.start - 1 : each.start] in ("'", '"')
         if each.start >= position:
             pieces += [text[position : each.start], word if quoted else f'"{word}"']

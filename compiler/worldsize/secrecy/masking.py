@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from worldsize.secrecy import forms
+from worldsize.secrecy import known_formats
 from worldsize.secrecy.names import is_secret, words
 
 HIDDEN = "***"
@@ -54,7 +54,7 @@ class Mask:
     def text(self, text: str) -> str:
         """The text without secrets."""
         shown = self._sought().sub(HIDDEN, text) if self.values else text
-        for secret in reversed([*forms.find(shown)]):
+        for secret in reversed([*known_formats.find_known_secrets(shown)]):
             shown = f"{shown[: secret.start]}{HIDDEN}{shown[secret.end :]}"
         return shown
 
@@ -91,7 +91,7 @@ class Mask:
 
 def literals(name: str, value: str) -> frozenset[str]:
     """The secrets of a value that was given under a name: itself, the keys of known forms in it, or none."""
-    found = {value[secret.start : secret.end] for secret in forms.find(value)}
+    found = {value[secret.start : secret.end] for secret in known_formats.find_known_secrets(value)}
     return frozenset({*found, value} if is_secret(name) else found)
 
 

@@ -51,7 +51,7 @@ FIELDS = (
 )
 
 
-def faults(expression: str) -> list[Fault]:
+def check_cron(expression: str) -> list[Fault]:
     """Everything wrong with an expression; nothing for a good one.
 
     Args:

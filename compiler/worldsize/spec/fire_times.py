@@ -11,7 +11,7 @@ def next_times(expression: str, after: datetime, count: int = 5) -> list[datetim
     """The next moments, on the clock of the schedule's own time zone.
 
     Args:
-        expression: One without faults (see :func:`worldsize.spec.cron.faults`).
+        expression: One without faults (see :func:`worldsize.spec.cron.check_cron`).
         after: The moment before the first; its time zone, or none, is kept.
         count: How many.
     """

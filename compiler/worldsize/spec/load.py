@@ -35,7 +35,7 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     found = violations.check(root)
     if found or not isinstance(root, yaml.Mapping):
         return None, _in_order([*document.problems, *found])
-    spec = references.with_only_profile(parse.spec(path, root))
+    spec = references.with_only_profile(parse.parse_spec(path, root))
     broken = list(references.check(spec))
     timing = list(schedule.check(spec.schedule)) if spec.schedule else []
     return None if broken else spec, _in_order([*document.problems, *broken, *timing])

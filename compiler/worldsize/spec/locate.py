@@ -47,7 +47,7 @@ class Place(Struct, frozen=True):
         return label(self.path[-2:] if in_list else self.path[-1:])
 
 
-def place(root: Node, path: Steps[str | int]) -> Place:
+def locate(root: Node, path: Steps[str | int]) -> Place:
     """The place a path leads to; the nearest that exists where the path leads nowhere."""
     node, key, walked = root, None, 0
     for part in path:

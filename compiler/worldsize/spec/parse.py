@@ -19,7 +19,7 @@ from worldsize.spec.model import (
 from worldsize.yaml.nodes import Mapping, Scalar
 
 
-def spec(path: Path, root: Mapping) -> Spec:
+def parse_spec(path: Path, root: Mapping) -> Spec:
     """The typed spec. The tree must have passed the schema: nothing is checked again."""
     return Spec(
         path=path,

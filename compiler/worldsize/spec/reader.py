@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from worldsize.base.span import Span
 from worldsize.spec.model import Located
-from worldsize.spec.values import plain
+from worldsize.spec.values import to_plain
 from worldsize.yaml.nodes import Mapping, Scalar
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def entries(mapping: Mapping, key: str) -> dict[str, Located[Any]]:
     inner = mapping.get(key)
     if not isinstance(inner, Mapping):
         return {}
-    return {name.text: Located(plain(node), node.span, name.span, node) for name, node in inner.items()}
+    return {name.text: Located(to_plain(node), node.span, name.span, node) for name, node in inner.items()}
 
 
 def section(mapping: Mapping, key: str) -> tuple[Mapping, Span] | None:
@@ -70,7 +70,7 @@ def _read(mapping: Mapping, key: str, convert: Callable[[Any], T]) -> Located[T]
     node, name = mapping.get(key), mapping.key(key)
     if node is None or name is None:
         return None
-    return Located(convert(plain(node)), node.span, name.span, node)
+    return Located(convert(to_plain(node)), node.span, name.span, node)
 
 
 def _same(value: Any) -> Any:

@@ -15,7 +15,7 @@ Fields = Mapping[str, Any]
 _LONGEST_LIST = 12
 
 
-def markdown() -> str:
+def render_markdown() -> str:
     """The page: a section for the spec itself and one for each part of it, each with a table of fields."""
     document = schema.document()
     parts = [_section("The spec", document, level=1)]

@@ -24,7 +24,7 @@ def check(schedule: Schedule) -> Iterator[Problem]:
 
 
 def _cron(expression: Located[str]) -> Iterator[Problem]:
-    for fault in cron.faults(expression.value):
+    for fault in cron.check_cron(expression.value):
         slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
         yield Problem(slug, _within(expression, fault.start, fault.end), fault.message, fault.help)
 

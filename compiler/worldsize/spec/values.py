@@ -25,13 +25,13 @@ TYPE_WORDS = {
 _EXPONENT_NUMBER = re.compile(r"([-+]?)(\d[\d_]*)(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
 
-def plain(node: Node) -> Plain:
+def to_plain(node: Node) -> Plain:
     """Plain Python values, with the *text* of every key: a key ``on`` stays ``"on"``."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    return {key.text: plain(value) for key, value in node.items()}
+        return [to_plain(item) for item in node.items]
+    return {key.text: to_plain(value) for key, value in node.items()}
 
 
 def kind(value: Plain) -> str:
@@ -65,7 +65,7 @@ def flow(value: Plain) -> str:
     return json.dumps(value, default=str)
 
 
-def shown(node: Node) -> str:
+def show_value(node: Node) -> str:
     """The user's own token, cut where it is long, for back-ticks."""
     if not isinstance(node, Scalar):
         return "{…}" if isinstance(node, Mapping) else "[…]"

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import surely
 from worldsize.spec import keys, schema
-from worldsize.spec.locate import Place, place
+from worldsize.spec.locate import Place, locate
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest, quoted_list
-from worldsize.spec.values import TYPE_WORDS, flow, kind, number_with_dot, plain, shown
+from worldsize.spec.values import TYPE_WORDS, flow, kind, number_with_dot, show_value, to_plain
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 _VALUE_KEYWORDS = (  # the first that fails speaks for the value
@@ -38,8 +38,8 @@ def check(root: Node) -> list[Problem]:
     if crowded is not None:
         return [crowded]
     problems: list[Problem] = []
-    for path, errors in _by_path(schema.violations(plain(root))).items():
-        problems += _at_one_value(place(root, path), path, errors)
+    for path, errors in _by_path(schema.violations(to_plain(root))).items():
+        problems += _at_one_value(locate(root, path), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
@@ -91,7 +91,9 @@ def _wrong_type(where: Place, error: Violation) -> Problem:
     if error.instance is None:
         message = f"{where.title} has no value; it must be {expected}"
     else:
-        message = f"{where.title} must be {expected}, but `{shown(where.node)}` is {_found(error.instance)}"
+        message = (
+            f"{where.title} must be {expected}, but `{show_value(where.node)}` is {_found(error.instance)}"
+        )
     node = where.node
     fix = None
     if isinstance(node, Scalar) and _was_text(node, error):
@@ -128,7 +130,8 @@ def _type_help(where: Place, error: Violation) -> str:
     if dotted is not None:
         return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
     if "string" in error.argument and schema.matches(node.text, error.subschema):
-        return f'YAML 1.1 reads `{shown(node)}` as {_found(value)}; to mean the text, write "{shown(node)}"'
+        shown = show_value(node)
+        return f'YAML 1.1 reads `{shown}` as {_found(value)}; to mean the text, write "{shown}"'
     return _example(where, error)
 
 
@@ -156,7 +159,7 @@ def _not_allowed(where: Place, error: Violation) -> Problem:
     return Problem(
         "spec-value-not-allowed",
         where.value_span,
-        f"{where.title} cannot be `{shown(where.node)}`",
+        f"{where.title} cannot be `{show_value(where.node)}`",
         f"did you mean `{near}`? {choices}" if near else choices,
         fix=Fix(where.value_span, sure) if sure is not None and isinstance(where.node, Scalar) else None,
     )
@@ -166,7 +169,7 @@ def _bad_pattern(where: Place, error: Violation) -> Problem:
     return Problem(
         "spec-bad-pattern",
         where.value_span,
-        f"{where.title} is `{shown(where.node)}`, which does not have the form that is needed",
+        f"{where.title} is `{show_value(where.node)}`, which does not have the form that is needed",
         _form(where, error),
     )
 
@@ -183,7 +186,7 @@ def _out_of_bounds(where: Place, error: Violation) -> Problem:
     return Problem(
         "spec-out-of-range",
         where.value_span,
-        f"{where.title} is {shown(where.node)} but must be {bound}",
+        f"{where.title} is {show_value(where.node)} but must be {bound}",
         _range(where, error),
     )
 

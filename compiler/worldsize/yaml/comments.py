@@ -22,7 +22,7 @@ class Comment(Struct, frozen=True):
     own_line: bool
 
 
-def find(source: Source, scalars: Iterable[tuple[int, int, str]]) -> tuple[Comment, ...]:
+def find_comments(source: Source, scalars: Iterable[tuple[int, int, str]]) -> tuple[Comment, ...]:
     """All comments of a file.
 
     Args:

@@ -65,7 +65,7 @@ class Composer(Struct):
         except yaml.YAMLError as error:
             from worldsize.yaml import syntax  # noqa: PLC0415 - a clean file has no syntax errors
 
-            self.problems.append(syntax.problem(self.source, error))
+            self.problems.append(syntax.explain_syntax_error(self.source, error))
         if any(problem.slug != "yaml-duplicate-key" for problem in self.problems):
             self.root = None
 
@@ -159,7 +159,7 @@ class Composer(Struct):
         if node.flow:
             node.end = event.end_mark.index
         if isinstance(node, Mapping):
-            merged = mappings.finish(node, self.problems)
+            merged = mappings.finish_mapping(node, self.problems)
             self._aliased += merged
             frame.weight += merged
             self._check_expansion(node.start, node.end)

@@ -41,7 +41,7 @@ class Document(Struct, eq=False, dict=True):
     @cached_property
     def comments(self) -> tuple[comments.Comment, ...]:
         """All comments, in order; found when first asked for."""
-        return comments.find(self.source, self.scalars)
+        return comments.find_comments(self.source, self.scalars)
 
 
 def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Document:

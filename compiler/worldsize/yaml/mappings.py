@@ -5,12 +5,12 @@ from __future__ import annotations
 from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.scalars import kind
+from worldsize.yaml.scalars import classify
 
 Entry = tuple[Scalar, Node]
 
 
-def finish(mapping: Mapping, problems: list[Problem]) -> int:
+def finish_mapping(mapping: Mapping, problems: list[Problem]) -> int:
     """Expand ``<<`` in place and report keys given twice.
 
     Returns:
@@ -28,7 +28,7 @@ def finish(mapping: Mapping, problems: list[Problem]) -> int:
 
 
 def _is_merge(key: Scalar) -> bool:
-    return key.text == "<<" and kind(key.text, key.style, key.tag) == "merge"
+    return key.text == "<<" and classify(key.text, key.style, key.tag) == "merge"
 
 
 def _merged(merges: list[Entry], problems: list[Problem]) -> list[Entry]:

@@ -75,7 +75,7 @@ class Scalar(Struct, eq=False):
             return [(0, first, length, length)]
         from worldsize.yaml import segments  # noqa: PLC0415
 
-        return segments.trace(self.source.text, self.start, self.end, self.text, self.style)
+        return segments.trace_segments(self.source.text, self.start, self.end, self.text, self.style)
 
 
 class Sequence(Struct, eq=False):

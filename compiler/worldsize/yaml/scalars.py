@@ -29,7 +29,7 @@ _LONGEST_NUMBER = 4300
 KNOWN_TAGS = frozenset({"null", "bool", "int", "float", "str", "binary", "timestamp", "value", "merge"})
 
 
-def kind(text: str, style: str = "", tag: str | None = None) -> str:
+def classify(text: str, style: str = "", tag: str | None = None) -> str:
     """The short YAML tag of a scalar: ``str``, ``int``, ``float``, ``bool``, ``null`` and so on.
 
     Args:
@@ -49,7 +49,7 @@ def kind(text: str, style: str = "", tag: str | None = None) -> str:
 
 def resolve(text: str, style: str = "", tag: str | None = None) -> PlainValue:
     """The Python value of a scalar; a word that looks like a number or date but is none stays text."""
-    name = kind(text, style, tag)
+    name = classify(text, style, tag)
     if name == "str":
         return text
     try:
@@ -60,7 +60,7 @@ def resolve(text: str, style: str = "", tag: str | None = None) -> PlainValue:
 
 def unreadable(text: str, style: str = "", tag: str | None = None, *, is_key: bool = False) -> str | None:
     """Why PyYAML would fail on this scalar, or None when it would not. ``=`` and ``<<`` pass as keys."""
-    name = kind(text, style, tag)
+    name = classify(text, style, tag)
     if name == "str":
         return None
     if name not in KNOWN_TAGS:

@@ -25,7 +25,7 @@ _BREAKS = re.compile(_BREAK)
 _HEADER = re.compile(rf"[|>][-+0-9]*[ \t]*(?:#[^\r\n]*)?{_BREAK}")
 
 
-def trace(source: str, start: int, end: int, value: str, style: str) -> Segments:
+def trace_segments(source: str, start: int, end: int, value: str, style: str) -> Segments:
     """The runs that lead from ``value`` back to ``source[start:end]``; empty when they cannot be found."""
     if style in ("|", ">"):
         return _block(source, start, end, value)

@@ -30,7 +30,7 @@ _HELP = (
 )
 
 
-def problem(source: Source, error: Any) -> Problem:
+def explain_syntax_error(source: Source, error: Any) -> Problem:
     """One problem for a parser error, at the place where the parser gave up."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     text = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "invalid YAML")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from worldsize.azureml import ignore, references
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path
+from worldsize.azureml.references import classify, exists, is_file, is_folder, local_path
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import Script, entry_scripts, folder_of, scripts
 from worldsize.yaml.nodes import Scalar
@@ -96,10 +96,10 @@ def _sought(
 def _included(component: Component, folder: Path) -> tuple[Path, ...]:
     items = component.additional_includes.value if component.additional_includes else None
     texts = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
-    found = (local_path(text, folder) for text in texts if kind(text) == "local")
+    found = (local_path(text, folder) for text in texts if classify(text) == "local")
     return tuple(path for path in found if path is not None)
 
 
 def names_in(folder: Path | None) -> list[str]:
     """The names in a folder, for a suggestion."""
-    return references.names_in(folder) if folder is not None else []
+    return references.list_names(folder) if folder is not None else []

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
@@ -37,6 +37,6 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
     code = component.code
     if code is None or code.span is None or not isinstance(code.value, str):
         return
-    if kind(code.value) == "git":
+    if classify(code.value) == "git":
         message = f"`{code.value[:80]}` is a repository, and `code` takes a folder"
         yield RULE.problem(code.span, message, "check the repository out and name its folder")

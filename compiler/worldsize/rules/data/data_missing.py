@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import exists
-from worldsize.azureml.snapshot import missing
+from worldsize.azureml.snapshot import report_missing
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import given_data
@@ -40,4 +40,4 @@ RULE = Rule(
 def check(context: Context, job: Job) -> Iterator[Problem]:
     for data in given_data(context, job):
         if data.local is not None and context.inside(data.local) and not exists(data.local):
-            yield missing(RULE.slug, "the input", data.text, data.local, data.span)
+            yield report_missing(RULE.slug, "the input", data.text, data.local, data.span)

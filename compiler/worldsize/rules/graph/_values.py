@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import fit
+from worldsize.azureml import port_values
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
 from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
@@ -34,7 +34,9 @@ def _one(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem
     if not isinstance(value, Literal) or not _judged(value.value):
         return
     node = text_node(field.node)
-    found = fit.fault(name, value.value, port, node.span if node is not None else span_of(field))
+    found = port_values.check_value(
+        name, value.value, port, node.span if node is not None else span_of(field)
+    )
     if found is None:
         return
     if source is not None and source.span is not None:
@@ -57,7 +59,7 @@ def defaults(component: Component, slug: str) -> Iterator[Problem]:
         default = port.default
         if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):
             continue
-        found = fit.fault(port.name, default.value, port, span_of(default))
+        found = port_values.check_value(port.name, default.value, port, span_of(default))
         if found is not None and found.slug == slug:
             yield replace(
                 found,

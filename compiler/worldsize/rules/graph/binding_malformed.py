@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml import binding, fit
+from worldsize.azureml import binding, port_values
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Fix, Problem
 from worldsize.rules.context import Context
@@ -50,7 +50,7 @@ def _plain(node: Scalar) -> Iterator[Problem]:
     for start in binding.parse(text).unclosed:
         span = node.subspan(start, min(len(text), start + 3))
         yield RULE.problem(span, f"`{text[start : start + 40]}` is no expression", _LOST)
-    found = fit.SINGLE_BRACES.search(text)
+    found = port_values.SINGLE_BRACES.search(text)
     if found is not None:
         written = f"${{{{{found.group().lstrip('$').strip('{} ')}}}}}"
         span = node.subspan(found.start(), found.end())
@@ -65,7 +65,7 @@ def check_command(context: Context, component: Component) -> Iterator[Problem]:
             shown = text.node.text[start : start + 40].split("\n")[0]
             help_ = "close it with `]]`" if shown.startswith("$[[") else _LOST
             yield RULE.problem(text.span(start, start + 3), f"`{shown}` is never closed", help_)
-        for found in fit.SINGLE_BRACES.finditer(text.node.text):
+        for found in port_values.SINGLE_BRACES.finditer(text.node.text):
             if found.group().startswith("$"):
                 written = f"${{{{{found.group().lstrip('$').strip('{} ')}}}}}"
                 span = text.span(found.start(), found.end())

@@ -41,7 +41,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
     for wire in wires(job):
         if wire.expression.step is not None and wire.expression.side == "outputs":
             reads.setdefault(wire.step.name, {}).setdefault(wire.expression.step, wire)
-    found = cycle.find(reads, lambda step: reads.get(step, ()))
+    found = cycle.find_cycle(reads, lambda step: reads.get(step, ()))
     if found is None:
         return
     first, last = found[0], found[-1]

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import fit
+from worldsize.azureml import port_values
 from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
@@ -55,7 +55,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             continue
         if source == "string" and job.interface is None:
             continue  # may be a path
-        wanted = f"input `{wire.name}` takes {fit.article(target.type)}"
+        wanted = f"input `{wire.name}` takes {port_values.article(target.type)}"
         start, end = wire.expression.start, wire.expression.end
         span = wire.node.subspan(start, end)
         what = "data" if source not in LITERAL_TYPES else "no data"
@@ -69,7 +69,7 @@ def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
     value = field.value
     if isinstance(value, Data) and port.type in LITERAL_TYPES:
         if value.path is not None and value.type not in LITERAL_TYPES:
-            message = f"input `{name}` is {fit.article(port.type)}, not data"
+            message = f"input `{name}` is {port_values.article(port.type)}, not data"
             yield RULE.problem(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
     elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
         node = text_node(field.node)

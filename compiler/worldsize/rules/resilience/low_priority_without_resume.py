@@ -64,7 +64,7 @@ def _tier(found: Launch) -> tuple[str | None, Span | None]:
         return found.cluster.tier, found.cluster.tier_span
     raw = found.step.raw
     queue = raw.get("queue_settings") if isinstance(raw, Mapping) else None
-    tier = fields.get(queue, "job_tier") if isinstance(queue, Mapping) else None
+    tier = fields.read_field(queue, "job_tier") if isinstance(queue, Mapping) else None
     if tier is not None and str(tier.value).lower() == "spot":
         return str(tier.value), tier.span
     return None, None

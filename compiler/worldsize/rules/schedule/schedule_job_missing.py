@@ -43,5 +43,5 @@ def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
     if reference is None or target is None or reference.span is None:
         return
     if context.inside(target) and not is_file(target):
-        found = snapshot.missing(RULE.slug, "`create_job`", reference.value, target, reference.span)
+        found = snapshot.report_missing(RULE.slug, "`create_job`", reference.value, target, reference.span)
         yield found

@@ -41,7 +41,7 @@ RULE = Rule(
 @RULE.checks(JobSchedule)
 def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
     made, reference, job = schedule.create_job, schedule.reference, schedule.job
-    kind = fields.get(made, "type") if isinstance(made, Mapping) else None
+    kind = fields.read_field(made, "type") if isinstance(made, Mapping) else None
     if kind is not None and isinstance(kind.value, str) and kind.value.lower() in ("command", "spark"):
         if kind.span is not None:
             message = f"a schedule starts pipelines only, not jobs of type `{kind.value}`"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from worldsize.azureml import ignore, snapshot
-from worldsize.azureml.gate import read_listed
+from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.snapshot import Part
 from worldsize.base.span import Span
@@ -55,7 +55,7 @@ def _uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part
         if node is None:
             continue
         folder = Path(node.source.path).parent
-        found, _ = snapshot.uploads(component, folder, context.files)
+        found, _ = snapshot.list_uploads(component, folder, context.files)
         code = next((part.path for part in found if part.key == "code"), folder)
         for part in found:
             refused = part.listing.outside or part.listing.exceeded

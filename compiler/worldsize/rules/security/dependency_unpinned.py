@@ -41,7 +41,7 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
     if isinstance(inline, Mapping):
         yield from _judge(inline)
     folder = Path(field.node.source.path).parent
-    for found in environment.references(field, folder):
+    for found in environment.list_references(field, folder):
         if found.key == "conda_file" and context.exists(found.path) and not context.is_folder(found.path):
             yield from _judge(context.document(found.path).root)
 

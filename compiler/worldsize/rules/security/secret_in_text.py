@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.secrecy import forms
+from worldsize.secrecy import known_formats
 from worldsize.yaml import Document
 
 RULE = Rule("WS801", "secret-in-text", "error", since="0.1.0", summary="a key, token or password in a file")
@@ -34,7 +34,7 @@ _HELP = "revoke it, then read it from a datastore, a workspace connection or Key
 
 @RULE.checks(Document)
 def check(context: Context, document: Document) -> Iterator[Problem]:
-    for secret in forms.find(document.text):
-        shown = forms.masked(document.text[secret.start : secret.end])
+    for secret in known_formats.find_known_secrets(document.text):
+        shown = known_formats.mask_known_secrets(document.text[secret.start : secret.end])
         message = f"this is {secret.label} (`{shown}`), readable by whoever reads this file"
         yield RULE.problem(document.source.span(secret.start, secret.end), message, _HELP)

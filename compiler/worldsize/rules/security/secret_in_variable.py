@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.secrecy import assignments, forms, names
+from worldsize.secrecy import assignments, known_formats, names
 from worldsize.secrecy.assignments import Assignment
 from worldsize.yaml import Document
 
@@ -48,13 +48,21 @@ _SHORTEST_PASSWORD = 4
 
 @RULE.checks(Document)
 def check(context: Context, document: Document) -> Iterator[Problem]:
-    known = [(secret.start, secret.end) for secret in forms.find(document.text)]  # in order, apart
+    known = [
+        (secret.start, secret.end) for secret in known_formats.find_known_secrets(document.text)
+    ]  # in order, apart
     starts = [start for start, _ in known]
-    for found in sorted(set(assignments.find(document.root, document.text)), key=lambda each: each.start):
+    for found in sorted(
+        set(assignments.find_assignments(document.root, document.text)), key=lambda each: each.start
+    ):
         before = bisect_left(starts, found.end)
         if (before and known[before - 1][1] > found.start) or not _is_real(found):
             continue
-        shown = f" (`{forms.masked(found.value)}`)" if len(found.value) >= forms.LONG else ""
+        shown = (
+            f" (`{known_formats.mask_known_secrets(found.value)}`)"
+            if len(found.value) >= known_formats.LONG
+            else ""
+        )
         message = f"`{found.name}` is given its value here{shown}, readable by whoever reads this file"
         help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
         yield RULE.problem(document.source.span(found.start, found.end), message, help_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from worldsize.azureml.frameworks import Installed, installed
+from worldsize.azureml.frameworks import Installed, read_installed
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.planning import gpu_support
@@ -51,4 +51,4 @@ def _frameworks(context: Context, each: Launch) -> list[Installed]:
         source = context.text(path)
         return source.text if source is not None else None
 
-    return installed(component.environment, here.parent, document, text)
+    return read_installed(component.environment, here.parent, document, text)

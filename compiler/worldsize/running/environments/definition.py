@@ -12,10 +12,10 @@ from typing import Any
 
 from worldsize import yaml
 from worldsize.azureml import distribution, fields, snapshot
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
-from worldsize.azureml.gate import Gate
 from worldsize.azureml.model import Field
-from worldsize.azureml.references import exists, is_file, local_path, shown
+from worldsize.azureml.references import exists, is_file, local_path, shorten
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -79,7 +79,7 @@ class Definition:
 Found = tuple[Definition, list[Problem]]
 
 
-def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: Gate) -> Found:
+def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: CopyAccess) -> Found:
     """What an ``environment:`` means.
 
     Args:
@@ -98,7 +98,7 @@ def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: G
         return _described(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
     if not isinstance(value, str):
         return Definition(), []
-    start = Definition(f"`{shown(value)}`", span)
+    start = Definition(f"`{shorten(value)}`", span)
     path = local_path(value, folder) if names_a_file(value) else assets.local(value)
     if path is not None:
         return _file(path, start, gate)
@@ -108,7 +108,7 @@ def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: G
     return replace(start, unknown=True), []
 
 
-def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: Gate) -> Found:
+def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess) -> Found:
     """An environment that says what it is made of."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
     found = replace(start, image=str(image) if image else None)
@@ -119,7 +119,7 @@ def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: 
         if context is not None and exists(context) and (refused := _refused(found, context, gate)):
             return found, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
-            message = f"`dockerfile_path` is `{shown(dockerfile)}`, which lies outside of the project"
+            message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which lies outside of the project"
             return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
         return _conda(listed, folder, found, _dump(listed), gate)
@@ -131,7 +131,7 @@ def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: 
     return found, []
 
 
-def _file(path: Path, start: Definition, gate: Gate) -> Found:  # noqa: PLR0911 - one a kind of file
+def _file(path: Path, start: Definition, gate: CopyAccess) -> Found:  # noqa: PLR0911 - one a kind of file
     """An environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
@@ -143,7 +143,7 @@ def _file(path: Path, start: Definition, gate: Gate) -> Found:  # noqa: PLR0911 
     if path.suffix == ".txt":
         return _pinned((f"-r {path.name}",), path.parent, start, gate)
     root = yaml.load(path).root
-    value = fields.of(root).value if root is not None else None
+    value = fields.read_node(root).value if root is not None else None
     if isinstance(value, dict) and {"image", "build", "conda_file"} & set(value):
         return _described(value, path.parent, start, gate)
     if isinstance(value, dict) and "dependencies" in value:
@@ -154,18 +154,18 @@ def _file(path: Path, start: Definition, gate: Gate) -> Found:  # noqa: PLR0911 
     )
 
 
-def _conda(value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: Gate) -> Found:
+def _conda(value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess) -> Found:
     wanted = conda.read(value.get("dependencies"))
     found = replace(start, python=wanted.python, left=wanted.left, conda=text)
     return _pinned(wanted.requirements, folder, found, gate)
 
 
-def _refused(found: Definition, path: Path, gate: Gate) -> list[Problem]:
+def _refused(found: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
     """Why a file or folder may not become part of an environment."""
-    return snapshot.add(Snapshot(), path, found.span or Span("environment", 1, 1, 1, 1), gate)
+    return snapshot.add_to_snapshot(Snapshot(), path, found.span or Span("environment", 1, 1, 1, 1), gate)
 
 
-def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: Gate) -> Found:
+def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess) -> Found:
     try:
         expanded = tuple(requirements.expand(lines, folder.absolute(), gate))
         return replace(start, requirements=expanded), []
@@ -186,9 +186,9 @@ def _title(value: Mapping[str, Any]) -> str:
         return "`conda_file`"
     for key in ("conda_file", "image"):
         if isinstance(value.get(key), str):
-            return f"`{shown(value[key])}`"
+            return f"`{shorten(value[key])}`"
     build = value.get("build")
-    return f"`{shown(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
+    return f"`{shorten(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
 
 
 def _title_span(environment: Field[Any]) -> Span | None:

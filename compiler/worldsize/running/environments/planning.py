@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from worldsize.azureml.gate import Gate
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -71,7 +71,7 @@ def plan(
     mode: EnvironmentMode,
     sources: Sources,
     *,
-    gate: Gate,
+    gate: CopyAccess,
 ) -> Plan:
     """Read what every step says of its environment.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from worldsize.azureml.gate import Gate, everything, read_listed
+from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement[\s=]\s*)(?P<path>\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
@@ -28,7 +28,7 @@ _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
 def expand(
-    lines: Iterable[str], folder: Path, gate: Gate, seen: frozenset[Path] = frozenset()
+    lines: Iterable[str], folder: Path, gate: CopyAccess, seen: frozenset[Path] = frozenset()
 ) -> Iterator[str]:
     """The lines one by one, without comments, those of files that they include in their place.
 
@@ -71,7 +71,7 @@ def digest(lines: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def _admitted(path: Path, gate: Gate) -> Path:
+def _admitted(path: Path, gate: CopyAccess) -> Path:
     """A file that another names, links resolved.
 
     Pip shows lines that it cannot read, so not any file will do.
@@ -80,7 +80,7 @@ def _admitted(path: Path, gate: Gate) -> Path:
         OSError: It is not there, or lies outside of the project.
     """
     real = Path(os.path.realpath(path))
-    unmarked = gate.allowed is everything  # nothing says where the project ends
+    unmarked = gate.allowed is allow_everything  # nothing says where the project ends
     if not path.exists() or (_looks_like_requirements(real) if unmarked else gate.allowed(real)):
         return real
     raise OSError(errno.EACCES, "it lies outside of the project", str(path))

@@ -97,7 +97,7 @@ class Settings:
             yield self.step.environment_variables
         raw = self.component.raw
         if self.step.type == "sweep" and isinstance(raw, YamlMapping):
-            trial = fields.get(raw, "environment_variables")
+            trial = fields.read_field(raw, "environment_variables")
             if trial is not None:
                 yield trial
 

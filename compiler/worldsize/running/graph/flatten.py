@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml import cycle, distribution
 from worldsize.azureml.model import Job
-from worldsize.azureml.references import shown
+from worldsize.azureml.references import shorten
 from worldsize.base import budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -106,7 +106,7 @@ def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Faults) -> Iterator
         reader = Reader(scope, step, step.span or at, tracer, faults)
         if _NAME.fullmatch(step.name) is None or len(reader.name) > LONGEST_NAME:
             reader.refuse(
-                f"`{shown(reader.name)}` cannot be the name of a folder", "use a few letters and digits"
+                f"`{shorten(reader.name)}` cannot be the name of a folder", "use a few letters and digits"
             )
         elif step.type != "pipeline":
             yield reader
@@ -177,7 +177,7 @@ def _switch(job: Job, name: str, *, default: bool) -> bool:
 
 def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
     """A problem where steps wait for each other."""
-    found = cycle.find(tasks, lambda name: sorted(tasks[name].needs))
+    found = cycle.find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if found is None:
         return []
     order = {name: position for position, name in enumerate(tasks)}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fit, literals
+from worldsize.azureml import binding, literals, port_values
 from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
-from worldsize.azureml.references import exists, kind, shown
+from worldsize.azureml.references import classify, exists, shorten
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.running.graph import commands, faults, unwritten
@@ -172,7 +172,7 @@ class Reader(Struct, frozen=True):
             return
         if found.value is None or graphs.is_inline(self.step):
             return
-        wrong = fit.fault(port.name, found.value, port, field.span or self.span)
+        wrong = port_values.check_value(port.name, found.value, port, field.span or self.span)
         if wrong is not None:
             self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
 
@@ -260,17 +260,17 @@ class Reader(Struct, frozen=True):
         """The component with code that lies on this machine; other code is refused."""
         code = component.code
         text = code.value if code is not None else None
-        if code is None or not isinstance(text, str) or kind(text) == "local":
+        if code is None or not isinstance(text, str) or classify(text) == "local":
             return component
         path = self.tracer.assets.local(text)
         if path is not None:
             return replace(component, code=replace(code, value=str(path.absolute())))
-        if kind(text) == "git":
+        if classify(text) == "git":
             help_ = "clone it and refer to its folder: `code: ./folder`"
         else:
             help_ = self.tracer.assets.missing(text, "code")
         self.refuse(
-            f"the code of step `{self.name}` is `{shown(text)}`, which is not on this machine", help_, code
+            f"the code of step `{self.name}` is `{shorten(text)}`, which is not on this machine", help_, code
         )
         return component
 
@@ -283,7 +283,7 @@ class Reader(Struct, frozen=True):
                 message = f"`{mapped.name}`, which stands for component `{text}`, is no component file"
                 self.refuse(message, "map it to its YAML file", reference)
         elif isinstance(text, str):
-            message = f"component `{shown(text)}` of step `{self.name}` is not on this machine"
+            message = f"component `{shorten(text)}` of step `{self.name}` is not on this machine"
             self.refuse(message, self.tracer.assets.missing(text, "component"), reference)
         else:
             self.refuse(f"step `{self.name}` says nothing to run", "give it a `component` or `command`")

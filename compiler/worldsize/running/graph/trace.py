@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port
-from worldsize.azureml.references import exists, kind, local_path, shown
+from worldsize.azureml.references import classify, exists, local_path, shorten
 from worldsize.running.graph.scope import Scope, given
 from worldsize.running.starting import sources
 from worldsize.running.starting.sources import ARTIFACTS, File, Joined, Output, Part, RunName, Source, Text
@@ -133,13 +133,13 @@ class Tracer:
             mapped = self.assets.local(text)
             if mapped is not None:
                 return File(mapped)
-            what = "a datastore or asset" if kind(text) == "asset" else "a web address"
-            what = "a Git repository" if kind(text) == "git" else what
-            message = f"is `{shown(text)}`, {what} that this machine does not have"
+            what = "a datastore or asset" if classify(text) == "asset" else "a web address"
+            what = "a Git repository" if classify(text) == "git" else what
+            message = f"is `{shorten(text)}`, {what} that this machine does not have"
             return Reason(message, self.assets.missing(text, "data"))
         if not exists(path):
             return Reason(
-                f"is `{shown(text)}`, which does not exist", "the path is relative to the job's file"
+                f"is `{shorten(text)}`, which does not exist", "the path is relative to the job's file"
             )
         return File(path)
 

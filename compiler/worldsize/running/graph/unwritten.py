@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from worldsize.azureml.model import Field, OutputSetting
-from worldsize.azureml.references import local_path, shown
+from worldsize.azureml.references import local_path, shorten
 
 
 def notices(outputs: Mapping[str, Field[OutputSetting]], folder: Path, there: str) -> Iterator[str]:
@@ -21,4 +21,4 @@ def notices(outputs: Mapping[str, Field[OutputSetting]], folder: Path, there: st
         path = setting.value.path.value if setting.value.path else None
         if isinstance(path, str) and local_path(path, folder) is not None:
             found = f"the run's folder has it as `{there}/{name}`"
-            yield f"output `{name}` is not written to `{shown(path)}`: {found}"
+            yield f"output `{name}` is not written to `{shorten(path)}`: {found}"

@@ -83,7 +83,7 @@ class _Reader(Reading):
         """A setting of the step, else of its component: the step's own wins."""
         component = self.step.component
         for raw in (self.step.raw, component.raw if component else None):
-            found = fields.get(raw, name) if isinstance(raw, YamlMapping) else None
+            found = fields.read_field(raw, name) if isinstance(raw, YamlMapping) else None
             if found is not None:
                 return found
         return None
@@ -147,7 +147,9 @@ class _Reader(Reading):
         expression = binding.whole(given.value) if given is not None else None
         name = expression.port or "" if expression is not None else ""
         ports = self.step.component.inputs if self.step.component else {}
-        argument = fields.get(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
+        argument = (
+            fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
+        )
         said = distribution.member(distribution.member(argument, name), "type")
         if said is not None and isinstance(said.value, str):
             return said.value.lower()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from worldsize.azureml.references import exists, is_file, is_folder, kind, normal, shown
+from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise, shorten
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
@@ -60,8 +60,8 @@ class AssetMap:
         self._broken: dict[Span, Problem] = {}
         self._given: dict[Path, tuple[Entry, str]] = {}  # what was asked for, by where it lies
         for entry in self._tiers[0].values():
-            if kind(entry.reference) == "local":
-                message = f"`{shown(entry.reference)}` is no reference to something elsewhere"
+            if classify(entry.reference) == "local":
+                message = f"`{shorten(entry.reference)}` is no reference to something elsewhere"
                 help_ = "map what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
                 self._broken[entry.span] = Problem("run-refused", entry.span, message, help_)
 
@@ -81,7 +81,7 @@ class AssetMap:
         A path that does not exist is given all the same, and added to :attr:`problems`; whoever asks
         says nothing more about it.
         """
-        if kind(text) == "local":
+        if classify(text) == "local":
             return None
         for tier in self._tiers:
             for key, rest in _matches(text):
@@ -106,7 +106,9 @@ class AssetMap:
             "uri_folder": ("a file", "map it to a folder, or declare the input as `type: uri_file`"),
         }.get(type_, ("", ""))
         if found:
-            message = f"`{shown(text)}` is mapped to `{_readable(path)}`, {found}, but {what} is a `{type_}`"
+            message = (
+                f"`{shorten(text)}` is mapped to `{_readable(path)}`, {found}, but {what} is a `{type_}`"
+            )
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
 
     def unnamed(self, texts: Collection[str]) -> list[Problem]:
@@ -121,8 +123,8 @@ class AssetMap:
             Problem(
                 "run-refused",
                 entry.span,
-                f"the pipeline names no `{shown(entry.reference)}`",
-                did_you_mean(entry.reference, map(shown, texts)) or advice,
+                f"the pipeline names no `{shorten(entry.reference)}`",
+                did_you_mean(entry.reference, map(shorten, texts)) or advice,
             )
             for key, entry in self._tiers[0].items()
             if key not in keys and entry.span not in self._broken
@@ -142,12 +144,12 @@ class AssetMap:
         return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
 
     def _found(self, entry: Entry, text: str, rest: str) -> Path | None:
-        path = normal(entry.path / rest)
-        root = normal(entry.path)
+        path = normalise(entry.path / rest)
+        root = normalise(entry.path)
         if path != root and not path.is_relative_to(root):
             return None
         if not exists(path):
-            message = f"`{shown(text)}` is mapped to `{_readable(path)}`, which does not exist"
+            message = f"`{shorten(text)}` is mapped to `{_readable(path)}`, which does not exist"
             help_ = "put it there, or say where it lies"
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
         self._given[path] = (entry, text)
@@ -161,16 +163,16 @@ def option(text: str) -> tuple[str, str]:
         ValueError: it is not of that form.
     """
     cuts = [index for index, letter in enumerate(text) if letter == "="]
-    if not cuts or kind(text) == "local":
+    if not cuts or classify(text) == "local":
         raise ValueError(
-            f"`{shown(text)}` is not `REFERENCE=PATH`; an example is `azureml:cifar@latest=./data/cifar`"
+            f"`{shorten(text)}` is not `REFERENCE=PATH`; an example is `azureml:cifar@latest=./data/cifar`"
         )
     # Both sides may hold the sign: `?a=b` of an address, `year=2024` of a folder.
-    usual = cuts[-1] if kind(text) == "web" else cuts[0]
+    usual = cuts[-1] if classify(text) == "web" else cuts[0]
     cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
     reference, path = text[:cut], text[cut + 1 :]
     if not reference or not path:
-        raise ValueError(f"`{shown(text)}` lacks what stands before or behind `=`")
+        raise ValueError(f"`{shorten(text)}` lacks what stands before or behind `=`")
     return reference, path
 
 
@@ -193,7 +195,7 @@ def read(target: Path, given: Mapping[str, str] | None = None) -> AssetMap:
             found = settings.read(document)
             entries += [Entry(asset.reference, asset.path.absolute(), asset.span) for asset in found.assets]
     options = [
-        Entry(name, Path(path).absolute(), Span(f"--map {shown(f'{name}={path}')}", 1, 1, 1, 1))
+        Entry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (given or {}).items()
     ]
     return AssetMap(entries, options, sources)

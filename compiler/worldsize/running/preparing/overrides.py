@@ -14,10 +14,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import fit, literals
+from worldsize.azureml import literals, port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
-from worldsize.azureml.references import exists, kind, shown
+from worldsize.azureml.references import classify, exists, shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -124,11 +124,14 @@ def _field(
     value: Any = resolve(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
         value = setting.text
-    wrong = next(filter(None, (fit.fault(setting.name, value, port, setting.span) for port in ports)), None)
+    wrong = next(
+        filter(None, (port_values.check_value(setting.name, value, port, setting.span) for port in ports)),
+        None,
+    )
     if wrong is None and not ports and isinstance(before, Literal) and before.value is not None:
         as_before = Port(setting.name, literals.type_of(before.value))
         loose = replace(as_before, type="number") if as_before.type == "integer" else as_before
-        wrong = fit.fault(setting.name, value, loose, setting.span)
+        wrong = port_values.check_value(setting.name, value, loose, setting.span)
     if wrong is not None:
         message = setting.quiet(wrong.message, ports)
         problems.append(Problem("run-refused", setting.span, message, wrong.help))
@@ -144,13 +147,13 @@ def _wants_text(before: Argument | None, ports: list[Port]) -> bool:
 
 def _path(text: str) -> str:
     """A path as typed in a shell: relative to where that is."""
-    return str(Path(os.path.abspath(text.removeprefix("file:")))) if kind(text) == "local" else text  # noqa: PTH100
+    return str(Path(os.path.abspath(text.removeprefix("file:")))) if classify(text) == "local" else text  # noqa: PTH100
 
 
 def _absent(setting: _Given) -> Iterator[Problem]:
     """That a path leads nowhere, said of the option: the lines of the file that use it are not to blame."""
-    if kind(setting.text) == "local" and not exists(Path(_path(setting.text))):
-        message = f"`{shown(setting.text)}` does not exist"
+    if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
+        message = f"`{shorten(setting.text)}` does not exist"
         help_ = "write a file or folder of this machine, relative to where you call this"
         yield Problem("run-refused", setting.span, message, help_)
 

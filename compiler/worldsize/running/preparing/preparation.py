@@ -10,7 +10,7 @@ from pathlib import Path
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Job
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import classify
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.budget import Budgets, OverBudgetError, over_budget
 from worldsize.base.problem import Problem
@@ -91,12 +91,12 @@ def _read(
     known = assets.read(target, options.assets)
     files = boundary.files_of(path, known.paths, [DRIVER])
     files.elsewhere = known.local
-    job, problems = jobs.read(path, files)
+    job, problems = jobs.read_job(path, files)
     texts = {document.path: document.source for document in files.documents.values()} | dict(known.sources)
     if job is None or problems:
         raise RunError(problems, texts)
     named = references.elsewhere(document.root for document in files.documents.values())
-    if unknown := known.unnamed(named | {text for text in settings.values() if kind(text) != "local"}):
+    if unknown := known.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
         raise RunError(unknown, texts)
     job, problems = overrides.apply(job, settings)
     graph, more = flatten(job, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import classify
 from worldsize.yaml import Mapping, Scalar
 from worldsize.yaml.nodes import Node
 
@@ -20,7 +20,7 @@ def elsewhere(roots: Iterable[Node | None]) -> set[str]:
             continue
         met.add(id(node))
         if isinstance(node, Scalar):
-            found |= {node.text} if kind(node.text) != "local" else set()
+            found |= {node.text} if classify(node.text) != "local" else set()
         elif isinstance(node, Mapping):
             waiting += [value for key, value in node.items() if key.text not in PASSED_OVER]
         else:

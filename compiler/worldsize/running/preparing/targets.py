@@ -90,7 +90,7 @@ def _scheduled(target: Path, root: object) -> str:
 
     if not isinstance(root, YamlMapping):
         return ""
-    found, _ = schedule.read(root, target, Files(), lambda _: False)
+    found, _ = schedule.read_schedule(root, target, Files(), lambda _: False)
     return f": `worldsize run {found.target}`" if found.target is not None else ""
 
 

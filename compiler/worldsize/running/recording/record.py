@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import classify
 from worldsize.running.options import NodeMode, RunOptions
 from worldsize.running.preparing.preparation import Prepared
 from worldsize.running.recording import disclosure
@@ -130,7 +130,7 @@ def _options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
     found = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
     found["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}
     found["assets"] = {
-        name: os.path.abspath(path) if kind(path) == "local" else path  # noqa: PTH100 - no link is followed
+        name: os.path.abspath(path) if classify(path) == "local" else path  # noqa: PTH100 - no link is followed
         for name, path in options.assets.items()
     }
     return found

@@ -26,7 +26,7 @@ def identity(task: Task, plan: Plan, digests: Digests) -> dict[str, Any]:
     Raises:
         OSError: Such a file cannot be read.
     """
-    named = environment.references(task.component.environment, task.folder)
+    named = environment.list_references(task.component.environment, task.folder)
     found = plan.of(task.name)
     return {
         "mode": plan.mode,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from worldsize.diagnostics.snippet import clean, printable
+from worldsize.diagnostics.snippet import flatten, printable
 from worldsize.running.recording.folder import HOME
 from worldsize.running.results import Failure, RunResult, StepResult
 from worldsize.running.showing.view import duration
@@ -39,7 +39,7 @@ def _steps(result: RunResult) -> Iterator[str]:
         time = duration(step.seconds) if step.seconds else ""
         yield f"  {step.name:<{width}}  {_state(step):<11}  {time:>9}".rstrip()
         if step.summary is not None:
-            yield f"    {clean(step.summary)}"
+            yield f"    {flatten(step.summary)}"
 
 
 def _outcome(result: RunResult) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _outcome(result: RunResult) -> Iterator[str]:
     if result.tracking_uri is not None:
         rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
     elif result.untracked:
-        rows.append(("mlflow", f"not tracked: {clean(result.untracked)}"))
+        rows.append(("mlflow", f"not tracked: {flatten(result.untracked)}"))
     if result.state != "succeeded":
         rows.append(("go on", _resume(result)))
     yield from (f"  {name:<7}  {text}" for name, text in rows)
@@ -93,7 +93,7 @@ def _failures(result: RunResult) -> Iterator[str]:
 
 def _incomplete(result: RunResult) -> Iterator[str]:
     if result.record_incomplete:
-        yield f"error: the record of this run in MLflow is incomplete: {clean(str(result.untracked))}"
+        yield f"error: the record of this run in MLflow is incomplete: {flatten(str(result.untracked))}"
         yield "  what the run made is in its folder; `worldsize show` says how each step ended"
         yield ""
 
@@ -103,8 +103,8 @@ def _failure(step: str, failure: Failure) -> Iterator[str]:
     if failure.log is not None:
         said = "its last lines:" if failure.last_lines else "which is empty"
         yield f"  log: {shown(failure.log)}, {said}"
-        yield from (f"  | {clean(line.expandtabs())}" for line in failure.last_lines)
-    yield from (f"  {clean(note)}" for note in failure.notes)
+        yield from (f"  | {flatten(line.expandtabs())}" for line in failure.last_lines)
+    yield from (f"  {flatten(note)}" for note in failure.notes)
     yield ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.archive import Archive
-from worldsize.azureml.gate import Gate, copy_listed
+from worldsize.azureml.copying import CopyAccess, copy_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.running.preparing import untrusted
@@ -21,7 +21,7 @@ SURVIVES = "checkpoints"  # the output that a step's next try goes on from
 PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
 
 
-def snapshots(tasks: Mapping[str, Task], gate: Gate) -> tuple[dict[str, Snapshot], list[Problem]]:
+def snapshots(tasks: Mapping[str, Task], gate: CopyAccess) -> tuple[dict[str, Snapshot], list[Problem]]:
     """The code of every task, listed but not copied yet, and what is wrong with it."""
     found: dict[str, Snapshot] = {}
     problems: dict[Problem, None] = {}
@@ -30,7 +30,7 @@ def snapshots(tasks: Mapping[str, Task], gate: Gate) -> tuple[dict[str, Snapshot
         code, includes = task.component.code, task.component.additional_includes
         key = (str(task.folder), repr(code and code.value), repr(includes and includes.value))
         if key not in listed:  # steps often share a folder, and a large one takes long to list
-            listed[key], more = snapshot.of(task.component, task.folder, gate)
+            listed[key], more = snapshot.read_snapshot(task.component, task.folder, gate)
             problems.update(dict.fromkeys(more))
         found[name] = listed[key]
         problems.update(dict.fromkeys(untrusted.refusals(task)))

@@ -91,7 +91,7 @@ class _Reader(Reading):
         )
 
     def _get(self, name: str) -> Field[Any] | None:
-        return fields.get(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
+        return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
 
     def _algorithm(self) -> tuple[Algorithm, Field[Any] | None]:
         given = self._get("sampling_algorithm")
@@ -138,7 +138,7 @@ class _Reader(Reading):
         return [parameter for parameter in found if parameter is not None]
 
     def _parameter(self, name: str, node: Node, base: float) -> Parameter | None:
-        block = fields.of(node)
+        block = fields.read_node(node)
         kind = distribution.member(block, "type")
         word = str(kind.value).lower() if kind is not None else None
         if word not in SETTINGS:

@@ -40,7 +40,7 @@ class Secret(NamedTuple):
     end: int
 
 
-def find(text: str) -> Iterator[Secret]:
+def find_known_secrets(text: str) -> Iterator[Secret]:
     """The secrets of a text, in order."""
     if not any(hint in text for hint in _HINTS):
         return
@@ -50,6 +50,6 @@ def find(text: str) -> Iterator[Secret]:
             yield Secret(_LABELS[int(name[1:])], *match.span(name))
 
 
-def masked(secret: str) -> str:
+def mask_known_secrets(secret: str) -> str:
     """As much of a secret as lets its owner find it: the first four characters of a long one."""
     return f"{secret[:SHOWN]}…" if len(secret) >= LONG else "***"

@@ -28,7 +28,7 @@ _OPENED = "/proc/self/fd"  # where Linux says what a descriptor is open on
 Kind = Literal["file", "folder", "other"]
 
 
-def everything(_path: str | os.PathLike[str]) -> bool:
+def allow_everything(_path: str | os.PathLike[str]) -> bool:
     """The permission to copy any file, where nothing says where a project ends."""
     return True
 
@@ -53,10 +53,10 @@ class Entry(NamedTuple):
     what: str = ""
 
 
-class Gate(Struct, eq=False):
+class CopyAccess(Struct, eq=False):
     """What one command may copy, by paths whose links are resolved; each folder is listed once."""
 
-    allowed: Callable[[str | os.PathLike[str]], bool] = field(default=everything)
+    allowed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
     looked_at: int = 0
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 

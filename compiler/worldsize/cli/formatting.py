@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """``40 s``, ``12 min``, ``5 h``, ``3 d``."""
     for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
@@ -17,7 +17,7 @@ def age(seconds: float) -> str:
     return f"{seconds / 86400:.0f} d"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """``12 B``, ``3.4 kB``, ``1.2 GB``: powers of a thousand, as files are listed."""
     value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
     while value >= 999.5 and len(units) > 1:
@@ -26,12 +26,14 @@ def size(count: int) -> str:
     return f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 99.5 else f"{value:.1f} {units[0]}"
 
 
-def moment(time: datetime | None) -> str:
+def format_time(time: datetime | None) -> str:
     """A time of day on this machine's clock."""
     return "" if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]) -> Iterator[str]:
+def format_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]
+) -> Iterator[str]:
     """Columns two blanks apart; those numbered in ``right`` end where their heading ends."""
     everything = [headings, *rows]
     widths = [max(len(row[index]) for row in everything) for index in range(len(headings))]

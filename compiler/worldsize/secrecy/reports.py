@@ -38,11 +38,11 @@ def mask_findings(
 def _mask_source(source: Source, roots: Mapping[str, Node | None] | None, mask: Mask) -> Source:
     """A text without its secrets, which are added to what messages hide."""
     if not source.path.endswith(_YAML):
-        return assignments.conceal(source, [])
+        return assignments.mask_assignments(source, [])
     root = roots.get(source.path) if roots is not None else load(source.path, source.text).root
-    named = [*assignments.find(root, source.text)]
+    named = [*assignments.find_assignments(root, source.text)]
     mask.add(each.value for each in named)
-    return assignments.conceal(source, named)
+    return assignments.mask_assignments(source, named)
 
 
 def _paths(found: Sequence[Diagnostic] | Sequence[Problem]) -> set[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from worldsize.cli import texts
+from worldsize.cli import formatting
 
 runs_dir = click.option(
     "--runs-dir",
@@ -18,11 +18,11 @@ runs_dir = click.option(
 )
 
 
-def find(home: Path, text: str) -> Path:
+def find_run(home: Path, text: str) -> Path:
     """The folder of the run that the user means; without such a run the command ends."""
     from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
 
     try:
         return history.find(home, text)
     except LookupError as error:
-        texts.refuse(str(error.args[0]), "`worldsize runs` lists them")
+        formatting.refuse(str(error.args[0]), "`worldsize runs` lists them")

@@ -27,7 +27,7 @@ _MACHINE = frozenset(
 )
 
 
-def report(error: BaseException) -> int:
+def report_crash(error: BaseException) -> int:
     """Say in one line what happened, and give the exit status.
 
     Args:

@@ -15,7 +15,7 @@ SINGLE_BRACES = re.compile(r"(?<!\{)\$?\{\s*(?:parent|inputs|outputs|plan)\.[^{}
 """``${parent.…}``: what looks like an expression and is plain text."""
 
 
-def fault(name: str, value: Any, port: Port, span: Span) -> Problem | None:
+def check_value(name: str, value: Any, port: Port, span: Span) -> Problem | None:
     """The problem of a literal that the port's type, range or enumeration excludes.
 
     Args:

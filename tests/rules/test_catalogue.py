@@ -1,20 +1,22 @@
-"""The files of rules, their registration, their tests, their pages and their codes are the same set."""
+"""The rows of the tables, the checks, the pages, the tests and the frozen codes are the same set."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 from worldsize.rules import pages, registry
-from worldsize.rules.rule import Entry
+from worldsize.rules.rule import Rule
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parents[1] / "compiler" / "worldsize"
-PAGES = HERE.parents[1] / "compiler" / "docs" / "rules"
-ENTRIES = registry.entries()
+RULES = registry.rules()
+FOLDER = pages.FOLDER
+PACKAGE = FOLDER.parent
+EXAMPLE = re.MULTILINE | re.DOTALL
 OUTPUTS = sorted(HERE.glob("WS*/*.out"))
 
 # A crash of worldsize itself (tests/unit/test_check.py makes one), a file outside the tree
@@ -31,68 +33,76 @@ WITHOUT_EXAMPLE_FILE = {*WITHOUT_FILES, "WS003", "WS004", "WS006", "WS007", "WS8
 CODES = HERE / "codes.txt"
 
 
-def slug(entry: Entry) -> str:
-    return entry.slug
+def slug(rule: Rule) -> str:
+    return rule.slug
 
 
 def test_codes_and_slugs_are_unique() -> None:
-    assert len({entry.code for entry in ENTRIES}) == len(ENTRIES)
-    assert len({entry.slug for entry in ENTRIES}) == len(ENTRIES)
+    assert len({rule.code for rule in RULES}) == len(RULES)
+    assert len({rule.slug for rule in RULES}) == len(RULES)
 
 
 def test_codes_are_frozen(update_golden: bool) -> None:
-    listed = "".join(f"{entry.code} {entry.slug}\n" for entry in ENTRIES)
+    listed = "".join(f"{rule.code} {rule.slug}\n" for rule in RULES)
     if update_golden:
         CODES.write_text(listed)
     assert listed == CODES.read_text()
 
 
-def test_files_on_disk_are_the_registered_ones() -> None:
+def test_pages_on_disk_are_those_of_the_rules() -> None:
+    on_disk = {str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.md")}
+    assert on_disk == {rule.page for rule in RULES}
+
+
+def test_modules_on_disk_are_those_of_the_rules_with_checks_of_their_own() -> None:
     on_disk = {
         f"worldsize.rules.{path.parent.name}.{path.stem}"
-        for family in registry.FAMILIES
-        for path in (PACKAGE / "rules" / family).glob("*.py")
+        for path in FOLDER.glob("*/*.py")
         if not path.name.startswith("_")
     }
-    assert on_disk == {registry.module_name(entry) for entry in ENTRIES}
+    assert on_disk == {rule.module for rule in RULES if rule.on and not rule.checked_in}
+
+
+@pytest.mark.parametrize("module", sorted({rule.module for rule in RULES if rule.on}))
+def test_a_module_has_a_check_for_each_type_that_its_rows_name(module: str) -> None:
+    functions = {name for name in vars(importlib.import_module(module)) if name.startswith("check_")}
+    declared = {rule.on for rule in RULES if rule.module == module and rule.on}
+    assert len(declared) == 1, "rules that share a module check the same types"
+    assert functions == {registry.function_name(name) for name in declared.pop()}
 
 
 def test_every_rule_has_a_test_folder_with_bad_and_good() -> None:
     folders = {path.name for path in HERE.glob("WS*")}
-    assert folders == {f"{entry.code}-{entry.slug}" for entry in ENTRIES if entry.code not in WITHOUT_FILES}
+    assert folders == {f"{rule.code}-{rule.slug}" for rule in RULES if rule.code not in WITHOUT_FILES}
     for folder in HERE.glob("WS*"):
         stems = {path.name.split(".")[0] for path in folder.iterdir()}
         assert any(stem.startswith("bad") for stem in stems), folder
         assert any(stem.startswith("good") for stem in stems), folder
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=slug)
-def test_a_rule_declares_what_its_line_says(entry: Entry) -> None:
-    rule = registry.load(entry)
-    assert (rule.code, rule.slug) == (entry.code, entry.slug)
-    assert sorted({kind.__name__ for kind, _ in rule.registered}) == sorted(entry.on)
-    assert entry.code.startswith(f"WS{family_digit(entry)}")
+@pytest.mark.parametrize("rule", RULES, ids=slug)
+def test_a_row_keeps_the_house_style(rule: Rule) -> None:
+    family = "graph" if rule.family == "schedule" else rule.family
+    assert rule.code.startswith(f"WS{registry.FAMILIES.index(family)}")
     assert rule.summary[0].islower() or rule.summary[0] in "`√"
     assert not rule.summary.endswith(".")
+    assert rule.on or not (rule.when or rule.checked_in), "only checks have conditions and modules"
 
 
-def family_digit(entry: Entry) -> int:
-    family = registry.module_name(entry).split(".")[2]
-    return registry.FAMILIES.index("graph" if family == "schedule" else family)
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=slug)
-def test_a_page_has_all_its_parts_in_order(entry: Entry) -> None:
-    page = registry.page(entry)
-    parts = [page.find(f"\n{part}") for part in ("Why: ", "Bad::", "Good::", "Fix: ", "Source: ")]
+@pytest.mark.parametrize("rule", RULES, ids=slug)
+def test_a_page_has_all_its_parts_in_order(rule: Rule) -> None:
+    page = pages.read(rule)
+    assert re.match(r"# [^\n]*[^.\n]\n\n", page)
+    marks = ("**Why.** ", "**Bad**\n", "**Good**\n", "**Fix.** ", "**Source.** ")
+    parts = [page.find(f"\n\n{mark}") for mark in marks]
     assert all(position > 0 for position in parts), parts
     assert parts == sorted(parts)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=slug)
-def test_the_examples_of_a_page_are_those_of_its_tests(entry: Entry) -> None:
-    folder = HERE / f"{entry.code}-{entry.slug}"
-    if entry.code in WITHOUT_EXAMPLE_FILE:
+@pytest.mark.parametrize("rule", RULES, ids=slug)
+def test_the_examples_of_a_page_are_those_of_its_tests(rule: Rule) -> None:
+    folder = HERE / f"{rule.code}-{rule.slug}"
+    if rule.code in WITHOUT_EXAMPLE_FILE:
         pytest.skip("the fault is not one of the text of a file")
     for label in ("bad", "good"):
         files = [
@@ -101,24 +111,16 @@ def test_the_examples_of_a_page_are_those_of_its_tests(entry: Entry) -> None:
             if path.relative_to(folder).parts[0].startswith(label) and path.suffix != ".out"
         ]
         texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
-        block = re.search(
-            rf"^{label.capitalize()}::\n\n((?:    .*\n|\n)+)", registry.page(entry), re.MULTILINE
-        )
+        block = re.search(rf"^\*\*{label.capitalize()}\*\*\n\n(`+)\w+\n(.*?)\1$", pages.read(rule), EXAMPLE)
         assert block is not None
-        lines = [line.strip() for line in block[1].splitlines() if line.strip()]
+        lines = [line.strip() for line in block[2].splitlines() if line.strip()]
         assert any(all(line in text for line in lines) for text in texts), (label, lines)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=slug)
-def test_the_pages_are_the_generated_ones(entry: Entry, update_golden: bool) -> None:
+def test_the_list_of_pages_is_complete(update_golden: bool) -> None:
     if update_golden:
-        pages.write(PAGES)
-    assert (PAGES / f"{entry.code}.md").read_text(encoding="utf-8") == pages.markdown(entry)
-
-
-def test_the_list_of_pages_is_complete() -> None:
-    assert (PAGES / "README.md").read_text(encoding="utf-8") == pages.index()
-    assert {path.stem for path in PAGES.glob("WS*.md")} == {entry.code for entry in ENTRIES}
+        pages.write(FOLDER)
+    assert (FOLDER / "README.md").read_text(encoding="utf-8") == pages.render_index()
 
 
 def reported_slugs() -> set[str]:
@@ -134,7 +136,7 @@ def reported_slugs() -> set[str]:
 
 
 def test_every_reported_slug_has_a_rule() -> None:
-    assert reported_slugs() - {entry.slug for entry in ENTRIES} == set()
+    assert reported_slugs() - {rule.slug for rule in RULES} == set()
 
 
 @pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: path.parent.name)

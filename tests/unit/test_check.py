@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import worldsize
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding, Problem
 from worldsize.cli import main
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Entry, Rule
+from worldsize.rules.rule import Rule
 from worldsize.rules.script import _module
 from worldsize.yaml import Document
 
@@ -150,17 +151,14 @@ def test_a_file_given_up_early_has_no_unused_suppressions(tree: Path) -> None:
 @pytest.fixture
 def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that raises, in the place of an ordinary one."""
-    entry = Entry("WS005", "yaml-empty", ("Document",))
-    rule = Rule("WS005", "yaml-empty", "error", since="0.1.0", summary="raises")
+    rule = Rule("WS005", "yaml-empty", "error", "raises", on=("Document",))
 
-    @rule.checks(Document)
-    def check(context: Context, document: Document) -> Iterator[Problem]:
+    def check_document(context: Context, document: Document) -> Iterator[Finding]:
         raise KeyError("oh")
         yield
 
-    load = registry.load
-    monkeypatch.setattr(registry, "entries", lambda: [entry])
-    monkeypatch.setattr(registry, "load", lambda wanted: rule if wanted == entry else load(wanted))
+    monkeypatch.setattr(registry, "checked_rules", lambda: [rule])
+    monkeypatch.setattr(registry, "load_checks", lambda _rule: [("Document", check_document)])
 
 
 @pytest.mark.usefixtures("broken_rule")
@@ -256,7 +254,7 @@ def test_explain_prints_pages_by_code_and_slug(tree: Path) -> None:
     status, table = invoke("explain")
     assert status == 0
     assert [line.split()[0] for line in table.splitlines() if line.startswith("  WS")] == [
-        entry.code for _, entries in registry.families() for entry in entries
+        rule.code for _, rules in registry.families() for rule in rules
     ]
     assert table.startswith("WS0: ")
     status, message = invoke("explain", "yaml-duplicate-keys")
@@ -265,11 +263,11 @@ def test_explain_prints_pages_by_code_and_slug(tree: Path) -> None:
 
 
 def test_explain_writes_the_pages(tree: Path) -> None:
-    (tree / "pages").mkdir()
-    (tree / "pages" / "WS998.md").write_text("gone")
     assert invoke("explain", "--write", "pages")[0] == 0
-    names = {path.name for path in (tree / "pages").iterdir()}
-    assert names == {f"{entry.code}.md" for entry in registry.entries()} | {"README.md"}
+    written = {str(path.relative_to(tree / "pages")) for path in (tree / "pages").rglob("*.md")}
+    assert written == {rule.page for rule in registry.rules()} | {"README.md"}
+    linked = re.findall(r"\]\((.*?)\)", (tree / "pages" / "README.md").read_text())
+    assert linked == [rule.page for rule in registry.rules()]
 
 
 ROOT = Path(__file__).parents[2]

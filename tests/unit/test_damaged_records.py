@@ -117,7 +117,7 @@ def test_no_format_of_a_report_lets_control_characters_through(format_: str) -> 
         "WS203", "slug", "error", f"a{ACTING}b", span, f"h{ACTING}", (Related(span, f"r{ACTING}"),)
     )
     sources = {"a.yml": Source("a.yml", f"x{ACTING}y")}
-    rules = {"WS203": RuleInfo("slug", "summary", "error")}
+    rules = {"WS203": RuleInfo("slug", "summary", "error", "https://example.com")}
     said = render.report(format_, [found], sources, ["a.yml"], rules=lambda: rules)
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
     if format_ == "json":  # which says the same nevertheless

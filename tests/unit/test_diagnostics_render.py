@@ -11,9 +11,10 @@ from worldsize.diagnostics.render import report
 from worldsize.diagnostics.sarif import RuleInfo
 from worldsize.yaml import Mapping, Source, Span, load
 
+DOCS = "https://example.com/rules/too_many.md"
 RULES = {
-    "WS201": RuleInfo("too-many", "too many processes", "error"),
-    "WS301": RuleInfo("odd", "odd", "warning"),
+    "WS201": RuleInfo("too-many", "too many processes", "error", DOCS),
+    "WS301": RuleInfo("odd", "odd", "warning", DOCS),
 }
 
 
@@ -24,7 +25,7 @@ def diagnostic(
     severity: Severity = "error",
     related: tuple[Related, ...] = (),
 ) -> Diagnostic:
-    return Diagnostic(code, RULES[code].slug, severity, message, span, "write `2`", related)
+    return Diagnostic(code, RULES[code].slug, severity, message, span, "write `2`", related, docs=DOCS)
 
 
 def underline(source: str, start: int, end: int) -> list[str]:
@@ -89,7 +90,7 @@ def test_related_places_in_this_and_other_files() -> None:
         "1 | c: 1",
         "  |    - because of this",
         "  = help: write `2`",
-        "  = docs: https://github.com/worldsize/worldsize/blob/main/compiler/docs/rules/WS201.md",
+        f"  = docs: {DOCS}",
     ]
 
 
@@ -138,7 +139,7 @@ def test_json_has_the_keys_of_version_one() -> None:
                 "end_line": 1,
                 "end_column": 5,
                 "help": "write `2`",
-                "docs": "https://github.com/worldsize/worldsize/blob/main/compiler/docs/rules/WS201.md",
+                "docs": DOCS,
                 "related": [{"path": "sub/a.yml", "line": 1, "column": 4, "message": "here"}],
             }
         ],

@@ -1,8 +1,9 @@
 """A fault as the layer that met it describes it: what, where, how to mend it, but not yet its code.
 
-Lower layers (yaml, spec, azureml, plan) report problems by *slug*; the file
-``rules/<family>/<slug>.py`` gives the slug its code, severity and page. So the catalogue of codes
-lives in one place and no lower layer imports it.
+Lower layers (yaml, spec, azureml, plan) report a :class:`Problem` by *slug*; a row of
+``rules/<family>/__init__.py`` gives the slug its code and severity. So the catalogue of codes
+lives in one place and no lower layer imports it. A rule's own check reports a :class:`Finding`,
+and the engine adds the slug.
 """
 
 from __future__ import annotations
@@ -29,12 +30,26 @@ class Fix(Struct, frozen=True):
     replacement: str
 
 
-class Problem(Struct, frozen=True):
-    """One cause, one problem.
+class Finding(Struct, frozen=True):
+    """One cause, one finding.
 
     ``message`` starts in lower case, quotes the user's tokens in back-ticks, gives both numbers
     when numbers disagree and has no final full stop. ``help`` says what to write instead.
     """
+
+    span: Span
+    message: str
+    help: str | None = None
+    related: tuple[Related, ...] = ()
+    fix: Fix | None = None
+
+    def under(self, slug: str) -> Problem:
+        """The finding as a problem of the rule with this slug."""
+        return Problem(slug, self.span, self.message, self.help, self.related, self.fix)
+
+
+class Problem(Struct, frozen=True):
+    """A finding with the slug of its rule."""
 
     slug: str
     span: Span

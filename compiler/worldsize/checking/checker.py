@@ -67,8 +67,10 @@ class Report(Struct, frozen=True):
     def _rule_infos(self) -> dict[str, Any]:
         from worldsize.diagnostics.sarif import RuleInfo  # noqa: PLC0415
 
-        rules = [registry.load(entry) for entry in registry.entries()]
-        return {rule.code: RuleInfo(rule.slug, rule.summary, rule.severity) for rule in rules}
+        return {
+            rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs)
+            for rule in registry.rules()
+        }
 
 
 def check(
@@ -186,8 +188,8 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
 
 
 def _code(word: str) -> str:
-    entry = registry.find(word)
-    return word if entry is None else entry.code
+    rule = registry.find(word)
+    return word if rule is None else rule.code
 
 
 class Wanted(NamedTuple):
@@ -206,8 +208,8 @@ class Wanted(NamedTuple):
 def _prefixes(words: Sequence[str]) -> tuple[str, ...]:
     prefixes = []
     for word in words:
-        entry = registry.find(word)
-        start = word.upper() if entry is None else entry.code
+        rule = registry.find(word)
+        start = word.upper() if rule is None else rule.code
         if not word or not registry.begins_code(start):
             advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
             raise ValueError(f"`{word}` is not the code or slug of a rule: {advice}")

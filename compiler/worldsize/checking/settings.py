@@ -79,9 +79,9 @@ def allowed(document: Document) -> tuple[Path, ...]:
 
 def prefix_of(word: str) -> str | None:
     """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
-    entry = registry.find(word)
-    if entry is not None:
-        return entry.code
+    rule = registry.find(word)
+    if rule is not None:
+        return rule.code
     start = word.upper()
     return start if start and registry.begins_code(start) else None
 

@@ -16,11 +16,11 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("rule", required=False, metavar="[CODE|SLUG|CRON]")
+@click.argument("name", required=False, metavar="[CODE|SLUG|CRON]")
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )
-def command(rule: str | None, write: Path | None) -> None:
+def command(name: str | None, write: Path | None) -> None:
     """Print the page of a rule, or the next fire times of a cron expression."""
     from worldsize.rules import pages, registry  # noqa: PLC0415 - `--help` needs none of it
 
@@ -28,19 +28,19 @@ def command(rule: str | None, write: Path | None) -> None:
         for path in pages.write(write):
             click.echo(path)
         return
-    if rule is None:
-        click.echo(pages.table(), nl=False)
+    if name is None:
+        click.echo(pages.render_table(), nl=False)
         return
-    if len(rule.split()) > 1:
-        _fire_times(rule)
+    if len(name.split()) > 1:
+        _fire_times(name)
         return
-    entry = registry.find(rule)
-    if entry is None:
+    known = registry.find(name)
+    if known is None:
         from worldsize.base.suggest import did_you_mean  # noqa: PLC0415
 
-        advice = did_you_mean(rule, registry.names()) or "`worldsize explain` lists all rules"
-        raise click.UsageError(f"`{rule}` is not the code or slug of a rule: {advice}")
-    click.echo(pages.plain(entry), nl=False)
+        advice = did_you_mean(name, registry.names()) or "`worldsize explain` lists all rules"
+        raise click.UsageError(f"`{name}` is not the code or slug of a rule: {advice}")
+    click.echo(pages.render_plain(known), nl=False)
 
 
 def _fire_times(expression: str) -> None:

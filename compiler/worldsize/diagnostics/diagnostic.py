@@ -13,8 +13,6 @@ from worldsize.base.span import Span
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
-DOCS = "https://github.com/worldsize/worldsize/blob/main/compiler/docs/rules/{code}.md"
-
 
 class Diagnostic(Struct, frozen=True):
     """One finding. Its order is the order of the output: by path, line, column, code, message."""
@@ -27,11 +25,7 @@ class Diagnostic(Struct, frozen=True):
     help: str | None = None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
-
-    @property
-    def docs(self) -> str:
-        """The address of the rule's page."""
-        return DOCS.format(code=self.code)
+    docs: str = ""  # the address of the rule's page
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

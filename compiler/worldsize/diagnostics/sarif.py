@@ -13,7 +13,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import DOCS, Diagnostic
+from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import escape_controls
 from worldsize.diagnostics.sources import shown_path
 
@@ -22,11 +22,12 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 class RuleInfo(Struct, frozen=True):
-    """What SARIF lists of a rule: a one-line summary and its default severity."""
+    """What SARIF lists of a rule: a one-line summary, its default severity, and its page's address."""
 
     slug: str
     summary: str
     severity: str
+    docs: str
 
 
 def render(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, version: str) -> str:
@@ -67,7 +68,7 @@ def _rule(code: str, rule: RuleInfo) -> dict[str, Any]:
         "id": code,
         "name": "".join(word.capitalize() for word in rule.slug.split("-")),
         "shortDescription": {"text": rule.summary},
-        "helpUri": DOCS.format(code=code),
+        "helpUri": rule.docs,
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     }
 

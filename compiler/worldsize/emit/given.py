@@ -103,7 +103,7 @@ def _data(work: Work, located: Located[Any], value: Any, port: Port) -> Argument
 def _check_path(work: Work, located: Located[Any], path: str) -> None:
     local = local_path(path, work.folder)
     if local is not None and not exists(local):
-        work.problems.append(report_missing("data-missing", "the input", path, local, located.span))
+        work.problems.append(missing("the input", path, local, located.span).under("data-missing"))
 
 
 def check_literal(work: Work, name: str, located: Located[Any], value: Any, port: Port) -> None:

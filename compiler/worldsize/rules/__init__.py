@@ -1,8 +1,1 @@
-"""The catalogue of rules: one a file, grouped by family. See :mod:`worldsize.rules.registry`."""
-
-from __future__ import annotations
-
-from worldsize.rules.context import Context
-from worldsize.rules.rule import Entry, Rule
-
-__all__ = ["Context", "Entry", "Rule"]
+"""The rules: a table for each family, a page for each rule, and the checks."""

@@ -8,13 +8,14 @@ from itertools import groupby, islice
 from typing import Any
 
 from worldsize.base import budget, limits
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Check, Entry
+from worldsize.rules.registry import Check
+from worldsize.rules.rule import Rule
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""
@@ -26,52 +27,50 @@ _LONGEST_HELP = 600  # characters; an example of what to write may take some lin
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
     met: dict[str, bool] = {}
-    groups: dict[type, list[_Group]] = {}
-    for entry in registry.entries():
-        if not any(subjects.get(kind) for kind in entry.on):
+    groups: dict[str, list[_Group]] = {}
+    for rule in registry.checked_rules():
+        if not any(subjects.get(name) for name in registry.subject_types(rule)):
             continue
-        if entry.when is not None and entry.when not in met:
-            met[entry.when] = CONDITIONS[entry.when](context, subjects)
-        if not met.get(entry.when or "", True):
+        if rule.when is not None and rule.when not in met:
+            met[rule.when] = CONDITIONS[rule.when](context, subjects)
+        if not met.get(rule.when or "", True):
             continue
-        rule = registry.load(entry)
-        for kind, check in rule.registered:
-            if kind not in groups:
-                groups[kind] = _group_by_file(kind, subjects)
-            for path, group in groups[kind]:
+        for name, check in registry.load_checks(rule):
+            if name not in groups:
+                groups[name] = _group_by_file(subjects.get(name, ()))
+            for path, group in groups[name]:
                 if path not in context.budgets.exhausted:
-                    yield from _in_budget(entry, check, context, path, group)
+                    yield from _check_in_budget(rule, check, context, path, group)
 
 
-def _group_by_file(kind: type, subjects: Subjects) -> list[_Group]:
-    """The subjects of a type, in their order, cut where the file changes."""
-    fed = [each for each in subjects.get(kind.__name__, ()) if isinstance(each[0], kind)]
+def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
+    """Subjects in their order, cut where the file changes."""
     return [(path, list(group)) for path, group in groupby(fed, lambda each: each[1].path)]
 
 
-def _in_budget(
-    entry: Entry, check: Check[Any], context: Context, path: str, group: Sequence[tuple[Any, Span]]
+def _check_in_budget(
+    rule: Rule, check: Check, context: Context, path: str, group: Sequence[tuple[Any, Span]]
 ) -> list[Problem]:
     """One check on what one file holds, charged to the file.
 
     A crash becomes a problem, so that the other subjects and rules are still checked.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     try:
         with context.budgets.charge(path):
             for subject, span in group:
                 budget.check_time()
                 try:
-                    for problem in islice(check(context, subject), limits.FOUND):
-                        found.append(problem)
+                    for each in islice(check(context, subject), limits.FOUND):
+                        problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
                         budget.check_time()
                 except budget.OverBudgetError:
                     raise
                 except Exception as error:
-                    found.append(crash(f"rule `{entry.code} {entry.slug}`", span, error))
+                    problems.append(crash(f"rule `{rule.code} {rule.slug}`", span, error))
     except budget.OverBudgetError:
-        found.append(context.budgets.give_up(path))
-    return found
+        problems.append(context.budgets.give_up(path))
+    return problems
 
 
 def crash(what: str, span: Span, error: BaseException) -> Problem:
@@ -96,13 +95,12 @@ def _bounded(text: str, most: int = 200) -> str:
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
     """Problems with the code and severity of their rule."""
     for problem in problems:
-        entry = registry.find(problem.slug)
-        if entry is None:
+        rule = registry.find(problem.slug)
+        if rule is None:
             error = LookupError(f"no rule declares `{problem.slug}` ({problem.message})")
             problem = crash("the catalogue", problem.span, error)  # noqa: PLW2901 - it takes the place of the first
-            entry = registry.find(problem.slug)
-            assert entry is not None
-        rule = registry.load(entry)
+            rule = registry.find(problem.slug)
+            assert rule is not None
         yield Diagnostic(
             rule.code,
             rule.slug,
@@ -112,4 +110,5 @@ def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
             problem.help if problem.help is None else _bounded(problem.help, _LONGEST_HELP),
             problem.related,
             problem.fix,
+            rule.docs,
         )

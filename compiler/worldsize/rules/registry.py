@@ -1,63 +1,30 @@
-"""Which rules there are, found without importing them.
+"""Which rules there are, and the functions that check them. CONTRIBUTING.md says how to add a rule.
 
-How to add a rule
------------------
-1. Take the next free code of the family (``WS2xx`` topology …) and a slug that names the fault:
-   ``processes-exceed-gpus``.
-2. Write ``rules/<family>/<slug_with_underscores>.py``. Its docstring is the rule's page, with the
-   parts below in this order; the ``Bad`` example is cut out of the test's ``bad.yml``::
-
-       \"\"\"A step starts more processes than its VM size has GPUs.
-
-       What is wrong, in a sentence or two.
-
-       Why: what it costs the user.
-
-       Bad::
-
-           process_count_per_instance: 16
-
-       Good::
-
-           process_count_per_instance: 4
-
-       Fix: what to write.
-
-       Source: the document that says so.
-       \"\"\"
-
-       RULE = Rule("WS203", "processes-exceed-gpus", "error", since="0.1.0", summary="too many processes")
-
-       @RULE.checks(Step)
-       def check(context: Context, step: Step) -> Iterator[Problem]:
-           if ...:
-               yield RULE.problem(span, "`process_count_per_instance` is 16 but …", "write `4`")
-
-   A slug that a lower layer (yaml, spec, azureml, plan, emit) reports has no check here.
-3. Add its line to ``RULES`` in ``rules/<family>/__init__.py``: ``Entry("WS203", "processes-exceed-gpus",
-   on=("Step",))``. ``on`` names the types that its checks are registered for.
-4. Make ``tests/rules/WS203-processes-exceed-gpus/`` with ``bad*.yml`` and ``good*.yml`` (or folders
-   of these names, for faults that need several files), run ``pytest tests/rules --update-golden``
-   and read the ``bad*.out`` it writes as a user would. Bad files must raise the code, good files must
-   be silent under all rules.
-5. Regenerate the pages: ``worldsize explain --write compiler/docs/rules``.
-
-A check may look at: :class:`worldsize.yaml.Document` (any recognised file),
-:class:`worldsize.spec.model.Spec`, :class:`worldsize.spec.model.Schedule`,
-:class:`worldsize.azureml.model.Job`, its ``Step`` and ``Component`` (each component file once), and any
-further type that ``worldsize.checking`` feeds to the engine. Everything else it needs (other files, VM sizes,
-what is known of a named cluster) comes from the :class:`~worldsize.rules.context.Context`. It never opens
-a file itself, so that each file is read once and none outside the tree.
+A rule named ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
+are those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
+needs besides its subject (other files, VM sizes, clusters) comes from the
+:class:`~worldsize.rules.context.Context`; it opens no file itself, so that each file is read once and none
+outside the tree.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from worldsize.rules.rule import Entry, Rule
+from msgspec.structs import replace
+
+from worldsize.base.problem import Finding, Problem
+from worldsize.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from worldsize.rules.context import Context
+
+Check = Callable[["Context", Any], Iterable[Finding | Problem]]
 
 # The first ten by the digit of their codes; schedules share the graph's, as WS68x.
 FAMILIES = (
@@ -75,40 +42,48 @@ FAMILIES = (
 )
 
 
+class Part(NamedTuple):
+    """A type that is not fed to the engine but found in others, by ``find_parts`` of a module."""
+
+    found_in: tuple[str, ...]
+    module: str
+
+
+PARTS = {
+    "Program": Part(("Job", "Component"), "worldsize.rules.script._program"),
+    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads"),
+}
+
+
 @cache
-def _by_name() -> dict[str, tuple[str, Entry]]:
-    """Family and entry by code and by slug."""
-    named: dict[str, tuple[str, Entry]] = {}
+def _by_name() -> dict[str, Rule]:
+    """The rules by code and by slug."""
+    by_name: dict[str, Rule] = {}
     for family in FAMILIES:
-        for entry in importlib.import_module(f"worldsize.rules.{family}").RULES:
-            named[entry.code] = named[entry.slug] = (family, entry)
-    return named
+        for row in importlib.import_module(f"worldsize.rules.{family}").RULES:
+            by_name[row.code] = by_name[row.slug] = replace(row, family=family)
+    return by_name
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def rules() -> tuple[Rule, ...]:
     """All rules, by code."""
-    return tuple(sorted({entry for _, entry in _by_name().values()}))
+    by_name = _by_name()
+    return tuple(by_name[name] for name in sorted(by_name) if name == by_name[name].code)
 
 
-def begins_code(text: str) -> bool:
-    """Whether the code of a rule begins with the text."""
-    at = bisect_left(entries(), text, key=lambda entry: entry.code)
-    return at < len(entries()) and entries()[at].code.startswith(text)
-
-
-def families() -> Iterator[tuple[str, list[Entry]]]:
+def families() -> Iterator[tuple[str, list[Rule]]]:
     """Each family's title, which is the first line of its docstring, and its rules by code."""
     for family in FAMILIES:
         module = importlib.import_module(f"worldsize.rules.{family}")
-        yield (module.__doc__ or family).splitlines()[0].rstrip("."), sorted(module.RULES)
+        title = (module.__doc__ or family).splitlines()[0].rstrip(".")
+        yield title, [rule for rule in rules() if rule.family == family]
 
 
-def find(name: str) -> Entry | None:
-    """The entry of a code (case aside) or slug."""
-    named = _by_name()
-    found = named.get(name) or named.get(name.upper()) or named.get(name.lower())
-    return None if found is None else found[1]
+def find(name: str) -> Rule | None:
+    """The rule of a code (case aside) or slug."""
+    by_name = _by_name()
+    return by_name.get(name) or by_name.get(name.upper()) or by_name.get(name.lower())
 
 
 @cache
@@ -117,19 +92,53 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_by_name()))
 
 
-def module_name(entry: Entry) -> str:
-    """The import path of a rule's file."""
-    family, _ = _by_name()[entry.code]
-    return f"worldsize.rules.{family}.{entry.slug.replace('-', '_')}"
+def begins_code(text: str) -> bool:
+    """Whether the code of a rule begins with the text."""
+    position = bisect_left(rules(), text, key=lambda rule: rule.code)
+    return position < len(rules()) and rules()[position].code.startswith(text)
 
 
 @cache
-def load(entry: Entry) -> Rule:
-    """Import a rule's file and return its declaration."""
-    rule: Rule = importlib.import_module(module_name(entry)).RULE
-    return rule
+def checked_rules() -> tuple[Rule, ...]:
+    """The rules that have checks; of those that share a module only the first."""
+    by_module: dict[str, Rule] = {}
+    for rule in rules():
+        if rule.on:
+            by_module.setdefault(rule.module, rule)
+    return tuple(by_module.values())
 
 
-def page(entry: Entry) -> str:
-    """The page of a rule: its module's docstring."""
-    return (importlib.import_module(module_name(entry)).__doc__ or "").strip()
+def subject_types(rule: Rule) -> tuple[str, ...]:
+    """The fed types that a rule needs one of."""
+    return tuple(fed for name in rule.on for fed in (PARTS[name].found_in if name in PARTS else (name,)))
+
+
+def load_checks(rule: Rule) -> list[tuple[str, Check]]:
+    """Import a rule's checks, each with the fed type that it is called with.
+
+    Raises:
+        AttributeError: The module lacks the function of a type.
+    """
+    module = importlib.import_module(rule.module)
+    checks: list[tuple[str, Check]] = []
+    for name in rule.on:
+        check = getattr(module, function_name(name))
+        if name not in PARTS:
+            checks.append((name, check))
+            continue
+        each_part = _check_parts(check, importlib.import_module(PARTS[name].module).find_parts)
+        checks += [(fed, each_part) for fed in PARTS[name].found_in]
+    return checks
+
+
+def function_name(type_name: str) -> str:
+    """The function that checks a type: ``check_job_schedule`` for ``JobSchedule``."""
+    return "check" + re.sub("([A-Z])", r"_\1", type_name).lower()
+
+
+def _check_parts(check: Check, find_parts: Callable[[Context, Any], Iterable[Any]]) -> Check:
+    def check_parts(context: Context, subject: Any) -> Iterator[Finding | Problem]:
+        for part in find_parts(context, subject):
+            yield from check(context, part)
+
+    return check_parts

@@ -1,65 +1,61 @@
-"""What a rule is: a code, a slug, a severity, a page, and perhaps a check of its own."""
+"""What a rule is: a row in the table of its family."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from worldsize.base.problem import Fix, Problem, Related
-from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Severity
-from worldsize.rules.conditions import Condition
 
 if TYPE_CHECKING:
-    from worldsize.rules.context import Context
+    from worldsize.rules.conditions import Condition
 
-T = TypeVar("T")
-Check = Callable[["Context", T], Iterable[Problem]]
+_REPOSITORY = "https://github.com/worldsize/worldsize/blob/main/compiler/worldsize/rules"
 
 
-class Entry(NamedTuple):
-    """A rule's line in its family's list: enough to decide whether its file must be imported.
+class Rule(Struct, frozen=True):
+    """A fault that the checker knows: everything about it except its page and its checks.
 
-    ``on`` names the types its checks look at (``"Step"``); it is empty where a lower layer
-    reports the slug and the file only gives it code, severity and page. ``when`` names what else
-    must be there for it to find anything, see :mod:`worldsize.rules.conditions`.
+    Args:
+        code: ``WS203``. The third character is the digit of the family.
+        slug: The name of the fault, which lower layers report it by.
+        severity: ``error``, ``warning`` or ``info``.
+        summary: What is wrong, in a few words, for lists.
+        on: The types that the rule checks (``"Step"``). Empty where a lower layer reports the slug.
+        when: What else must be there for the checks to find anything, see
+            :mod:`worldsize.rules.conditions`; without it their module is not imported.
+        since: The version that has the rule first.
+        checked_in: The module of the family that holds the checks, where one judgement serves several
+            rules. By default the checks are in the module named after the slug.
+        family: The folder of the rule. The registry fills it in.
     """
 
     code: str
     slug: str
+    severity: Severity
+    summary: str
     on: tuple[str, ...] = ()
     when: Condition | None = None
+    since: str = "0.1.0"
+    checked_in: str = ""
+    family: str = ""
 
+    @property
+    def module(self) -> str:
+        """The import path of the checks."""
+        return f"worldsize.rules.{self.family}.{self.checked_in or self._stem}"
 
-class Rule(Struct, frozen=True):
-    """The declaration in a rule's file. The module's docstring is its page."""
+    @property
+    def page(self) -> str:
+        """The path of the page, relative to the folder of the rules."""
+        return f"{self.family}/{self._stem}.md"
 
-    code: str
-    slug: str
-    severity: Severity
-    since: str
-    summary: str
-    registered: list[tuple[type[Any], Check[Any]]] = field(default_factory=list)
+    @property
+    def docs(self) -> str:
+        """The address of the page."""
+        return f"{_REPOSITORY}/{self.page}"
 
-    def checks(self, kind: type[T]) -> Callable[[Check[T]], Check[T]]:
-        """Register a generator that is called with the context and every ``kind`` of what is checked."""
-
-        def register(check: Check[T]) -> Check[T]:
-            self.registered.append((kind, check))
-            return check
-
-        return register
-
-    def problem(
-        self,
-        span: Span,
-        message: str,
-        help: str | None = None,  # noqa: A002 - the name users of the JSON see
-        *,
-        related: tuple[Related, ...] = (),
-        fix: Fix | None = None,
-    ) -> Problem:
-        """A problem of this rule."""
-        return Problem(self.slug, span, message, help, related, fix)
+    @property
+    def _stem(self) -> str:
+        return self.slug.replace("-", "_")

@@ -12,17 +12,17 @@ from worldsize import yaml
 from worldsize.azureml import binding
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
-from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.batch import _deepspeed_known
 from worldsize.rules.context import LARGEST_TEXT, Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from wstrain_deepspeed.config import Finding, Known, verify
+from wstrain_deepspeed import config
+from wstrain_deepspeed.config import Known, verify
 from wstrain_deepspeed.config.tables import tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
@@ -45,22 +45,58 @@ def uses(context: Context, job: Job) -> list[Use]:
     return context.once(_uses, job)
 
 
-def problems(rule: Rule, context: Context, job: Job, *kinds: str) -> Iterator[Problem]:
-    """What :func:`wstrain_deepspeed.config.verify` finds of some kinds, each at its place in the JSON."""
-    for use, finding in context.once(_findings, job):
-        if finding.kind in kinds:
-            yield _problem(rule, use, finding)
+# The rules of the faults in the text of a file, and of what `verify` finds in its values.
+_TEXT_SLUGS = {
+    "syntax": "deepspeed-not-json",
+    "lenient": "deepspeed-json-lenient",
+    "duplicate": "deepspeed-key-twice",
+}
+_VALUE_SLUGS = {
+    "auto": "deepspeed-auto-left",
+    "batch": "deepspeed-batch-disagrees",
+    "batch-missing": "deepspeed-batch-missing",
+    "deprecated": "deepspeed-key-deprecated",
+    "key-ignored": "deepspeed-key-unknown",
+    "key-refused": "deepspeed-key-refused",
+    "loss-scale": "deepspeed-loss-scale-invalid",
+    "optimizer": "deepspeed-optimizer-refused",
+    "path": "deepspeed-offload-path",
+    "plan": "deepspeed-plan-disagrees",
+    "precision": "deepspeed-precision-conflict",
+    "removed": "deepspeed-key-removed",
+    "schedule": "deepspeed-schedule-refused",
+    "stage-ignored": "deepspeed-offload-ignored",
+    "stage-refused": "deepspeed-stage-refused",
+    "text": "deepspeed-text-for-value",
+    "twice": "deepspeed-made-twice",
+    "type": "deepspeed-wrong-type",
+    "unused": "deepspeed-block-unused",
+    "value": "deepspeed-value-invalid",
+}
 
 
-def faults(rule: Rule, context: Context, job: Job, kind: str) -> Iterator[Problem]:
-    """What is wrong with the text of the files: one problem a kind and file, except for repeated keys."""
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    """Judge the configurations of a job for all rules named in the tables above."""
+    for span, message in _unreadable(context, job):
+        help_ = "name the file of the configuration, saved as UTF-8"
+        yield Problem(_TEXT_SLUGS["syntax"], span, message, help_)
     for use in uses(context, job):
-        found = [fault for fault in use.faults if _kind(fault, use) == kind]
-        for fault in found if kind == "duplicate" else found[:1]:
-            first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
-            rest = f", and {len(found) - 1} more" if kind == "lenient" and len(found) > 1 else ""
-            span = use.source.span(fault.start, fault.end)
-            yield rule.problem(span, fault.message + rest, fault.help, related=first)
+        for kind, slug in _TEXT_SLUGS.items():
+            yield from (finding.under(slug) for finding in _check_text(use, kind))
+    for use in uses(context, job):
+        if use.root is not None:
+            for each in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known):
+                yield _locate(use, use.root, each).under(_VALUE_SLUGS[each.kind])
+
+
+def _check_text(use: Use, kind: str) -> Iterator[Finding]:
+    """What is wrong with the text of a file: one finding a kind, except for repeated keys."""
+    faults = [fault for fault in use.faults if _kind(fault, use) == kind]
+    for fault in faults if kind == "duplicate" else faults[:1]:
+        first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
+        rest = f", and {len(faults) - 1} more" if kind == "lenient" and len(faults) > 1 else ""
+        span = use.source.span(fault.start, fault.end)
+        yield Finding(span, fault.message + rest, fault.help, related=first)
 
 
 def configs(context: Context, found: Launch) -> Iterator[Mapping]:
@@ -127,7 +163,7 @@ def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_te
     return root, tuple(wrong)
 
 
-def unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
+def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
     """Where a step's input names something that is no text at all, and what it is."""
     for each in launch.of(context, job):
         field = each.step.inputs.get(INPUT)
@@ -140,15 +176,6 @@ def unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
             yield field.span, f"`{path.name or path}` is a folder, not a file of JSON"
         elif context.text(path) is None:
             yield field.span, f"`{path.name}` is no UTF-8 text of at most {LARGEST_TEXT >> 20} MiB"
-
-
-def _findings(context: Context, job: Job) -> list[tuple[Use, Finding]]:
-    return [
-        (use, finding)
-        for use in uses(context, job)
-        if use.root is not None
-        for finding in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known)
-    ]
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
@@ -219,15 +246,15 @@ def _given(found: Launch, port: str | None) -> Path | None:
     return local_path(text, Path(field.span.path).parent)
 
 
-def _problem(rule: Rule, use: Use, finding: Finding) -> Problem:
-    assert use.root is not None
-    span = _span(use.root, finding.path, on_key=finding.on_key)
-    related = [Related(_span(use.root, path), label) for path, label in finding.related]
-    if finding.kind == "batch" and use.launch.processes.span is not None:
+def _locate(use: Use, root: Mapping, fault: config.Finding) -> Finding:
+    """What ``verify`` found, at its place in the JSON."""
+    span = _span(root, fault.path, on_key=fault.on_key)
+    related = [Related(_span(root, path), label) for path, label in fault.related]
+    if fault.kind == "batch" and use.launch.processes.span is not None:
         related.append(Related(use.launch.processes.span, "processes of an instance"))
-    near = finding.help.removeprefix("did you mean `").removesuffix("`?") if finding.on_key else finding.help
-    fix = Fix(span, f'"{near}"') if near != finding.help else None
-    return rule.problem(span, finding.message, finding.help, related=tuple(related), fix=fix)
+    near = fault.help.removeprefix("did you mean `").removesuffix("`?") if fault.on_key else fault.help
+    fix = Fix(span, f'"{near}"') if near != fault.help else None
+    return Finding(span, fault.message, fault.help, related=tuple(related), fix=fix)
 
 
 def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -> Span:

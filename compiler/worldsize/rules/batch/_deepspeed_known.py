@@ -65,7 +65,7 @@ def _is_ours(context: Context, found: Launch) -> bool:
 def _of(context: Context, job: Job, found: Launch) -> Program | None:
     """The one script that the step starts, where it can be read."""
     component = found.step.component
-    mine = [each for each in _program.programs(context, job) if each.launch.step.component is component]
+    mine = [each for each in _program.find_programs(context, job) if each.launch.step.component is component]
     return mine[0] if len(mine) == 1 else None
 
 

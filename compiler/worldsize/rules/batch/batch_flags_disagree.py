@@ -1,24 +1,4 @@
-"""The global batch in the command is not micro-batch × accumulation × processes.
-
-Without a flag for accumulation it must be a multiple of micro-batch × processes. Where tensor and pipeline
-degrees split the model, only its replicas count: processes / (tensor × pipeline).
-
-Why: The script stops at its first line, or trains with another batch than the learning rate was chosen
-for.
-
-Bad::
-
-    command: python -m training.train --global-batch-size 500 --micro-batch-size 16
-
-Good::
-
-    command: python -m training.train --global-batch-size 512 --micro-batch-size 16
-
-Fix: Write one of the two numbers of the help.
-
-Source: DeepSpeed's and Megatron-LM's batch identity: global = micro × accumulation × data-parallel
-processes.
-"""
+"""The global batch in the command is not micro-batch × accumulation × processes."""
 
 from __future__ import annotations
 
@@ -26,21 +6,11 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules import launch
 from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS309",
-    "batch-flags-disagree",
-    "error",
-    since="0.1.0",
-    summary="a global batch that its parts do not make",
-)
-
 
 _MICRO = (
     "micro_batch_size", "per_device_train_batch_size", "batch_size_per_device",
@@ -48,8 +18,7 @@ _MICRO = (
 )  # fmt: skip
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         flags = found.flags("global_batch_size")
         whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
@@ -70,12 +39,12 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             if whole != micro * steps * world:
                 product = micro * steps * world
                 message = f"the global batch is {whole}, but {micro} × {steps} × {world} {noun} is {product}"
-                yield RULE.problem(span, message, f"write {product}")
+                yield Finding(span, message, f"write {product}")
         elif whole % (micro * world):
             below = whole // (micro * world) * micro * world
             near = " or ".join(str(number) for number in (below, below + micro * world) if number)
             message = f"the global batch {whole} is no multiple of {micro} × {world} {noun} = {micro * world}"
-            yield RULE.problem(span, message, f"write {near}")
+            yield Finding(span, message, f"write {near}")
 
 
 def _planned(found: Launch, name: str) -> bool:

@@ -1,44 +1,16 @@
-"""The command gives a world size that is not the number of processes that Azure ML starts.
-
-Azure ML sets WORLD_SIZE to `instance_count` × `process_count_per_instance`. A number of instances is
-accepted too, as some scripts mean that.
-
-Why: Processes wait for ranks that never start, or leave out those above the number.
-
-Bad::
-
-    command: python -m training.train --world-size 8
-
-Good::
-
-    command: python -m training.train --world-size 16
-
-Fix: Remove the flag and read WORLD_SIZE, or write the product.
-
-Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
-"""
+"""The command gives a world size that is not the number of processes that Azure ML starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS308",
-    "world-size-flag-disagrees",
-    "warning",
-    since="0.1.0",
-    summary="a world size in the command that is not the job's",
-)
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         world, nodes = found.world, found.instances.value
         flags = found.flags("world_size")
@@ -53,4 +25,4 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         product = f"{nodes} × {found.processes.value}"
         flag = flags[0].word.text.partition("=")[0]
         message = f"`{flag}` is {given:g} but {world} processes start ({product})"
-        yield RULE.problem(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")
+        yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")

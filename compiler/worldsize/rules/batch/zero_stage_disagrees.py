@@ -1,40 +1,19 @@
-"""The command or step asks for another ZeRO stage than the DeepSpeed configuration.
-
-Which of the two wins depends on the script; with `train_deepspeed` it is the configuration.
-
-Why: The job runs out of memory, or pays for communication that it does not need.
-
-Bad::
-
-    --zero_stage 2
-
-Good::
-
-    --zero_stage 3
-
-Fix: Write the same stage in both, or remove the flag.
-
-Source: DeepSpeed, configuration JSON.
-"""
+"""The command or step asks for another ZeRO stage than the DeepSpeed configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job, Literal
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
 
-RULE = Rule("WS313", "zero-stage-disagrees", "warning", since="0.1.0", summary="two different ZeRO stages")
 
-
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for use in _deepspeed.uses(context, job):
         asked = _input(use) if use.known.pinned else _flag(use.launch)
         zero = use.root.get("zero_optimization") if use.root is not None else None
@@ -43,7 +22,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             given, span, who, other = asked
             message = f"{who} asks for ZeRO stage {given:g}, the DeepSpeed configuration for {stage[0]}"
             related = (Related(stage[1].span, "the stage of the configuration"),)
-            yield RULE.problem(span, message, f"write {stage[0]}, or remove {other}", related=related)
+            yield Finding(span, message, f"write {stage[0]}, or remove {other}", related=related)
 
 
 def _flag(found: Launch) -> tuple[float, Span, str, str] | None:

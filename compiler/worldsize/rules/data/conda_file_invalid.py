@@ -1,21 +1,4 @@
-"""The conda file of an environment cannot be read.
-
-It must be YAML with ``dependencies:``, a list.
-
-Why: The environment cannot be built, and azure-ai-ml names the fault without the line.
-
-Bad::
-
-    conda_file: ./broken.yml
-
-Good::
-
-    conda_file: ./conda.yml
-
-Fix: Correct the conda file; the message has its line.
-
-Source: Conda, Creating an environment file manually.
-"""
+"""The conda file of an environment cannot be read."""
 
 from __future__ import annotations
 
@@ -23,19 +6,13 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import is_file, local_path
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import folder_of
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
-RULE = Rule(
-    "WS527", "conda-file-invalid", "error", since="0.1.0", summary="a conda file that is not valid YAML"
-)
 
-
-@RULE.checks(Component)
-def check(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     node = component.environment.node if component.environment else None
     named = node.get("conda_file") if isinstance(node, Mapping) else None
     if not isinstance(named, Scalar) or not isinstance(named.value, str):
@@ -47,11 +24,11 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
     for fault in document.problems[:1]:
         related = (Related(fault.span, fault.message),)
         message = f"`{named.text}` cannot be read: line {fault.span.line}, {fault.message}"[:200]
-        yield RULE.problem(named.span, message, fault.help or "correct the file", related=related)
+        yield Finding(named.span, message, fault.help or "correct the file", related=related)
     if document.root is not None:
         wanted = document.root.get("dependencies") if isinstance(document.root, Mapping) else None
         if wanted is not None and not isinstance(wanted, Sequence):
             message = f"`{named.text}` has `dependencies` that are not a list"
             related = (Related(wanted.span, "a list of packages belongs here"),)
             help_ = "write one package a line, each after a dash"
-            yield RULE.problem(named.span, message, help_, related=related)
+            yield Finding(named.span, message, help_, related=related)

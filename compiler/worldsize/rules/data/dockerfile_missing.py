@@ -1,21 +1,4 @@
-"""The folder of an environment's build has no Dockerfile.
-
-``build.path`` names the folder, ``dockerfile_path`` the file in it; without the latter it is ``Dockerfile``.
-
-Why: Building the image fails after the folder was uploaded.
-
-Bad::
-
-    path: ./plain
-
-Good::
-
-    path: ./context
-
-Fix: Add the Dockerfile, or say where it lies with ``dockerfile_path``.
-
-Source: Microsoft Learn, CLI (v2) environment YAML schema.
-"""
+"""The folder of an environment's build has no Dockerfile."""
 
 from __future__ import annotations
 
@@ -23,19 +6,13 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import local_path
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.data._common import folder_of
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Scalar
 
-RULE = Rule(
-    "WS526", "dockerfile-missing", "error", since="0.1.0", summary="a build folder without a Dockerfile"
-)
 
-
-@RULE.checks(Component)
-def check(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     node = component.environment.node if component.environment else None
     build = node.get("build") if isinstance(node, Mapping) else None
     path = build.get("path") if isinstance(build, Mapping) else None
@@ -49,4 +26,4 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
     if not context.exists(folder / name):
         place = named if isinstance(named, Scalar) else path
         message = f"`{path.text}` has no `{name}` to build the image from"
-        yield RULE.problem(place.span, message, "add it, or say where it lies with `dockerfile_path`")
+        yield Finding(place.span, message, "add it, or say where it lies with `dockerfile_path`")

@@ -14,18 +14,14 @@ from worldsize.rules.context import Context
 from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_node
 
 
-def faults(context: Context, job: Job, slug: str) -> Iterator[Problem]:
-    """The faults of one slug in what a native pipeline gives to its steps."""
-    return (found for found in context.all_of(_judge, job) if found.slug == slug)
-
-
-def _judge(_context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    """Check what a native pipeline gives to its steps."""
     for _, name, field, port in given(job):
         if port.type in LITERAL_TYPES:
-            yield from _one(job, name, field, port)
+            yield from _check_input(job, name, field, port)
 
 
-def _one(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
+def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
     value = field.value
     source: Field[Any] | None = None
     if isinstance(value, Binding) and value.expression.scope == "parent.inputs" and job.interface is None:
@@ -51,16 +47,16 @@ def _judged(value: Any) -> bool:
     return not (isinstance(value, str) and "{" in value)
 
 
-def defaults(component: Component, slug: str) -> Iterator[Problem]:
-    """The faults of one slug in the defaults of a native component's inputs."""
+def check_component(context: Context, component: Component) -> Iterator[Problem]:
+    """Check the defaults of a native component's inputs."""
     if component.raw is None:
         return
     for port in component.inputs.values():
         default = port.default
         if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):
             continue
-        found = port_values.check_value(port.name, default.value, port, span_of(default))
-        if found is not None and found.slug == slug:
+        found = fit.fault(port.name, default.value, port, span_of(default))
+        if found is not None:
             yield replace(
                 found,
                 message=f"default of {found.message}"

@@ -1,47 +1,19 @@
-"""A binding names an output or input that the step does not have.
-
-Also a command that writes to ``${{outputs.NAME}}`` without declaring it, and a parallel step whose
-``input_data`` is no input of it.
-
-Why: The pipeline is refused at submission.
-
-Bad::
-
-    shards: "${{parent.jobs.prepare.outputs.shard}}"
-
-Good::
-
-    shards: "${{parent.jobs.prepare.outputs.shards}}"
-
-Fix: Correct the name, or declare the output.
-
-Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
-"""
+"""A binding names an output or input that the step does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from worldsize.azureml.model import Component, Job, Port, Step
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import declares, is_native, known, nearest, port_finder, span_of, wires
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
 
-RULE = Rule(
-    "WS623",
-    "binding-unknown-output",
-    "error",
-    since="0.1.0",
-    summary="a binding to an output or input that does not exist",
-)
 
-
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     finders: dict[tuple[str, str], tuple[dict[str, Port] | None, Callable[[str], bool]]] = {}
     for wire in wires(job):
         expression = wire.expression
@@ -56,13 +28,13 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         if names is not None and not has(expression.port):
             message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
             span, help_ = wire.part(4), did_you_mean(expression.port, names)
-            yield RULE.problem(span, message, help_, fix=nearest(span, expression.port, names))
+            yield Finding(span, message, help_, fix=nearest(span, expression.port, names))
     if is_native(job):
         for step in job.steps.values():
             yield from _settings(step)
 
 
-def _settings(step: Step) -> Iterator[Problem]:
+def _settings(step: Step) -> Iterator[Finding]:
     """What a step says of outputs that its component does not have."""
     component = declares(step)
     if component is None:
@@ -73,11 +45,10 @@ def _settings(step: Step) -> Iterator[Problem]:
             message = f"step `{step.name}` has no output `{name}`"
             help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
             span = field.key_span or span_of(field)
-            yield RULE.problem(span, message, help_, fix=nearest(span, name, component.outputs))
+            yield Finding(span, message, help_, fix=nearest(span, name, component.outputs))
 
 
-@RULE.checks(Component)
-def check_command(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     for text in _command.texts(context, component):
         yield from _undeclared(text, component)
     if component.type == "parallel" and component.path is not None:
@@ -85,7 +56,7 @@ def check_command(context: Context, component: Component) -> Iterator[Problem]:
             yield from _undeclared(text, component)
 
 
-def _undeclared(text: _command.Text, component: Component) -> Iterator[Problem]:
+def _undeclared(text: _command.Text, component: Component) -> Iterator[Finding]:
     has = {"inputs": port_finder(component.inputs), "outputs": port_finder(component.outputs)}
     for found in text.template.expressions:
         if found.scope not in ("inputs", "outputs") or found.port is None:
@@ -96,19 +67,22 @@ def _undeclared(text: _command.Text, component: Component) -> Iterator[Problem]:
             message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
             help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
             span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
-            yield RULE.problem(span, message, help_, fix=nearest(span, found.port, ports))
+            yield Finding(span, message, help_, fix=nearest(span, found.port, ports))
 
 
-@RULE.checks(Step)
-def check_split(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Context, step: Step) -> Iterator[Finding]:
+    yield from _check_split(step)
+    yield from _check_trial(context, step)
+
+
+def _check_split(step: Step) -> Iterator[Finding]:
     """``input_data`` of a parallel step: its own wins over that of its component."""
     if step.type == "parallel" and step.component is not None:
         for text in _command.split(step.raw):
             yield from _undeclared(text, step.component)
 
 
-@RULE.checks(Step)
-def check_trial(context: Context, step: Step) -> Iterator[Problem]:
+def _check_trial(context: Context, step: Step) -> Iterator[Finding]:
     """``${{search_space.x}}`` in the trial of a sweep."""
     if step.type != "sweep" or step.component is None:
         return
@@ -119,7 +93,7 @@ def check_trial(context: Context, step: Step) -> Iterator[Problem]:
                 message = f"`search_space` has no `{found.port}`, which the trial uses"
                 span = text.span(found.name_start + len("search_space."), found.name_start + len(found.name))
                 help_ = did_you_mean(found.port, space) or f"add `{found.port}` to `search_space:`"
-                yield RULE.problem(span, message, help_)
+                yield Finding(span, message, help_)
 
 
 def _space(step: Step) -> list[str]:

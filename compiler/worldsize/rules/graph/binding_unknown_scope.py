@@ -1,22 +1,4 @@
-"""An expression begins with something that has no meaning at its place.
-
-Under ``with:`` stand ``${{parent.jobs.STEP.outputs.NAME}}`` and ``${{plan.NAME}}``; in a command
-``${{inputs.NAME}}``, ``${{outputs.NAME}}`` and ``${{plan.NAME}}``.
-
-Why: Azure ML refuses the pipeline, or leaves the text as it is.
-
-Bad::
-
-    shards: "${{parents.jobs.prepare.outputs.shards}}"
-
-Good::
-
-    shards: "${{parent.jobs.prepare.outputs.shards}}"
-
-Fix: Begin it as the help shows.
-
-Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
-"""
+"""An expression begins with something that has no meaning at its place."""
 
 from __future__ import annotations
 
@@ -24,32 +6,21 @@ from collections.abc import Iterator
 
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Job
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import is_native, wires
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS621",
-    "binding-unknown-scope",
-    "error",
-    since="0.1.0",
-    summary="an expression of a kind that cannot stand here",
-)
-
 
 _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by the service
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for wire in wires(job):
         found = wire.expression
         if _names_a_source(found) or found.name in _FREE:
             continue
         span = wire.node.subspan(found.start, found.end)
-        yield RULE.problem(span, f"`{found}` cannot be bound to an input of a step", _advice(found, job))
+        yield Finding(span, f"`{found}` cannot be bound to an input of a step", _advice(found, job))
     if is_native(job):
         for step in job.steps.values():
             for field in step.outputs.values():
@@ -57,7 +28,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
                 if bound is not None and bound.value.scope != "parent.outputs" and bound.span is not None:
                     message = f"`{bound.value}` cannot be bound to an output of a step"
                     help_ = "an output is bound to one of the pipeline: write `${{parent.outputs.NAME}}`"
-                    yield RULE.problem(bound.span, message, help_)
+                    yield Finding(bound.span, message, help_)
 
 
 def _names_a_source(found: Expression) -> bool:
@@ -79,8 +50,7 @@ def _advice(found: Expression, job: Job) -> str:
     return "write `${{parent.jobs.STEP.outputs.NAME}}` or `${{parent.inputs.NAME}}`"
 
 
-@RULE.checks(Component)
-def check_command(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     for text in _command.texts(context, component):
         for found in text.template.expressions:
             if found.scope in ("inputs", "outputs", "search_space") and found.port:
@@ -88,7 +58,7 @@ def check_command(context: Context, component: Component) -> Iterator[Problem]:
             if "." not in found.name:
                 continue
             message = f"`{found}` cannot stand in `{text.key}`"
-            yield RULE.problem(text.span(found.start, found.end), message, _in_command(found))
+            yield Finding(text.span(found.start, found.end), message, _in_command(found))
 
 
 def _in_command(found: Expression) -> str:

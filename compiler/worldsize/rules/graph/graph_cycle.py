@@ -1,21 +1,4 @@
-"""Steps read each other's outputs in a circle, or a step reads its own.
-
-The related places are the bindings that close the circle.
-
-Why: None of them could ever start.
-
-Bad::
-
-    a: "${{parent.jobs.second.outputs.b}}"
-
-Good::
-
-    a: "azureml:seed-data:1"
-
-Fix: Remove one of the bindings.
-
-Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
-"""
+"""Steps read each other's outputs in a circle, or a step reads its own."""
 
 from __future__ import annotations
 
@@ -24,19 +7,14 @@ from itertools import pairwise
 
 from worldsize.azureml import cycle
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import Wire, wires
-from worldsize.rules.rule import Rule
-
-RULE = Rule("WS630", "graph-cycle", "error", since="0.1.0", summary="steps that wait for each other")
-
 
 _SHOWN = 12  # steps that a message can hold
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     reads: dict[str, dict[str, Wire]] = {}
     for wire in wires(job):
         if wire.expression.step is not None and wire.expression.side == "outputs":
@@ -49,7 +27,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
     span = closing.part(2)
     if len(found) == 1:
         message = f"input `{closing.name}` of step `{first}` is bound to the step's own output"
-        yield RULE.problem(span, message, "bind it to an earlier step")
+        yield Finding(span, message, "bind it to an earlier step")
         return
     shown = found if len(found) <= _SHOWN else [*found[: _SHOWN - 1], "…"]
     message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
@@ -59,4 +37,4 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         Related(reads[step][source].part(2), f"`{step}` reads from `{source}`")
         for source, step in pairwise(found)
     )
-    yield RULE.problem(span, message, "remove one of these bindings", related=related)
+    yield Finding(span, message, "remove one of these bindings", related=related)

@@ -1,40 +1,18 @@
-"""A required input has no value, no binding and no earlier output to take.
-
-An open data input is bound to the one earlier output of the same name. Numbers and texts without a
-default must be given.
-
-Why: The job is refused at submission.
-
-Bad::
-
-    train:
-
-Good::
-
-    outputs: {shards: uri_folder}
-
-Fix: Give the input under ``with:``, or add the step that makes it.
-
-Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
-"""
+"""A required input has no value, no binding and no earlier output to take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job, Step
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declares, is_native, known, searched
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
 
-RULE = Rule("WS610", "input-missing", "error", since="0.1.0", summary="a required input that nothing feeds")
 
-
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if not is_native(job):
         return
     for step in job.steps.values():
@@ -49,7 +27,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
                 kind = f"`{port.type}`"
                 message = f"step `{step.name}` does not give input `{name}`, {kind}, which has no default"
                 help_ = f"add `{name}:` under `inputs:` of the step"
-                yield RULE.problem(_place(step), message, help_)
+                yield Finding(_place(step), message, help_)
 
 
 def _place(step: Step) -> Span:

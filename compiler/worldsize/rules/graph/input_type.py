@@ -1,32 +1,14 @@
-"""An input is given a value of another type than the component declares, or data where a value belongs.
-
-Values are judged by the text that Azure ML hands to the command.
-
-Why: The job is refused, or the script stops when it parses its arguments.
-
-Bad::
-
-    seed: many
-
-Good::
-
-    seed: 1
-
-Fix: Write a value of the declared type.
-
-Source: ``schemas/spec.schema.json``; Azure ML's expression syntax.
-"""
+"""An input is given a value of another type than the component declares, or data where a value belongs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import port_values
-from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port
-from worldsize.base.problem import Problem
+from worldsize.azureml import fit
+from worldsize.azureml.model import Data, Field, Job, Literal, Port
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.graph import _values
 from worldsize.rules.graph._common import (
     LITERAL_TYPES,
     declares,
@@ -36,14 +18,9 @@ from worldsize.rules.graph._common import (
     text_node,
     wires,
 )
-from worldsize.rules.rule import Rule
-
-RULE = Rule("WS613", "input-type", "error", since="0.1.0", summary="an input of another type than declared")
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
-    yield from _values.faults(context, job, RULE.slug)
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for _, name, field, port in given(job):
         yield from _kind(name, field, port)
     for wire in wires(job):
@@ -61,23 +38,18 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         what = "data" if source not in LITERAL_TYPES else "no data"
         message = f"`{wire.expression.name}` is {source}, {what}, but {wanted}"
         help_ = "bind an input of data, or write a value" if what == "data" else "bind an output or give data"
-        yield RULE.problem(span, message, help_)
+        yield Finding(span, message, help_)
 
 
-def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
+def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Finding]:
     """Data for a literal, and a literal that cannot be the path of data."""
     value = field.value
     if isinstance(value, Data) and port.type in LITERAL_TYPES:
         if value.path is not None and value.type not in LITERAL_TYPES:
-            message = f"input `{name}` is {port_values.article(port.type)}, not data"
-            yield RULE.problem(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
+            message = f"input `{name}` is {fit.article(port.type)}, not data"
+            yield Finding(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
     elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
         node = text_node(field.node)
         shown = node.text if node is not None else value.value
         message = f"`{name}` is {port.type} data, and `{shown}` is no path"
-        yield RULE.problem(span_of(field), message, "write a path, `azureml:name:version` or a binding")
-
-
-@RULE.checks(Component)
-def check_defaults(context: Context, component: Component) -> Iterator[Problem]:
-    yield from _values.defaults(component, RULE.slug)
+        yield Finding(span_of(field), message, "write a path, `azureml:name:version` or a binding")

@@ -1,43 +1,16 @@
-"""An optional input of a pipeline component feeds an input that a step requires.
-
-Without a value the outer input is absent, and the inner one has nothing to take.
-
-Why: Azure ML refuses the component as soon as a pipeline leaves the input out.
-
-Bad::
-
-    data: {type: uri_folder, optional: true}
-
-Good::
-
-    data: {type: uri_folder}
-
-Fix: Remove ``optional: true``, or make the inner input optional.
-
-Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
-"""
+"""An optional input of a pipeline component feeds an input that a step requires."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declares, wires
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS617",
-    "optional-feeds-required",
-    "error",
-    since="0.1.0",
-    summary="an optional input of a pipeline component that feeds a required one",
-)
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if job.interface is None:
         return
     for wire in wires(job):
@@ -51,4 +24,4 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             message = f"`{outer.name}` is optional, but step `{wire.step.name}` requires `{wire.name}`"
             help_ = f"remove `optional: true` from `{outer.name}`, or make the inner `{wire.name}` optional"
             related = (Related(outer.span, "declared optional here"),) if outer.span else ()
-            yield RULE.problem(wire.part(2), message, help_, related=related)
+            yield Finding(wire.part(2), message, help_, related=related)

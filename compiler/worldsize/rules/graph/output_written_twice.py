@@ -1,44 +1,17 @@
-"""Two steps write the same output of the pipeline.
-
-An output of a pipeline is the output of one step.
-
-Why: One result overwrites the other, and which one stays is chance.
-
-Bad::
-
-    score: ${{parent.outputs.model}}
-
-Good::
-
-    score: ${{parent.outputs.score}}
-
-Fix: Declare a second output.
-
-Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
-"""
+"""Two steps write the same output of the pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import is_native, span_of
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS628",
-    "output-written-twice",
-    "error",
-    since="0.1.0",
-    summary="an output of the pipeline that two steps write",
-)
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if not is_native(job):
         return
     written: dict[str, tuple[str, Span]] = {}
@@ -54,4 +27,4 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             first, place = written[name]
             message = f"`{step.name}` writes the pipeline's output `{name}`, which `{first}` writes already"
             help_ = "declare a second output under `outputs:` of the pipeline"
-            yield RULE.problem(span, message, help_, related=(Related(place, "written here first"),))
+            yield Finding(span, message, help_, related=(Related(place, "written here first"),))

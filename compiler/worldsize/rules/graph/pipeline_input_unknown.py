@@ -1,22 +1,4 @@
-"""A step is bound to an input that the pipeline does not have.
-
-``${{parent.inputs.NAME}}`` reaches the ``inputs:`` of the pipeline in which the step stands, which
-may be a pipeline component.
-
-Why: The binding is only resolved after the job was accepted, and fails there.
-
-Bad::
-
-    rate: ${{parent.inputs.learning_rate}}
-
-Good::
-
-    rate: ${{parent.inputs.rate}}
-
-Fix: Correct the name, or declare the input.
-
-Source: Azure ML's expression syntax, Microsoft Learn, Core YAML syntax.
-"""
+"""A step is bound to an input that the pipeline does not have."""
 
 from __future__ import annotations
 
@@ -24,29 +6,18 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job, Step
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declares, is_native, nearest, pipeline_inputs, port_finder, wires
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-
-RULE = Rule(
-    "WS626",
-    "pipeline-input-unknown",
-    "error",
-    since="0.1.0",
-    summary="a binding to an input that the pipeline does not have",
-)
-
 
 _SETTINGS = ("compute", "environment_variables")
 _OF_COMPONENTS = ("resources", "distribution", "limits")  # an inline step cannot bind these
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if not is_native(job):
         return
     names = pipeline_inputs(job)
@@ -63,10 +34,10 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
                     yield _fault(node.subspan(*found.part_range(2)), port, names)
 
 
-def _fault(span: Span, port: str, names: dict[str, str]) -> Problem:
+def _fault(span: Span, port: str, names: dict[str, str]) -> Finding:
     help_ = did_you_mean(port, names) or f"declare `{port}` under `inputs:` of the pipeline"
     fix = nearest(span, port, names)
-    return RULE.problem(span, f"the pipeline has no input `{port}`", help_, fix=fix)
+    return Finding(span, f"the pipeline has no input `{port}`", help_, fix=fix)
 
 
 def _texts(step: Step) -> Iterator[Scalar]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from worldsize.rules.rule import Entry
+from worldsize.rules.rule import Rule
 
+# One row a rule.
+# fmt: off
 RULES = (
-    Entry("WS401", "optimizer-unknown"),
-    Entry("WS402", "learning-rate-disagrees"),
-    Entry("WS403", "sqrt-rule-out-of-range"),
-    Entry("WS404", "warmup-longer-than-training"),
-    Entry("WS405", "scale-disagrees-with-input"),
-    Entry("WS406", "learning-rate-in-two-places", on=("Job",), when="deepspeed"),
+    Rule("WS401", "optimizer-unknown", "error", "a scaling rule that cannot be chosen"),
+    Rule("WS402", "learning-rate-disagrees", "warning", "a pinned learning rate that its rule does not give"),
+    Rule("WS403", "sqrt-rule-out-of-range", "warning", "the square-root rule beyond its range"),
+    Rule("WS404", "warmup-longer-than-training", "warning", "a warm-up that outlasts the training"),
+    Rule("WS405", "scale-disagrees-with-input", "error", "a setting that is told two ways"),
+    Rule("WS406", "learning-rate-in-two-places", "warning", "two different learning rates",
+         on=("Job",), when="deepspeed"),
 )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from worldsize.rules.rule import Entry
+from worldsize.rules.rule import Rule
 
+# One row a rule.
+# fmt: off
 RULES = (
-    Entry("WS720", "multi-node-without-timeout", on=("Job",)),
-    Entry("WS721", "checkpoints-in-outputs", on=("Step",)),
-    Entry("WS722", "low-priority-without-resume", on=("Job",)),
-    Entry("WS723", "resilience-without-checkpoints"),
+    Rule("WS720", "multi-node-without-timeout", "warning", "several GPU instances without a time limit",
+         on=("Job",)),
+    Rule("WS721", "checkpoints-in-outputs", "warning", "checkpoints written to `./outputs`", on=("Step",)),
+    Rule("WS722", "low-priority-without-resume", "warning",
+         "instances that Azure may take back, without checkpoints", on=("Job",)),
+    Rule("WS723", "resilience-without-checkpoints", "warning",
+         "a step that cannot resume speaks of interruptions"),
 )

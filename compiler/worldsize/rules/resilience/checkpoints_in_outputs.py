@@ -1,22 +1,4 @@
-"""Checkpoints go to ``./outputs`` of the job rather than to a mounted output.
-
-``./outputs`` belongs to one run. When the node is taken away or the job is submitted again, the new
-process starts with an empty folder.
-
-Why: A job that could go on from its last checkpoint starts from the first step.
-
-Bad::
-
-    command: python -m digits.train --checkpoint-dir ./outputs/checkpoints
-
-Good::
-
-    command: python -m digits.train --checkpoint-dir ${{outputs.checkpoints}}
-
-Fix: Declare an output of type ``uri_folder`` with a ``path`` of its own, and write to it.
-
-Source: Microsoft Learn, Optimize checkpoint performance and low-priority compute for Azure ML.
-"""
+"""Checkpoints go to ``./outputs`` of the job rather than to a mounted output."""
 
 from __future__ import annotations
 
@@ -25,34 +7,25 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from worldsize.azureml.model import Step
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules import command_line
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar
 
-RULE = Rule(
-    "WS721",
-    "checkpoints-in-outputs",
-    "warning",
-    since="0.1.0",
-    summary="checkpoints written to `./outputs`",
-)
 _OPTION = re.compile(r"--?[\w-]+")
 _KEPT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
 _PATH = re.compile(r"(?P<quote>[\"']?)(?P<path>(?:\./)?outputs(?:/[\w./-]*)?)(?P=quote)", re.IGNORECASE)
 
 
-@RULE.checks(Step)
-def check(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Context, step: Step) -> Iterator[Finding]:
     command = step.component.command if step.component else None
     node = command.node if command is not None else None
     if isinstance(node, Scalar):
         yield from context.all_of(_judge, node)  # steps of one component share its command
 
 
-def _judge(_context: Context, node: Scalar) -> Iterator[Problem]:
+def _judge(_context: Context, node: Scalar) -> Iterator[Finding]:
     for option, value in _options(node.text):
         found = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
         if found is None:
@@ -60,7 +33,7 @@ def _judge(_context: Context, node: Scalar) -> Iterator[Problem]:
         message = f"checkpoints go to `{found['path']}`, which a restarted or resubmitted job does not see"
         help_ = f"declare an output and write `{option} ${{{{outputs.checkpoints}}}}`"
         start, end = found.span("path")
-        yield RULE.problem(node.subspan(value.start + start, value.start + end), message, help_)
+        yield Finding(node.subspan(value.start + start, value.start + end), message, help_)
 
 
 def _options(text: str) -> Iterator[tuple[str, Word]]:

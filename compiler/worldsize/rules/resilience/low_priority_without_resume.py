@@ -1,21 +1,4 @@
-"""A step that speaks of no checkpoints runs on low-priority or spot instances.
-
-Azure takes such instances back when it needs them, and starts the job anew.
-
-Why: A job that cannot resume starts from its first step each time, and pays for every attempt.
-
-Bad::
-
-    gpu-cluster: {instance_type: Standard_ND96asr_v4, tier: low_priority}
-
-Good::
-
-    gpu-cluster: {instance_type: Standard_ND96asr_v4, tier: dedicated}
-
-Fix: Save checkpoints into an output and resume from the newest, or use the dedicated tier.
-
-Source: Microsoft Learn, Manage and optimize Azure Machine Learning costs (low-priority VMs).
-"""
+"""A step that speaks of no checkpoints runs on low-priority or spot instances."""
 
 from __future__ import annotations
 
@@ -24,28 +7,17 @@ from collections.abc import Iterator
 
 from worldsize.azureml import fields
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping
-
-RULE = Rule(
-    "WS722",
-    "low-priority-without-resume",
-    "warning",
-    since="0.1.0",
-    summary="instances that Azure may take back, without checkpoints",
-)
-
 
 _RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         tier, at = _tier(found)
         texts = [source.text for source in found.scripts(context)] if tier else []
@@ -56,7 +28,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         )
         related = (Related(at, "the tier"),) if at is not None else ()
         help_ = "save checkpoints into an output and resume from the newest, or use dedicated instances"
-        yield RULE.problem(found.place or found.at, message, help_, related=related)
+        yield Finding(found.place or found.at, message, help_, related=related)
 
 
 def _tier(found: Launch) -> tuple[str | None, Span | None]:

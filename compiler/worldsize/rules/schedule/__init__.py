@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from worldsize.rules.rule import Entry
+from worldsize.rules.rule import Rule
 
+# One row a rule.
+# fmt: off
 RULES = (
-    Entry("WS680", "recurrence-out-of-range", on=("JobSchedule",)),
-    Entry("WS681", "start-offset-dropped", on=("JobSchedule",)),
-    Entry("WS682", "schedule-needs-pipeline", on=("JobSchedule",)),
-    Entry("WS683", "schedule-job-missing", on=("JobSchedule",)),
-    Entry("WS684", "schedule-input-unknown", on=("JobSchedule",)),
-    Entry("WS685", "schedule-reuses-everything", on=("JobSchedule",)),
-    Entry("WS686", "create-job-without-type", on=("JobSchedule",)),
+    Rule("WS680", "recurrence-out-of-range", "error", "an hour, minute, day or interval that does not exist",
+         on=("JobSchedule",)),
+    Rule("WS681", "start-offset-dropped", "error", "a start or end whose UTC offset is thrown away",
+         on=("JobSchedule",)),
+    Rule("WS682", "schedule-needs-pipeline", "error", "a schedule of something else than a pipeline",
+         on=("JobSchedule",)),
+    Rule("WS683", "schedule-job-missing", "error", "a schedule of a job file that does not exist",
+         on=("JobSchedule",)),
+    Rule("WS684", "schedule-input-unknown", "error", "an input that the scheduled pipeline does not have",
+         on=("JobSchedule",)),
+    Rule("WS685", "schedule-reuses-everything", "warning", "a schedule whose second run does nothing",
+         on=("JobSchedule",)),
+    Rule("WS686", "create-job-without-type", "warning", "a scheduled job without its type",
+         on=("JobSchedule",)),
 )

@@ -1,46 +1,18 @@
-"""A recurrence names an hour, a minute, a day or an interval that does not exist.
-
-azure-ai-ml passes any number on.
-
-Why: The schedule is refused when it is made, or never starts the job.
-
-Bad::
-
-    hours: [25]
-
-Good::
-
-    hours: [3]
-
-Fix: Hours are 0 to 23, minutes 0 to 59, days of the month 1 to 31; an interval is at least 1.
-
-Source: Microsoft Learn, CLI (v2) schedule YAML schema.
-"""
+"""A recurrence names an hour, a minute, a day or an interval that does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.schedule import JobSchedule
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-
-RULE = Rule(
-    "WS680",
-    "recurrence-out-of-range",
-    "error",
-    since="0.1.0",
-    summary="an hour, minute, day or interval that does not exist",
-)
-
 
 _RANGES = {"hours": (0, 23), "minutes": (0, 59), "month_days": (1, 31)}
 
 
-@RULE.checks(JobSchedule)
-def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
+def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
     trigger = schedule.trigger
     if trigger is None:
         return
@@ -49,16 +21,16 @@ def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
         unit = trigger.get("frequency")
         each = f": `1` is every {unit.text.lower()}" if isinstance(unit, Scalar) else ""
         message = f"`interval` is {interval.text}, not at least 1"
-        yield RULE.problem(interval.span, message, f"write a whole number of at least 1{each}")
+        yield Finding(interval.span, message, f"write a whole number of at least 1{each}")
     pattern = trigger.get("schedule")
     if isinstance(pattern, Mapping):
         for name, (low, high) in _RANGES.items():
             yield from _outside(name, pattern.get(name), low, high)
 
 
-def _outside(name: str, node: Node | None, low: int, high: int) -> Iterator[Problem]:
+def _outside(name: str, node: Node | None, low: int, high: int) -> Iterator[Finding]:
     for item in node.items if isinstance(node, Sequence) else [node]:
         if not isinstance(item, Scalar) or type(item.value) is not int or low <= item.value <= high:
             continue
         message = f"`{name}` has {item.value}, which is outside {low} to {high}"
-        yield RULE.problem(item.span, message, f"write a number from {low} to {high}")
+        yield Finding(item.span, message, f"write a number from {low} to {high}")

@@ -1,23 +1,4 @@
-"""A scheduled pipeline is deterministic, its inputs stay the same, and `force_rerun` is not set.
-
-Azure ML reuses the outputs of a deterministic step whose code, environment, inputs and settings are the
-same as in an earlier run; files that changed behind an unchanged path do not count.
-
-Why: From the second run on the schedule reports success in seconds and trains nothing.
-
-Bad::
-
-    settings: {default_compute: azureml:gpu-cluster}
-
-Good::
-
-    settings: {default_compute: azureml:gpu-cluster, force_rerun: true}
-
-Fix: Set `force_rerun: true` under `settings`, or `is_deterministic: false` in the component that must
-run.
-
-Source: Microsoft Learn, Debug pipeline reuse issues.
-"""
+"""A scheduled pipeline is deterministic, its inputs stay the same, and `force_rerun` is not set."""
 
 from __future__ import annotations
 
@@ -26,26 +7,15 @@ from collections.abc import Iterator
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Data, Job, Literal, Step
 from worldsize.azureml.schedule import JobSchedule
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.yaml import to_python
 from worldsize.yaml.nodes import Mapping
-
-RULE = Rule(
-    "WS685",
-    "schedule-reuses-everything",
-    "warning",
-    since="0.1.0",
-    summary="a schedule whose second run does nothing",
-)
-
 
 _REUSED = ("command", "parallel", "pipeline", "sweep")
 
 
-@RULE.checks(JobSchedule)
-def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
+def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
     job, reference = schedule.job, schedule.reference
     if job is None or job.type != "pipeline" or not job.steps or reference is None or reference.span is None:
         return
@@ -58,7 +28,7 @@ def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
     message = (
         "every step of this pipeline is deterministic and no input changes: only the first run does work"
     )
-    yield RULE.problem(reference.span, message, "set `force_rerun: true` under `settings` of the pipeline")
+    yield Finding(reference.span, message, "set `force_rerun: true` under `settings` of the pipeline")
 
 
 def _forced(schedule: JobSchedule, job: Job) -> bool:

@@ -1,22 +1,4 @@
-"""A start or end time carries a UTC offset that Azure ML throws away.
-
-The time is read as one of `time_zone`, which is UTC where it is not given; the offset is dropped without
-a word.
-
-Why: The schedule starts or ends hours before or after the time written.
-
-Bad::
-
-    start_time: "2030-01-01T00:00:00+02:00"
-
-Good::
-
-    start_time: "2030-01-01T00:00:00"
-
-Fix: Write the time without offset, as the clock of `time_zone` shows it.
-
-Source: azure-ai-ml, `TriggerBase`, which formats times without their offset.
-"""
+"""A start or end time carries a UTC offset that Azure ML throws away."""
 
 from __future__ import annotations
 
@@ -24,26 +6,15 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.schedule import JobSchedule
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.yaml.nodes import Scalar
-
-RULE = Rule(
-    "WS681",
-    "start-offset-dropped",
-    "error",
-    since="0.1.0",
-    summary="a start or end whose UTC offset is thrown away",
-)
-
 
 _OFFSET = re.compile(r"T?\d\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 _ZERO = ("Z", "z", "+00:00", "-00:00", "+0000", "-0000")
 
 
-@RULE.checks(JobSchedule)
-def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
+def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
     trigger = schedule.trigger
     if trigger is None:
         return
@@ -59,4 +30,4 @@ def check(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
         plain = node.text[: match.start(1)].strip()
         message = f"the offset `{match[1]}` of `{name}` is dropped: it is read as {plain} in `{zone}`"
         span = node.subspan(match.start(1), match.end(1))
-        yield RULE.problem(span, message, f"write the time of `{zone}` without an offset")
+        yield Finding(span, message, f"write the time of `{zone}` without an offset")

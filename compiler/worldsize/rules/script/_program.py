@@ -5,21 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
 from worldsize.rules.script import _module
 from worldsize.rules.script._module import Module
 from worldsize.yaml.nodes import Scalar
@@ -88,42 +87,29 @@ class Program(Struct, eq=False):
         )
 
 
-Check = Callable[[Context, Program], Iterator[Problem]]
+_NAMELESS = ""  # the name of a step that no step of a file can have
 
 
-def checks(rule: Rule) -> Callable[[Check], Check]:
-    """Register a check of programs: those of each job, and those of component files as they stand."""
-
-    def register(check: Check) -> Check:
-        @rule.checks(Job)
-        def of_job(context: Context, job: Job) -> Iterator[Problem]:
-            for program in programs(context, job):
-                yield from check(context, program)
-
-        @rule.checks(Component)
-        def of_component(context: Context, component: Component) -> Iterator[Problem]:
-            if component.path is not None and component.type == "command":
-                yield from of_job(context, context.once(_alone, component))
-
-        return check
-
-    return register
+def find_parts(context: Context, subject: Job | Component) -> list[Program]:
+    """The programs of a job, or of a component file as it stands."""
+    if isinstance(subject, Job):
+        return find_programs(context, subject)
+    if subject.path is None or subject.type != "command":
+        return []
+    return find_programs(context, context.once(_make_job, subject))
 
 
-_ALONE = ""  # the name of the step, which no step of a file can have
-
-
-def _alone(context: Context, component: Component) -> Job:
+def _make_job(_context: Context, component: Component) -> Job:
     """A job of one step, for a component that no job need use."""
-    return Job(None, "command", steps={_ALONE: Step(_ALONE, "command", None, component, None)})
+    return Job(None, "command", steps={_NAMELESS: Step(_NAMELESS, "command", None, component, None)})
 
 
-def programs(context: Context, job: Job) -> list[Program]:
+def find_programs(context: Context, job: Job) -> list[Program]:
     """The Python scripts that the steps of a job start, as far as they can be read; once a job."""
-    return context.once(_programs, job)
+    return context.once(_find_programs, job)
 
 
-def _programs(context: Context, job: Job) -> list[Program]:
+def _find_programs(context: Context, job: Job) -> list[Program]:
     """One program for all steps that start the same script of the same component in the same way."""
     found: dict[object, Program | None] = {}
     met: set[Path] = set()

@@ -1,45 +1,17 @@
-"""The script sets the address of the first instance or the number of processes itself.
-
-Azure ML sets ``MASTER_ADDR``, ``WORLD_SIZE`` and ``RANK`` for every process. This is read from the text
-of the script and of the modules beside it that it imports; nothing is run.
-
-Why: Instances look for rank 0 on themselves and wait for each other until the time-out.
-
-Bad::
-
-    os.environ["MASTER_ADDR"] = "localhost"
-
-Good::
-
-    torch.distributed.init_process_group("nccl")
-
-Fix: Leave these to Azure ML: ``init_process_group`` reads them from the environment.
-
-Source: Microsoft Learn, Distributed GPU training guide: PyTorch environment variables.
-"""
+"""The script sets the address of the first instance or the number of processes itself."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script._module import Module, conditional, constant, keyword, variable_writes
-from worldsize.rules.script._program import Program, checks
-
-RULE = Rule(
-    "WS906",
-    "address-hard-coded",
-    "warning",
-    since="0.1.0",
-    summary="an address or a count written into the script",
-)
+from worldsize.rules.script._program import Program
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     instances = program.launch.instances.value or 1
     if program.launch.kind not in ("pytorch", "mpi") or program.processes < 2:
         return
@@ -54,7 +26,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
             else:
                 message = f"`{name}` is always {value} here, but the job starts {program.processes} processes"
             help_ = f"leave `{name}` out: Azure ML sets what `init_process_group` needs"
-            yield RULE.problem(module.span(node), message, help_, related=program.related)
+            yield Finding(module.span(node), message, help_, related=program.related)
 
 
 def _fixed(module: Module) -> Iterator[tuple[ast.AST, str, str]]:

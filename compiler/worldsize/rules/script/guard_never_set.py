@@ -1,22 +1,4 @@
-"""A part runs only if a variable has a value, but nothing in the script sets that variable.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run.
-
-Why: The script ends with ``NameError`` when it gets there: usually at the end, when the model is to be
-saved.
-
-Bad::
-
-    if worker_index == 0:
-
-Good::
-
-    worker_index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-
-Fix: Set it first; for TensorFlow from ``TF_CONFIG``, for PyTorch from ``RANK``.
-
-Source: Microsoft Learn, Distributed GPU training guide: environment variables of each framework.
-"""
+"""A part runs only if a variable has a value, but nothing in the script sets that variable."""
 
 from __future__ import annotations
 
@@ -24,28 +6,23 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script import _names
 from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS922", "guard-never-set", "error", since="0.1.0", summary="a condition on a name that nothing sets"
-)
 _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for name in module.once(_never_set):
             message = f"`{name.id}` decides here, but nothing in the script sets it"
             source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
             value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
             help_ = f"set it first: `{name.id} = {value}`"
-            yield RULE.problem(module.span(name), message, help_, related=program.related)
+            yield Finding(module.span(name), message, help_, related=program.related)
 
 
 def _never_set(module: Module) -> list[ast.Name]:

@@ -1,24 +1,4 @@
-"""``model.fit`` is called under ``MultiWorkerMirroredStrategy``, which Keras 3 no longer supports.
-
-TensorFlow 2.16 and later bring Keras 3. Silent where the environment names an older TensorFlow, or where
-``TF_USE_LEGACY_KERAS`` or ``tf_keras`` is used. This is read from the text of the script and of the
-modules beside it that it imports; nothing is run.
-
-Why: The job fails at the first step, or each worker trains alone.
-
-Bad::
-
-    model.fit(dataset, epochs=3)
-
-Good::
-
-    strategy.run(train_step, args=(batch,))
-
-Fix: Set ``TF_USE_LEGACY_KERAS: "1"`` and install ``tf_keras``, stay below 2.16, or write the training
-loop.
-
-Source: Keras 3 documentation, distribution; TensorFlow 2.16 release notes.
-"""
+"""``model.fit`` is called under ``MultiWorkerMirroredStrategy``, which Keras 3 no longer supports."""
 
 from __future__ import annotations
 
@@ -28,23 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.azureml import environment
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS921",
-    "keras-fit-multi-worker",
-    "warning",
-    since="0.1.0",
-    summary="`model.fit` of Keras 3 on several workers",
-)
 _VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if (
         program.processes < 2
         or program.says("TF_USE_LEGACY_KERAS", "tf_keras")
@@ -62,7 +33,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
                 continue
             message = "`fit` under `MultiWorkerMirroredStrategy` fails from TensorFlow 2.16 (Keras 3) on"
             help_ = 'set `TF_USE_LEGACY_KERAS: "1"` and install `tf_keras`, or stay below TensorFlow 2.16'
-            yield RULE.problem(module.span(call), message, help_, related=program.related)
+            yield Finding(module.span(call), message, help_, related=program.related)
             return
 
 

@@ -1,21 +1,4 @@
-"""The plan has scaled the learning rate, and the script multiplies it by the world size again.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run.
-
-Why: On 8 ranks the rate is 8 times too large, and the loss diverges.
-
-Bad::
-
-    optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate * hvd.size())
-
-Good::
-
-    optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate)
-
-Fix: Use the rate as it is given, or pass ``${{plan.reference_learning_rate}}``.
-
-Source: Goyal et al. 2017, Accurate, Large Minibatch SGD: the linear scaling rule is applied once.
-"""
+"""The plan has scaled the learning rate, and the script multiplies it by the world size again."""
 
 from __future__ import annotations
 
@@ -23,32 +6,23 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS912",
-    "learning-rate-scaled-twice",
-    "warning",
-    since="0.1.0",
-    summary="a planned learning rate multiplied once more",
-)
 _SIZES = {"size", "get_world_size", "world_size", "WORLD_SIZE"}
 _RATE = re.compile(r"(?:^|_)lr(?:_|$)|learning_rate", re.IGNORECASE)
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if not _planned(program):
         return
     for module in program.modules:
         for node in module.once(_products):
             message = "the plan has scaled the learning rate, and it is multiplied by the world size here"
             help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
-            yield RULE.problem(module.span(node), message, help_, related=program.related)
+            yield Finding(module.span(node), message, help_, related=program.related)
 
 
 def _products(module: Module) -> list[ast.BinOp]:

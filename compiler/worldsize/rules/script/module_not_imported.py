@@ -1,37 +1,16 @@
-"""A well-known module is used by name, and nothing imports it.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run.
-
-Why: The script ends with ``NameError``, after the instances have started and the data is mounted.
-
-Bad::
-
-    rank = int(os.environ["RANK"])
-
-Good::
-
-    import os
-
-Fix: Import it at the top of the script.
-
-Source: Python documentation, ``NameError``.
-"""
+"""A well-known module is used by name, and nothing imports it."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script import _names
 from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS930", "module-not-imported", "error", since="0.1.0", summary="a module that is used but not imported"
-)
 _SAME = (
     "os",
     "sys",
@@ -56,13 +35,12 @@ _MODULES = {name: f"import {name}" for name in _SAME} | {
 }
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for base in module.once(_not_imported):
             message = f"`{base.id}` is used here, but nothing imports it"
             help_ = f"write `{_MODULES[base.id]}` at the top"
-            yield RULE.problem(module.span(base), message, help_, related=program.related)
+            yield Finding(module.span(base), message, help_, related=program.related)
 
 
 def _not_imported(module: Module) -> list[ast.Name]:

@@ -1,35 +1,13 @@
-"""A file or package beside the script has the name of a package that is imported.
-
-Python looks in the script's folder first. This is read from the text of the script and of the modules
-beside it that it imports; nothing is run.
-
-Why: ``import torch`` finds the user's own file, and fails or finds half of what it needs.
-
-Bad::
-
-    import torch
-
-Good::
-
-    import torch
-
-Fix: Rename the file.
-
-Source: Python documentation, The module search path.
-"""
+"""A file or package beside the script has the name of a package that is imported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS932", "name-shadows-module", "error", since="0.1.0", summary="a file named like a package it hides"
-)
 _PACKAGES = frozenset(
     {
         "torch",
@@ -59,8 +37,7 @@ _PACKAGES = frozenset(
 )
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     folder = program.path.parent
     for module in program.modules:
         for name, level, statement in module.imports:
@@ -71,7 +48,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
                 if context.exists(path):
                     shown = path.name if path.parent == folder else f"{top}/"
                     message = f"`import {top}` finds `{shown}` beside the script, not the package"
-                    yield RULE.problem(
+                    yield Finding(
                         module.span(statement), message, f"rename `{shown}`", related=program.related
                     )
                     return

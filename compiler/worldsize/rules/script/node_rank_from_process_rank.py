@@ -1,45 +1,17 @@
-"""``NODE_RANK`` is taken from ``OMPI_COMM_WORLD_RANK``, with several processes on each instance.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run.
-
-Why: That variable counts processes, not instances: ranks are given twice or never, and the group never
-forms.
-
-Bad::
-
-    os.environ["NODE_RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
-
-Good::
-
-    os.environ["NODE_RANK"] = str(process // count)
-
-Fix: Divide it by ``OMPI_COMM_WORLD_LOCAL_SIZE``, or start one process per instance.
-
-Source: Open MPI documentation, environmental variables; Microsoft Learn, Distributed GPU training guide.
-"""
+"""``NODE_RANK`` is taken from ``OMPI_COMM_WORLD_RANK``, with several processes on each instance."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script._module import Module, variable_read
-from worldsize.rules.script._program import Program, checks
-
-RULE = Rule(
-    "WS907",
-    "node-rank-from-process-rank",
-    "error",
-    since="0.1.0",
-    summary="the number of a process taken for the number of its instance",
-)
+from worldsize.rules.script._program import Program
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.launch.kind != "mpi" or program.per_instance < 2:
         return
     for module in program.modules:
@@ -47,7 +19,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
             count = program.per_instance
             message = f"`OMPI_COMM_WORLD_RANK` counts processes, {count} on each instance, not instances"
             help_ = "divide it by `OMPI_COMM_WORLD_LOCAL_SIZE` with `//`"
-            yield RULE.problem(module.span(node), message, help_, related=program.related)
+            yield Finding(module.span(node), message, help_, related=program.related)
 
 
 def _taken(module: Module) -> list[ast.Assign]:

@@ -1,47 +1,17 @@
-"""A ``DistributedSampler`` is used for several epochs and never told which epoch it is.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run.
-
-Why: Every epoch has the same order and every rank the same rows, so shuffling has no effect after the
-first epoch.
-
-Bad::
-
-    for epoch in range(epochs):
-        for rows, labels in loader:
-
-Good::
-
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-
-Fix: Call ``sampler.set_epoch(epoch)`` at the start of each epoch.
-
-Source: PyTorch documentation, ``torch.utils.data.distributed.DistributedSampler``.
-"""
+"""A ``DistributedSampler`` is used for several epochs and never told which epoch it is."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script._module import Module, constant, keyword, mentions
-from worldsize.rules.script._program import Program, checks
-
-RULE = Rule(
-    "WS902",
-    "sampler-without-set-epoch",
-    "warning",
-    since="0.1.0",
-    summary="a sampler that shuffles once and for all",
-)
+from worldsize.rules.script._program import Program
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if not program.complete or program.says("set_epoch") or not _has_epochs(program):
         return
     for module in program.modules:
@@ -50,7 +20,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
                 continue
             message = "this sampler is never told the epoch, so every epoch has the same order"
             help_ = "call `sampler.set_epoch(epoch)` at the start of each epoch"
-            yield RULE.problem(module.span(call), message, help_, related=program.related)
+            yield Finding(module.span(call), message, help_, related=program.related)
             return
 
 

@@ -1,46 +1,21 @@
-"""A file is saved, or a metric logged, by every rank.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run. Any
-condition on the rank around the call, around the calls of its function, or an early return counts as a
-guard.
-
-Why: Ranks write the same file at the same time and can leave half of it; metrics appear once a rank.
-
-Bad::
-
-    torch.save(model.state_dict(), args.output)
-
-Good::
-
-    if rank == 0:
-        torch.save(model.state_dict(), args.output)
-
-Fix: Put ``if rank == 0:`` around it, and a barrier behind it where other ranks read the file.
-
-Source: PyTorch tutorials, Getting started with distributed data parallel: save and load checkpoints.
-"""
+"""A file is saved, or a metric logged, by every rank."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script import _ranks
 from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS904", "saves-on-every-rank", "warning", since="0.1.0", summary="saving or logging on every rank"
-)
 _SAVES = frozenset({"torch.save", "joblib.dump", "pickle.dump"})
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.complete or program.says(*_SHARDED):
         return
     for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
@@ -49,9 +24,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
             module, call = found[0]
             more = f" (and {len(found) - 1} more such calls)" if len(found) > 1 else ""
             message = f"every rank {what}{more}"
-            yield RULE.problem(
-                module.span(call), message, "put it under `if rank == 0:`", related=program.related
-            )
+            yield Finding(module.span(call), message, "put it under `if rank == 0:`", related=program.related)
 
 
 def _unguarded(

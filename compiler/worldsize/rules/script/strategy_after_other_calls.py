@@ -1,23 +1,4 @@
-"""``MultiWorkerMirroredStrategy`` is made after other TensorFlow calls.
-
-This is read from the text of the script and of the modules beside it that it imports; nothing is run.
-
-Why: TensorFlow refuses it: collective operations must be configured at program startup.
-
-Bad::
-
-    images = tf.constant(rows)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-
-Good::
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    images = tf.constant(rows)
-
-Fix: Make the strategy the first TensorFlow call of the script.
-
-Source: TensorFlow guide, Multi-worker training with Keras.
-"""
+"""``MultiWorkerMirroredStrategy`` is made after other TensorFlow calls."""
 
 from __future__ import annotations
 
@@ -25,19 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program, checks
+from worldsize.rules.script._program import Program
 
-RULE = Rule(
-    "WS920",
-    "strategy-after-other-calls",
-    "error",
-    since="0.1.0",
-    summary="a strategy that is made after other TensorFlow calls",
-)
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _STARTS = re.compile(
     r"^tensorflow\.(?:constant|Variable|zeros|ones|range|cast|reshape|convert_to_tensor|stack|concat|eye|fill)$"
@@ -46,8 +19,7 @@ _STARTS = re.compile(
 )
 
 
-@checks(RULE)
-def check(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         found = module.once(_too_late)
         if found is not None:
@@ -56,7 +28,7 @@ def check(context: Context, program: Program) -> Iterator[Problem]:
             message = f"`{name}` starts TensorFlow before `MultiWorkerMirroredStrategy` is made"
             line = module.span(call).line
             help_ = f"move the strategy of line {line} before it"
-            yield RULE.problem(module.span(early), message, help_, related=program.related)
+            yield Finding(module.span(early), message, help_, related=program.related)
             return
 
 

@@ -40,15 +40,23 @@ class Found(NamedTuple):
     size: int
 
 
-def uploads(context: Context, subject: Component | Spec) -> list[tuple[Part, Span, Path]]:
-    """What a component uploads, or a spec adds: each part, where it is named, whose ignore file counts.
+class Upload(NamedTuple):
+    """A part of what a component uploads, where it is named, and the folder whose ignore file counts."""
 
-    What may not be copied, or has no end, is reported as that alone.
+    part: Part
+    span: Span
+    folder: Path
+
+
+def find_parts(context: Context, subject: Component | Spec) -> list[Upload]:
+    """What a component uploads, or a spec adds to one.
+
+    What may not be copied, or has no end, is left out: it is reported as that.
     """
-    return context.all_of(_uploads, subject)
+    return context.all_of(_find_uploads, subject)
 
 
-def _uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part, Span, Path]]:
+def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Upload]:
     for component in [subject] if isinstance(subject, Component) else _added(subject):
         fields = (component.code, component.additional_includes, component.environment)
         node = next((field.node for field in fields if field is not None and field.node is not None), None)
@@ -61,7 +69,7 @@ def _uploads(context: Context, subject: Component | Spec) -> Iterator[tuple[Part
             refused = part.listing.outside or part.listing.exceeded
             if part.span is not None and not refused and not context.built_in(part.path):
                 own = part.path if part.key == "build.path" else code
-                yield part, part.span, own if own.is_dir() else own.parent
+                yield Upload(part, part.span, own if own.is_dir() else own.parent)
 
 
 def _added(spec: Spec) -> Iterator[Component]:

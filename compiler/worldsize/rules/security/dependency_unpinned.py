@@ -1,19 +1,4 @@
-"""A conda file names packages without versions.
-
-Why: The environment is built anew when the file changes, with other versions than those that were tested.
-
-Bad::
-
-    - torch
-
-Good::
-
-    - torch==2.4.1
-
-Fix: Write the versions that were tested.
-
-Source: Microsoft Learn, Manage environments: conda specifications.
-"""
+"""A conda file names packages without versions."""
 
 from __future__ import annotations
 
@@ -22,18 +7,14 @@ from pathlib import Path
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Component
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.security import _packages
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
-RULE = Rule("WS813", "dependency-unpinned", "info", since="0.1.0", summary="packages without versions")
 
-
-@RULE.checks(Component)
-def check(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     field = component.environment
     if field is None or field.node is None:
         return
@@ -46,7 +27,7 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
             yield from _judge(context.document(found.path).root)
 
 
-def _judge(root: Node | None) -> Iterator[Problem]:
+def _judge(root: Node | None) -> Iterator[Finding]:
     loose = list(_loose(root))
     if loose:
         span, name = loose[0]
@@ -59,7 +40,7 @@ def _judge(root: Node | None) -> Iterator[Problem]:
             else ""
         )
         message = f"`{name}` has no version{more}"
-        yield RULE.problem(
+        yield Finding(
             span,
             message,
             f"write `{name}=={{version}}` with the version that was tested".replace("{version}", "VERSION"),

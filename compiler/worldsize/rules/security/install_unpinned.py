@@ -1,19 +1,4 @@
-"""A command installs packages without versions before it starts.
-
-Why: Every run, and every rank of it, may get other versions; and the job fails when the index is down.
-
-Bad::
-
-    command: pip install timm && python -m digits.train
-
-Good::
-
-    command: pip install timm==1.0.9 && python -m digits.train
-
-Fix: Put the packages into the environment, or write their versions.
-
-Source: pip documentation, Repeatable installs.
-"""
+"""A command installs packages without versions before it starts."""
 
 from __future__ import annotations
 
@@ -21,19 +6,11 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.security import _packages
 from worldsize.yaml.nodes import Scalar
 
-RULE = Rule(
-    "WS814",
-    "install-unpinned",
-    "warning",
-    since="0.1.0",
-    summary="`pip install` without versions in a command",
-)
 _INSTALL = re.compile(r"\bpip[\d.]*\s+install\b(?P<words>[^;&|\n]*)")
 _WORD = re.compile(r"\S+")
 _WITH_VALUE = re.compile(
@@ -42,8 +19,7 @@ _WITH_VALUE = re.compile(
 _TOOLS = {"pip", "setuptools", "wheel"}
 
 
-@RULE.checks(Component)
-def check(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     node = component.command.node if component.command is not None else None
     if not isinstance(node, Scalar) or "pip" not in node.text:
         return
@@ -59,4 +35,4 @@ def check(context: Context, component: Component) -> Iterator[Problem]:
                 start = install.start("words") + word.start() + word[0].find(text)
                 span = node.subspan(start, start + len(text))
                 message = f"`pip install {name}` gets whatever version is the newest when the job starts"
-                yield RULE.problem(span, message, f"put `{name}` into the environment, or write its version")
+                yield Finding(span, message, f"put `{name}` into the environment, or write its version")

@@ -1,24 +1,4 @@
-"""A variable or input whose name says "secret" is given its value in the file.
-
-Names that end in ``_TOKEN``, ``_KEY``, ``_PAT`` and the like are meant with a value of at least 12 letters
-and digits, and names that hold ``PASSWORD``, ``PASSPHRASE`` or ``SECRET`` with any value. Bindings, paths,
-references and placeholders are none. ``sort_key``, ``pad_token`` or ``KEY_COLUMN`` say something else.
-
-Why: Environment variables and inputs of a job are shown in Studio and stay in the repository's history.
-
-Bad::
-
-    WANDB_API_KEY: 0123456789abcdef0123456789abcdef01234567
-
-Good::
-
-    KEY_VAULT: https://digits.vault.azure.net
-
-Fix: Revoke the secret; fetch it in the script from Key Vault with the job's identity. Here,
-``worldsize run --set NAME=VALUE`` gives an input its value without writing it down.
-
-Source: Microsoft Learn, Use authentication credential secrets in Azure Machine Learning jobs.
-"""
+"""A variable or input whose name says "secret" is given its value in the file."""
 
 from __future__ import annotations
 
@@ -26,16 +6,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-from worldsize.secrecy import assignments, known_formats, names
+from worldsize.secrecy import assignments, forms, names
 from worldsize.secrecy.assignments import Assignment
 from worldsize.yaml import Document
 
-RULE = Rule(
-    "WS802", "secret-in-variable", "warning", since="0.1.0", summary="a secret as the value of a variable"
-)
 _ELSEWHERE = re.compile(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
 _PLACEHOLDER = re.compile(
     r"your|change|example|placeholder|dummy|replace|insert|redacted|todo|x{3}|\.{3}|not[ _-]?set"
@@ -46,11 +22,8 @@ _SHORTEST_KEY = 12  # of what is only called a key or a token
 _SHORTEST_PASSWORD = 4
 
 
-@RULE.checks(Document)
-def check(context: Context, document: Document) -> Iterator[Problem]:
-    known = [
-        (secret.start, secret.end) for secret in known_formats.find_known_secrets(document.text)
-    ]  # in order, apart
+def check_document(context: Context, document: Document) -> Iterator[Finding]:
+    known = [(secret.start, secret.end) for secret in forms.find(document.text)]  # in order, apart
     starts = [start for start, _ in known]
     for found in sorted(
         set(assignments.find_assignments(document.root, document.text)), key=lambda each: each.start
@@ -65,7 +38,7 @@ def check(context: Context, document: Document) -> Iterator[Problem]:
         )
         message = f"`{found.name}` is given its value here{shown}, readable by whoever reads this file"
         help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
-        yield RULE.problem(document.source.span(found.start, found.end), message, help_)
+        yield Finding(document.source.span(found.start, found.end), message, help_)
 
 
 def _is_real(found: Assignment) -> bool:

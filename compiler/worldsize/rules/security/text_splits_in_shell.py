@@ -1,23 +1,4 @@
-"""A text with blanks or shell signs is pasted into the command without quotation marks.
-
-Azure ML puts the value into the command line as it is. Without quotes the shell splits it at blanks and
-obeys ``;``, ``&``, ``|``, ``<``, ``>``, ``*``, brackets and line breaks. Blanks alone are no fault where the
-text is options for the script (``--lr 0.1 --epochs 3``), or where ``echo`` prints it.
-
-Why: The script gets half the text and arguments that it does not know, or the shell runs the rest.
-
-Bad::
-
-    command: python -m digits.train --title ${{inputs.title}}
-
-Good::
-
-    command: python -m digits.train --title "${{inputs.title}}"
-
-Fix: Put the expression into double quotation marks.
-
-Source: azure-ai-ml: command placeholders are replaced, not quoted; POSIX shell, 2.2 Quoting.
-"""
+"""A text with blanks or shell signs is pasted into the command without quotation marks."""
 
 from __future__ import annotations
 
@@ -25,35 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 
 from worldsize.azureml.model import Job, Step
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 from worldsize.rules.security import _shell
 from worldsize.yaml.nodes import Scalar
 
-RULE = Rule(
-    "WS803",
-    "text-splits-in-shell",
-    "warning",
-    since="0.1.0",
-    summary="a text with blanks or shell signs outside of quotation marks",
-)
 _SIGN = re.compile(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
 _OBEYED = re.compile(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
 _OPTIONS = re.compile(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
 
 
-@RULE.checks(Step)
-def check(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Context, step: Step) -> Iterator[Finding]:
     yield from _judge((step, use) for use in _shell.uses(step))
 
 
-@RULE.checks(Job)
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     yield from _judge(_shell.bound_uses(job))
 
 
-def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Problem]:
+def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Finding]:
     for step, use in uses:
         sign = _sign(use)
         if use.quote or sign is None or "`" in use.value or "$(" in use.value:
@@ -67,7 +38,7 @@ def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Problem]:
             place = command.node.subspan(use.expression.start, use.expression.end)
             related = (Related(place, "pasted in here as it is"),)
         assert use.given.span is not None
-        yield RULE.problem(use.given.span, message, help_, related=related)
+        yield Finding(use.given.span, message, help_, related=related)
 
 
 def _sign(use: _shell.Use) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from worldsize.azureml.frameworks import Installed, read_installed
@@ -15,15 +15,11 @@ from worldsize.rules.launch import Launch
 from worldsize.yaml.nodes import Node
 
 
-def problems(context: Context, job: Job, slug: str) -> Iterator[Problem]:
-    """The problems of one rule, worked out once a job. Those of a spec are found while it is built."""
-    yield from (problem for problem in context.once(_judge, job) if problem.slug == slug)
-
-
-def _judge(context: Context, job: Job) -> list[Problem]:
-    found: list[Problem] = []
+def check_job(context: Context, job: Job) -> Iterable[Problem]:
+    """Report builds that cannot use the GPUs of their step. Those of a spec are found while it is built."""
+    problems: list[Problem] = []
     if job.raw is None:
-        return found
+        return problems
     for each in launch.of(context, job):
         if each.size is None or not each.size.devices:
             continue
@@ -31,8 +27,8 @@ def _judge(context: Context, job: Job) -> list[Problem]:
         for framework in _frameworks(context, each):
             problem = gpu_support.report(framework, each.size, each.size_span, trains=trains, shown=True)
             if problem is not None:
-                found.append(problem)
-    return list(dict.fromkeys(found))  # steps that share a component share its fault
+                problems.append(problem)
+    return dict.fromkeys(problems)  # steps that share a component share its fault
 
 
 def _frameworks(context: Context, each: Launch) -> list[Installed]:

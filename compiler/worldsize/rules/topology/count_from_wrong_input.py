@@ -1,21 +1,4 @@
-"""A count is bound to a pipeline input that is no whole number of at least 1.
-
-The nodes of a pipeline may take their counts from its inputs.
-
-Why: The job is refused when it is submitted, with a message that names neither the input nor the count.
-
-Bad::
-
-    processes: four
-
-Good::
-
-    processes: 4
-
-Fix: Give the input a whole number, or bind the count to another input.
-
-Source: Microsoft Learn, CLI (v2) pipeline job YAML schema.
-"""
+"""A count is bound to a pipeline input that is no whole number of at least 1."""
 
 from __future__ import annotations
 
@@ -24,24 +7,13 @@ from typing import Any
 
 from worldsize.azureml import binding, distribution, graph, literals
 from worldsize.azureml.model import Field, Job, Literal, Step
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS214",
-    "count-from-wrong-input",
-    "error",
-    since="0.1.0",
-    summary="a count bound to an input that is no whole number",
-)
-
 
 _COUNTS = ("process_count_per_instance", "worker_count", "instance_count", "max_instance_count")
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if job.raw is None:
         return
     for step in job.steps.values():
@@ -49,7 +21,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             yield from _step(job, step)
 
 
-def _step(job: Job, step: Step) -> Iterator[Problem]:
+def _step(job: Job, step: Step) -> Iterator[Finding]:
     for block in (step.distribution, step.resources):
         for name in _COUNTS:
             field = distribution.member(block, name)
@@ -61,7 +33,7 @@ def _step(job: Job, step: Step) -> Iterator[Problem]:
             if fault:
                 message = f"`{name}` is bound to `{port}`, which {fault}"
                 help_ = f"give `{port}` a whole number of at least 1"
-                yield RULE.problem(field.span, message, help_, related=related)
+                yield Finding(field.span, message, help_, related=related)
 
 
 def _fault(job: Job, port: str) -> tuple[str, tuple[Related, ...]]:

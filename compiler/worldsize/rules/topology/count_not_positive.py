@@ -1,21 +1,4 @@
-"""A number of processes, workers or instances, or a time limit, is zero or negative.
-
-azure-ai-ml passes any number on.
-
-Why: The job is refused when it is submitted, or waits for an instance that never starts.
-
-Bad::
-
-    process_count_per_instance: 0
-
-Good::
-
-    process_count_per_instance: 4
-
-Fix: Write a number of at least 1, or leave it out.
-
-Source: Microsoft Learn, CLI (v2) command job YAML schema.
-"""
+"""A number of processes, workers or instances, or a time limit, is zero or negative."""
 
 from __future__ import annotations
 
@@ -24,18 +7,8 @@ from typing import Any
 
 from worldsize.azureml import distribution
 from worldsize.azureml.model import Component, Field, Step
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS213",
-    "count-not-positive",
-    "error",
-    since="0.1.0",
-    summary="a count or time limit that is zero or negative",
-)
-
 
 _LEAST = {
     "process_count_per_instance": 1,
@@ -50,17 +23,15 @@ _LEAST = {
 }
 
 
-@RULE.checks(Step)
-def check(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Context, step: Step) -> Iterator[Finding]:
     yield from _counts(step.distribution, step.resources, step.limits)
 
 
-@RULE.checks(Component)
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     yield from _counts(component.distribution, component.resources)
 
 
-def _counts(*blocks: Field[Any] | None) -> Iterator[Problem]:
+def _counts(*blocks: Field[Any] | None) -> Iterator[Finding]:
     for block in blocks:
         if block is None or not isinstance(block.value, dict):
             continue
@@ -72,9 +43,7 @@ def _counts(*blocks: Field[Any] | None) -> Iterator[Problem]:
             if value is not None and value < least:
                 unit = " second" if "timeout" in name else ""
                 message = f"`{name}` is {found.value}, not at least {least}{unit}"
-                yield RULE.problem(
-                    found.span, message, f"write a whole number of at least {least}, or remove it"
-                )
+                yield Finding(found.span, message, f"write a whole number of at least {least}, or remove it")
 
 
 def _number(value: Any) -> float | None:

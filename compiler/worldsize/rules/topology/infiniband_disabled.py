@@ -1,22 +1,4 @@
-"""`NCCL_IB_DISABLE` switches InfiniBand off on a VM size that has it.
-
-NCCL then talks over Ethernet.
-
-Why: The InfiniBand of the size is paid for, and gradients take many times longer.
-
-Bad::
-
-    NCCL_IB_DISABLE: "1"
-
-Good::
-
-    NCCL_IB_DISABLE: "0"
-
-Fix: Remove the variable.
-
-Source: NVIDIA, NCCL environment variables; Microsoft Learn, Distributed GPU training guide for Azure
-Machine Learning.
-"""
+"""`NCCL_IB_DISABLE` switches InfiniBand off on a VM size that has it."""
 
 from __future__ import annotations
 
@@ -24,28 +6,17 @@ from collections.abc import Iterator
 
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS223",
-    "infiniband-disabled",
-    "warning",
-    since="0.1.0",
-    summary="a VM size whose InfiniBand is switched off",
-)
-
 
 _NAME = "NCCL_IB_DISABLE"
 _ON = ("1", "true", "True")
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         size, count = found.size, found.instances.value
         if size is None or not size.rdma or not size.gpus or count is None or count < 2:
@@ -55,7 +26,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             fast = f" instead of {size.ib_gbps_per_node:g} Gb/s InfiniBand" if size.ib_gbps_per_node else ""
             slow = f"{size.ethernet_gbps:g} Gb/s Ethernet" if size.ethernet_gbps else "Ethernet"
             message = f"`{_NAME}` makes {count} instances of `{size.name}` use {slow}{fast}"
-            yield RULE.problem(span, message, "remove it")
+            yield Finding(span, message, "remove it")
 
 
 def _set_at(found: Launch) -> Span | None:

@@ -1,22 +1,4 @@
-"""Several instances train together over slow Ethernet.
-
-The VM size has no InfiniBand, and its Ethernet gives each GPU less than 10 Gb/s.
-
-Why: The GPUs wait for the network: averaging the gradients of a billion parameters moves several
-gigabytes a step.
-
-Bad::
-
-    gpu-cluster: {instance_type: Standard_NC64as_T4_v3}
-
-Good::
-
-    gpu-cluster: {instance_type: Standard_ND96asr_v4}
-
-Fix: Use one instance, or a size with `r` in its name, which has InfiniBand.
-
-Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
-"""
+"""Several instances train together over slow Ethernet."""
 
 from __future__ import annotations
 
@@ -24,28 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
-
-RULE = Rule(
-    "WS224",
-    "instances-without-infiniband",
-    "warning",
-    since="0.1.0",
-    summary="several instances over slow Ethernet",
-)
 
 
 _ENOUGH = 10  # Gb/s a GPU
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         size, count = found.size, found.instances
         if found.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
@@ -57,7 +29,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             " Ethernet: the size has no InfiniBand"
         )
         related = (Related(found.size_span, "no InfiniBand"),) if found.size_span else ()
-        yield RULE.problem(count.span, message, _faster(), related=related)
+        yield Finding(count.span, message, _faster(), related=related)
 
 
 def _slow(size: VmSize) -> bool:

@@ -1,22 +1,4 @@
-"""Fewer processes are started on an instance than it has GPUs.
-
-One process drives one GPU, so the others idle. It is meant where the script drives several GPUs
-from one process; suppress it there.
-
-Why: The whole instance is paid for.
-
-Bad::
-
-    process_count_per_instance: 2
-
-Good::
-
-    process_count_per_instance: 4
-
-Fix: Write the number of GPUs, or leave it out: it is derived.
-
-Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
-"""
+"""Fewer processes are started on an instance than it has GPUs."""
 
 from __future__ import annotations
 
@@ -24,20 +6,10 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Related
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS204",
-    "processes-below-gpus",
-    "warning",
-    since="0.1.0",
-    summary="fewer processes on an instance than it has GPUs",
-)
-
 
 # What drives several GPUs from one process, or starts processes itself.
 _DRIVES_MORE = re.compile(
@@ -47,8 +19,7 @@ _DRIVES_MORE = re.compile(
 )
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         given, size = found.processes, found.size
         if not found.native or found.kind not in launch.STARTS_PROCESSES or size is None:
@@ -65,7 +36,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             f" {idle} of {total} GPUs idle"
         )
         related = (Related(found.size_span, f"{gpus} an instance"),) if found.size_span else ()
-        yield RULE.problem(given.span, message, f"write {size.devices}, one process a GPU", related=related)
+        yield Finding(given.span, message, f"write {size.devices}, one process a GPU", related=related)
 
 
 def _plain(context: Context, found: Launch) -> bool:

@@ -1,46 +1,17 @@
-"""More processes are started on an instance than it has GPUs.
-
-``process_count_per_instance`` counts the processes of one instance, not of the job. Giving the
-world size is the classic mistake.
-
-Why: Two processes share a GPU, or a process asks for one that is not there: NCCL stops with an
-error that names neither number.
-
-Bad::
-
-    process_count_per_instance: 8
-
-Good::
-
-    process_count_per_instance: 4
-
-Fix: Write the number of GPUs of the VM size, or leave it out: it is derived.
-
-Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
-"""
+"""More processes are started on an instance than it has GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.problem import Finding, Fix, Related
 from worldsize.rules import launch
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS203",
-    "processes-exceed-gpus",
-    "error",
-    since="0.1.0",
-    summary="more processes on an instance than it has GPUs",
-)
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         given, size = found.processes, found.size
         if not found.native or found.kind not in launch.STARTS_PROCESSES or size is None or not size.devices:
@@ -52,7 +23,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         related = (Related(found.size_span, f"{gpus} an instance"),) if found.size_span else ()
         world = _world(found)
         fix = Fix(given.span, str(size.devices)) if world else None
-        yield RULE.problem(given.span, message + world, _help(found), related=related, fix=fix)
+        yield Finding(given.span, message + world, _help(found), related=related, fix=fix)
 
 
 def _world(found: Launch) -> str:

@@ -1,42 +1,18 @@
-"""The command of a distributed step writes one file, and every process runs the command.
-
-A redirection or `tee` opens the file anew in each process.
-
-Why: The processes overwrite each other, and what is left of the log is nobody's.
-
-Bad::
-
-    python -m training.train > ${{outputs.logs}}/train.log
-
-Good::
-
-    python -m training.train > ${{outputs.logs}}/train_$RANK.log
-
-Fix: Put `$RANK` into the name, or remove the redirection: Azure ML keeps one log a process in
-`user_logs`.
-
-Source: Microsoft Learn, Distributed GPU training guide for Azure Machine Learning.
-"""
+"""The command of a distributed step writes one file, and every process runs the command."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules import launch
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS228", "ranks-share-file", "warning", since="0.1.0", summary="one file that every process writes"
-)
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         world = found.world
         if world is None or world < 2:
@@ -48,7 +24,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
             )  # a file of its own instance
             if span is not None and not alone and not _own(word):
                 message = f"each of the {world} processes writes `{word.bare}` anew"
-                yield RULE.problem(
+                yield Finding(
                     span, message, f"write `{_with_rank(word.bare, found.kind)}`, or let one rank write it"
                 )
 

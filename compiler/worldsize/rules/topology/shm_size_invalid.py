@@ -1,21 +1,4 @@
-"""`shm_size` is not a number with a unit, or is zero.
-
-It goes to Docker as it stands: a number and one of `b`, `k`, `m`, `g`.
-
-Why: The container does not start.
-
-Bad::
-
-    shm_size: lots
-
-Good::
-
-    shm_size: 16g
-
-Fix: Write for example `16g`.
-
-Source: Microsoft Learn, CLI (v2) command job YAML schema.
-"""
+"""`shm_size` is not a number with a unit, or is zero."""
 
 from __future__ import annotations
 
@@ -25,29 +8,21 @@ from typing import Any
 
 from worldsize.azureml import distribution
 from worldsize.azureml.model import Component, Field, Step
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS226", "shm-size-invalid", "error", since="0.1.0", summary="a size of shared memory that cannot be read"
-)
-
 
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?[kmgtp]?i?b?", re.IGNORECASE)
 
 
-@RULE.checks(Step)
-def check(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Context, step: Step) -> Iterator[Finding]:
     yield from _judge(step.resources)
 
 
-@RULE.checks(Component)
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
     yield from _judge(component.resources)
 
 
-def _judge(resources: Field[Any] | None) -> Iterator[Problem]:
+def _judge(resources: Field[Any] | None) -> Iterator[Finding]:
     found = distribution.member(resources, "shm_size")
     if found is None or found.span is None or not isinstance(found.value, str) or "${{" in found.value:
         return
@@ -58,4 +33,4 @@ def _judge(resources: Field[Any] | None) -> Iterator[Problem]:
         message = f"`shm_size` is `{found.value}`: no shared memory at all"
     else:
         return
-    yield RULE.problem(found.span, message, "write a number and `b`, `k`, `m` or `g`, for example `16g`")
+    yield Finding(found.span, message, "write a number and `b`, `k`, `m` or `g`, for example `16g`")

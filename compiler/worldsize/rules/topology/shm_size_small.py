@@ -1,23 +1,4 @@
-"""The loader workers of an instance have less than 64 MiB of shared memory each.
-
-PyTorch's loader workers hand batches over in shared memory. Azure ML gives a container 2 GiB where
-`shm_size` says nothing.
-
-Why: A worker is killed with `bus error`, often hours into the training.
-
-Bad::
-
-    shm_size: 1g
-
-Good::
-
-    shm_size: 32g
-
-Fix: Raise `shm_size`: 256 MiB a worker is a start.
-
-Source: PyTorch, torch.utils.data, multiprocessing best practices; Docker, default size of /dev/shm (64
-MiB).
-"""
+"""The loader workers of an instance have less than 64 MiB of shared memory each."""
 
 from __future__ import annotations
 
@@ -27,17 +8,11 @@ from collections.abc import Iterator
 
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding
 from worldsize.rules import launch
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.rule import Rule
-
-RULE = Rule(
-    "WS227", "shm-size-small", "warning", since="0.1.0", summary="little shared memory for the loader workers"
-)
-
 
 _FLAGS = ("num_workers", "workers", "dataloader_num_workers", "num_loader_workers", "loader_workers")
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?([bkmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -46,8 +21,7 @@ _DEFAULT = 2 * 2**30
 _LEAST = 64 * 2**20  # bytes a worker
 
 
-@RULE.checks(Job)
-def check(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for found in launch.of(context, job):
         flags = found.flags(*_FLAGS)
         each = found.number(flags[0]) if len(flags) == 1 else None
@@ -57,7 +31,7 @@ def check(context: Context, job: Job) -> Iterator[Problem]:
         yield from _judge(found, workers, flags[0].value or flags[0].word)
 
 
-def _judge(found: Launch, workers: int, word: Word) -> Iterator[Problem]:
+def _judge(found: Launch, workers: int, word: Word) -> Iterator[Finding]:
     component = found.step.component
     given = member(found.step.resources, "shm_size") or member(
         component.resources if component else None, "shm_size"
@@ -71,7 +45,7 @@ def _judge(found: Launch, workers: int, word: Word) -> Iterator[Problem]:
     name = f"`shm_size` {given.value}" if given else "the default `shm_size` of 2g"
     mebibytes = size / workers / 2**20
     message = f"{name} is {mebibytes:.0f} MiB for each of the {workers} loader workers of an instance"
-    yield RULE.problem(span, message, f"write `shm_size: {math.ceil(workers / 4)}g` under `resources`")
+    yield Finding(span, message, f"write `shm_size: {math.ceil(workers / 4)}g` under `resources`")
 
 
 def _bytes(text: object) -> float | None:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from worldsize.rules.rule import Entry
+from worldsize.rules.rule import Rule
 
+# One row a rule.
+# fmt: off
 RULES = (
-    Entry("WS000", "internal-error"),
-    Entry("WS001", "yaml-syntax"),
-    Entry("WS002", "yaml-duplicate-key"),
-    Entry("WS003", "yaml-unreadable"),
-    Entry("WS004", "yaml-not-text"),
-    Entry("WS005", "yaml-empty"),
-    Entry("WS006", "yaml-too-large"),
-    Entry("WS007", "yaml-too-deep"),
-    Entry("WS008", "yaml-alias-bomb"),
-    Entry("WS009", "file-not-recognised"),
-    Entry("WS010", "suppression-unknown"),
-    Entry("WS011", "suppression-unused"),
-    Entry("WS012", "findings-left-out"),
-    Entry("WS013", "file-over-budget"),
-    Entry("WS020", "output-not-ours"),
-    Entry("WS021", "output-not-written"),
-    Entry("WS030", "settings-unknown-key"),
-    Entry("WS031", "settings-wrong-value"),
-    Entry("WS032", "settings-unknown-rule"),
-    Entry("WS033", "settings-path-missing"),
-    Entry("WS034", "reference-outside"),
+    Rule("WS000", "internal-error", "error", "worldsize itself failed"),
+    Rule("WS001", "yaml-syntax", "error", "not YAML that Azure ML can read"),
+    Rule("WS002", "yaml-duplicate-key", "error", "a key is given twice in one mapping"),
+    Rule("WS003", "yaml-unreadable", "error", "the file cannot be opened"),
+    Rule("WS004", "yaml-not-text", "error", "not UTF-8 text"),
+    Rule("WS005", "yaml-empty", "error", "the file is empty"),
+    Rule("WS006", "yaml-too-large", "error", "more text or values than any job has"),
+    Rule("WS007", "yaml-too-deep", "error", "more than 100 levels of nesting"),
+    Rule("WS008", "yaml-alias-bomb", "error", "aliases that expand without bound"),
+    Rule("WS009", "file-not-recognised", "info", "neither a spec nor an Azure ML file"),
+    Rule("WS010", "suppression-unknown", "warning", "a suppression without a known code"),
+    Rule("WS011", "suppression-unused", "warning", "a suppression that silences nothing"),
+    Rule("WS012", "findings-left-out", "info", "a rule with more findings than are listed"),
+    Rule("WS013", "file-over-budget", "warning", "a file that takes too long to check", since="0.2.0"),
+    Rule("WS020", "output-not-ours", "error", "an output folder that holds other files"),
+    Rule("WS021", "output-not-written", "error", "an output folder that could not be written"),
+    Rule("WS030", "settings-unknown-key", "error", "a key that `worldsize.yml` does not have"),
+    Rule("WS031", "settings-wrong-value", "error", "a value that `worldsize.yml` cannot have there"),
+    Rule("WS032", "settings-unknown-rule", "error", "`worldsize.yml` names a rule that does not exist"),
+    Rule("WS033", "settings-path-missing", "warning", "a folder that `worldsize.yml` allows does not exist"),
+    Rule("WS034", "reference-outside", "info", "a reference that leaves the checked tree"),
 )

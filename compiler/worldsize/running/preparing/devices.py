@@ -15,7 +15,7 @@ from worldsize.azureml.model import Job
 from worldsize.facts import vm_sizes
 from worldsize.rules.context import Context
 from worldsize.rules.script._nccl import find_nccl_calls
-from worldsize.rules.script._program import programs
+from worldsize.rules.script._program import find_programs
 from worldsize.running.preparing.machine import Machine
 from worldsize.running.starting.sources import Text
 from worldsize.running.tasks import Task
@@ -63,7 +63,7 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
         return []
     context = Context(roots[0], tuple(roots[1:]))
     notices = []
-    for program in programs(context, job):
+    for program in find_programs(context, job):
         for module, call in find_nccl_calls(program):
             place = f"{Path(module.source.path).name}:{call.lineno}"
             notices.append(

@@ -56,7 +56,7 @@ class Command(Struct, frozen=True):
 
     @property
     def program(self) -> Word | None:
-        """The first word that is no variable assignment and no wrapper."""
+        """The first word that is neither a variable assignment nor a wrapper."""
         return next(iter(self.arguments), None)
 
     @property

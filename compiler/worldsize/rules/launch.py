@@ -58,13 +58,13 @@ class Launch(Struct, frozen=True):
     workers: Count
     servers: Count
     instances: Count
-    most: Count  # max_instance_count
+    max_instances: Count
     cluster: Cluster | None
     size_name: str | None
     size_span: Span | None
     size: VmSize | None
     commands: tuple[Command, ...]
-    given: Mapping[str, list[Flag]]  # the flags that have a value, by name
+    flags_by_name: Mapping[str, list[Flag]]  # those that have a value
 
     @property
     def native(self) -> bool:
@@ -72,14 +72,14 @@ class Launch(Struct, frozen=True):
         return self.job.raw is not None
 
     @property
-    def at(self) -> Span:
+    def fallback_span(self) -> Span:
         """Where to point when there is nothing better."""
         return (
             self.step.span or self.kind_span or (self.job.raw.span if self.job.raw else Span("", 1, 1, 1, 1))
         )
 
     @property
-    def place(self) -> Span | None:
+    def compute_span(self) -> Span | None:
         """Where the compute is chosen, in the step or for all steps."""
         chosen = (
             self.step.compute or distribution.member(self.job.settings, "default_compute") or self.job.compute
@@ -102,7 +102,7 @@ class Launch(Struct, frozen=True):
 
     def flags(self, *names: str) -> list[Flag]:
         """The flags of these names (``batch_size``) that have a value."""
-        return [flag for name in names for flag in self.given.get(name, ())]
+        return [flag for name in names for flag in self.flags_by_name.get(name, ())]
 
     def scripts(self, context: Context) -> list[Source]:
         """The Python and shell files of the code folder that the command names and that can be read."""
@@ -122,56 +122,54 @@ class Launch(Struct, frozen=True):
             for word in command.words
             if word.bare.endswith((".py", ".sh")) and "$" not in word.text
         }
-        found = [context.text(folder / name) for name in sorted(names)] if folder is not None else []
-        return [source for source in found if source is not None]
+        sources = [context.text(folder / name) for name in sorted(names)] if folder is not None else []
+        return [source for source in sources if source is not None]
 
     def number(self, flag: Flag) -> float | None:
         """The value of a flag: written there, or through ``${{inputs.x}}`` in the step."""
         assert flag.value is not None
         text: Any = flag.value.bare
-        found = binding.whole(text)
-        if found is not None:
-            text = _input(self, found.port) if found.scope == "inputs" else None
-        return _real(text)
+        expression = binding.whole(text)
+        if expression is not None:
+            text = _read_input(self, expression.port) if expression.scope == "inputs" else None
+        return _to_number(text)
 
 
-def launches(context: Context, job: Job) -> list[Launch]:
-    """The steps of a job that run a command."""
+def read_launches(context: Context, job: Job) -> list[Launch]:
+    """How the steps of a job that run a command are started; worked out once a job."""
+    return context.once(_read_launches, job)
+
+
+def _read_launches(context: Context, job: Job) -> list[Launch]:
     return [
-        _launch(context, job, step)
+        _read_launch(context, job, step)
         for step in job.steps.values()
         if step.type in ("command", "sweep", "")
         and (step.component is None or step.component.type != "pipeline")
     ]
 
 
-def of(context: Context, job: Job) -> list[Launch]:
-    """As :func:`launches`, worked out once a job."""
-    return context.once(launches, job)
-
-
-def count(field: Field[Any] | None, job: Job, default: int | None = None, *, least: int = 1) -> Count:
-    """A count as Azure ML reads it: ``"4"`` is 4; a fraction, a word or a number below ``least`` is none."""
+def read_count(field: Field[Any] | None, job: Job, default: int | None = None, *, least: int = 1) -> Count:
+    """A count as Azure ML reads it: ``"4"`` is 4; fractions, words and numbers below ``least`` are None."""
     if field is None:
         return Count(default)
-    value = resolve(field, job)
-    number = _real(value)
+    number = _to_number(resolve_value(field, job))
     whole = number is not None and number == int(number) and number >= least
     return Count(int(number) if whole and number is not None else None, field)
 
 
-def resolve(field: Field[Any], job: Job) -> Any:
-    """The value, through ``${{parent.inputs.x}}``; None where the pipeline gives none."""
-    found = binding.whole(field.value)
-    if found is None:
+def resolve_value(field: Field[Any], job: Job) -> Any:
+    """The value, through ``${{parent.inputs.x}}``; None where the pipeline gives no value."""
+    expression = binding.whole(field.value)
+    if expression is None:
         return field.value
-    if found.scope != "parent.inputs" or job.interface is not None:
+    if expression.scope != "parent.inputs" or job.interface is not None:
         return None
-    source = job.inputs.get(found.port or "")
+    source = job.inputs.get(expression.port or "")
     return source.value.value if source is not None and isinstance(source.value, Literal) else None
 
 
-def _launch(context: Context, job: Job, step: Step) -> Launch:
+def _read_launch(context: Context, job: Job, step: Step) -> Launch:
     component = step.component
     block = step.distribution or (component.distribution if component else None)
     view = distribution.view(block)
@@ -183,25 +181,25 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
 
     command = component.command.value if component and component.command else None
     commands = command_line.parse(command) if isinstance(command, str) else ()
-    instances = count(resource("instance_count"), job, 1)
-    cluster = _cluster(context, job, step)
+    instances = read_count(resource("instance_count"), job, 1)
+    cluster = _read_cluster(context, job, step)
     typed = resource("instance_type")
     launch = Launch(
         job=job,
         step=step,
         kind=kind,
         kind_span=view.type.span if view and view.type else None,
-        processes=count(view.process_count_per_instance if view else None, job, 1),
-        workers=count(view.worker_count if view else None, job, instances.value),
-        servers=count(view.parameter_server_count if view else None, job, 0, least=0),
+        processes=read_count(view.process_count_per_instance if view else None, job, 1),
+        workers=read_count(view.worker_count if view else None, job, instances.value),
+        servers=read_count(view.parameter_server_count if view else None, job, 0, least=0),
         instances=instances,
-        most=count(resource("max_instance_count"), job),
+        max_instances=read_count(resource("max_instance_count"), job),
         cluster=cluster,
         size_name=None,
         size_span=None,
         size=None,
         commands=commands,
-        given=context.once(_flags, commands),
+        flags_by_name=context.once(_group_flags, commands),
     )
     if cluster is not None and cluster.instance_type is not None:
         name, span = cluster.instance_type, cluster.size_span
@@ -212,38 +210,40 @@ def _launch(context: Context, job: Job, step: Step) -> Launch:
     return replace(launch, size_name=name, size_span=span, size=context.vm_size(name))
 
 
-def _flags(_context: Context, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
-    found: dict[str, list[Flag]] = {}
+def _group_flags(_context: Context, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
+    flags: dict[str, list[Flag]] = {}
     for command in commands:
         for flag in command.flags():
             if flag.value is not None:
-                found.setdefault(flag.name, []).append(flag)
-    return found
+                flags.setdefault(flag.name, []).append(flag)
+    return flags
 
 
-def _cluster(context: Context, job: Job, step: Step) -> Cluster | None:
+def _read_cluster(context: Context, job: Job, step: Step) -> Cluster | None:
     """What is known of the compute that a step runs on: its own, or the pipeline's default."""
     placed = context.placed.get(id(job))
     if placed is not None:
         return placed.get(step.name)
     fallback = distribution.member(job.settings, "default_compute") or job.compute
     chosen = step.compute or fallback
-    return context.cluster(resolve(chosen, job)) if chosen is not None else None
+    return context.cluster(resolve_value(chosen, job)) if chosen is not None else None
 
 
-def _input(launch: Launch, name: str | None) -> Any:
-    """What an input of the step is, where that is written down."""
-    given = launch.step.inputs.get(name or "")
-    value = given.value if given is not None else None
+def _read_input(launch: Launch, name: str | None) -> Any:
+    """The value of an input of the step, or its default; None where the files do not say."""
+    argument = launch.step.inputs.get(name or "")
+    value = argument.value if argument is not None else None
     if isinstance(value, Binding):
-        return resolve(Field(str(value.expression)), launch.job)
+        return resolve_value(Field(str(value.expression)), launch.job)
     if isinstance(value, Literal):
         return value.value
-    port = launch.step.component.inputs.get(name or "") if launch.step.component and given is None else None
+    port = (
+        launch.step.component.inputs.get(name or "") if launch.step.component and argument is None else None
+    )
     return port.default.value if port is not None and port.default is not None else None
 
 
-def _real(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

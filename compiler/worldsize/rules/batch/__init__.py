@@ -58,7 +58,7 @@ RULES = (
     _config_rule("WS349", "deepspeed-schedule-refused", "error", "a schedule that cannot be made"),
     _config_rule("WS350", "deepspeed-plan-disagrees", "error",
                  "a configuration of another training than planned"),
-    _config_rule("WS351", "deepspeed-not-json", "error", "a DeepSpeed configuration that is no JSON"),
+    _config_rule("WS351", "deepspeed-not-json", "error", "a DeepSpeed configuration that is not JSON"),
     _config_rule("WS352", "deepspeed-json-lenient", "warning",
                  "a comment or a comma too many in a DeepSpeed configuration"),
     _config_rule("WS353", "deepspeed-key-twice", "error",

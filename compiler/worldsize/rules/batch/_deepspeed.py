@@ -15,10 +15,9 @@ from worldsize.azureml.references import local_path
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.rules import launch
 from worldsize.rules.batch import _deepspeed_known
 from worldsize.rules.context import LARGEST_TEXT, Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from wstrain_deepspeed import config
@@ -31,7 +30,7 @@ _MOST_UNKNOWN = 500  # keys of one block
 
 
 class Use(NamedTuple):
-    """One configuration as one step uses it. ``root`` is None where the text is no JSON."""
+    """One configuration as one step uses it. ``root`` is None where the text is not JSON."""
 
     launch: Launch
     source: Source
@@ -99,10 +98,10 @@ def _check_text(use: Use, kind: str) -> Iterator[Finding]:
         yield Finding(span, fault.message + rest, fault.help, related=first)
 
 
-def configs(context: Context, found: Launch) -> Iterator[Mapping]:
+def configs(context: Context, launch: Launch) -> Iterator[Mapping]:
     """The configurations of one step, as nodes; not where our own component verifies them."""
-    for use in uses(context, found.job):
-        if use.launch.step is found.step and use.root is not None and not use.known.pinned:
+    for use in uses(context, launch.job):
+        if use.launch.step is launch.step and use.root is not None and not use.known.pinned:
             yield use.root
 
 
@@ -127,12 +126,12 @@ def number(node: Node | None) -> float | None:
 
 def missing(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
     """Names of configurations in commands for which there is no file in the code folder."""
-    for found in launch.of(context, job):
-        for flag in found.flags(*FLAGS):
-            place = found.span(flag.value) if flag.value is not None else None
-            path = _beside(found, flag.value.bare) if flag.value is not None else None
+    for launch in read_launches(context, job):
+        for flag in launch.flags(*FLAGS):
+            place = launch.span(flag.value) if flag.value is not None else None
+            path = _beside(launch, flag.value.bare) if flag.value is not None else None
             if place is not None and path is not None and not context.exists(path) and flag.value is not None:
-                yield found, place, flag.value.bare
+                yield launch, place, flag.value.bare
 
 
 def _kind(fault: json_text.Fault, use: Use) -> str:
@@ -143,31 +142,31 @@ def _kind(fault: json_text.Fault, use: Use) -> str:
 
 def _uses(context: Context, job: Job) -> list[Use]:
     found = []
-    for each in launch.of(context, job):
-        for path in dict.fromkeys(_paths(each)):
+    for launch in read_launches(context, job):
+        for path in dict.fromkeys(_paths(launch)):
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
-            known = _deepspeed_known.known(context, job, each)
+            known = _deepspeed_known.known(context, job, launch)
             if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
                 root, wrong = context.once(_read, source)
-                found.append(Use(each, source, root if isinstance(root, Mapping) else None, wrong, known))
+                found.append(Use(launch, source, root if isinstance(root, Mapping) else None, wrong, known))
     return found
 
 
 def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
     root, wrong = json_text.read(source)
     if root is not None and not isinstance(root, Mapping):
-        message = "this value is the whole configuration, and it is no block"
+        message = "this value is the whole configuration, and it is not a block"
         wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
     return root, tuple(wrong)
 
 
 def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
-    """Where a step's input names something that is no text at all, and what it is."""
-    for each in launch.of(context, job):
-        field = each.step.inputs.get(INPUT)
-        path = _given(each, INPUT)
+    """Where a step's input names something that is not text, and what it is."""
+    for launch in read_launches(context, job):
+        field = launch.step.inputs.get(INPUT)
+        path = _given(launch, INPUT)
         if field is None or field.span is None or path is None:
             continue
         if not context.inside(path) or not context.exists(path):
@@ -175,7 +174,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
         if context.is_folder(path):
             yield field.span, f"`{path.name or path}` is a folder, not a file of JSON"
         elif context.text(path) is None:
-            yield field.span, f"`{path.name}` is no UTF-8 text of at most {LARGEST_TEXT >> 20} MiB"
+            yield field.span, f"`{path.name}` is not UTF-8 text of at most {LARGEST_TEXT >> 20} MiB"
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
@@ -195,27 +194,27 @@ def _known_keys() -> frozenset[str]:
     return frozenset(key for block in tables().blocks.values() for key in block.keys)
 
 
-def _paths(found: Launch) -> Iterator[Path]:
+def _paths(launch: Launch) -> Iterator[Path]:
     """Where the files lie that a step's flags and its input of this name give."""
-    for flag in found.flags(*FLAGS):
+    for flag in launch.flags(*FLAGS):
         if flag.value is None:
             continue
         expression = binding.whole(flag.value.bare)
         path = (
-            _beside(found, flag.value.bare)
+            _beside(launch, flag.value.bare)
             if expression is None
-            else _given(found, expression.port if expression.scope == "inputs" else None)
+            else _given(launch, expression.port if expression.scope == "inputs" else None)
         )
         if path is not None:
             yield path
-    path = _given(found, INPUT)
+    path = _given(launch, INPUT)
     if path is not None:
         yield path
 
 
-def _beside(found: Launch, name: str) -> Path | None:
+def _beside(launch: Launch, name: str) -> Path | None:
     """A file of the code folder."""
-    component = found.step.component
+    component = launch.step.component
     raw, code = (component.raw, component.code) if component is not None else (None, None)
     if raw is None or code is None or not isinstance(code.value, str):
         return None
@@ -225,16 +224,16 @@ def _beside(found: Launch, name: str) -> Path | None:
     return folder / name
 
 
-def _given(found: Launch, port: str | None) -> Path | None:
+def _given(launch: Launch, port: str | None) -> Path | None:
     """A local file that an input of the step is, directly or through an input of the pipeline."""
-    field: Field[Argument] | None = found.step.inputs.get(port or "")
+    field: Field[Argument] | None = launch.step.inputs.get(port or "")
     value: Any = field.value if field is not None else None
     if (
         isinstance(value, Binding)
         and value.expression.scope == "parent.inputs"
-        and found.job.interface is None
+        and launch.job.interface is None
     ):
-        field = found.job.inputs.get(value.expression.port or "")
+        field = launch.job.inputs.get(value.expression.port or "")
         value = field.value if field is not None else None
     text = value.path.value if isinstance(value, Data) and value.path is not None else None
     if isinstance(value, Literal):

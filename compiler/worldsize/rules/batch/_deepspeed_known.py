@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.model import Binding, Field, Job, Literal
-from worldsize.rules import launch
 from worldsize.rules.batch._replicas import replicas
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, resolve_value
 from worldsize.rules.script import _program
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
@@ -30,48 +29,48 @@ _PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
 )
 
 
-def known(context: Context, job: Job, found: Launch) -> Known:
+def known(context: Context, job: Job, launch: Launch) -> Known:
     """All that the rules of a configuration may use."""
-    if _is_ours(context, found):
+    if _is_ours(context, launch):
         return Known(
-            world=replicas(found),
-            micro_batch=_count(found, "batch_size_per_device"),
-            accumulation=_count(found, "gradient_accumulation_steps"),
-            precision=_text(found, "precision"),
-            max_gradient_norm=_real(found, "max_gradient_norm") or None,
-            maker=_text(found, "optimizer") or "",
+            world=replicas(launch),
+            micro_batch=_count(launch, "batch_size_per_device"),
+            accumulation=_count(launch, "gradient_accumulation_steps"),
+            precision=_text(launch, "precision"),
+            max_gradient_norm=_real(launch, "max_gradient_norm") or None,
+            maker=_text(launch, "optimizer") or "",
             schedules=True,
             refuses=True,
             pinned=True,
             fills_auto=False,
         )
-    program = _of(context, job, found)
+    program = _of(context, job, launch)
     around = Known(
-        world=replicas(found),
-        micro_batch=_count(found, "batch_size_per_device"),
-        accumulation=_count(found, "gradient_accumulation_steps"),
-        fills_auto=_fills_auto(found, program),
+        world=replicas(launch),
+        micro_batch=_count(launch, "batch_size_per_device"),
+        accumulation=_count(launch, "gradient_accumulation_steps"),
+        fills_auto=_fills_auto(launch, program),
     )
     return around if program is None else _with_made(around, program)
 
 
-def _is_ours(context: Context, found: Launch) -> bool:
-    component = found.step.component
+def _is_ours(context: Context, launch: Launch) -> bool:
+    component = launch.step.component
     name = component.name.value if component is not None and component.name is not None else None
     path = component.path if component is not None else None
     return name == _OURS and path is not None and context.built_in(path)
 
 
-def _of(context: Context, job: Job, found: Launch) -> Program | None:
+def _of(context: Context, job: Job, launch: Launch) -> Program | None:
     """The one script that the step starts, where it can be read."""
-    component = found.step.component
+    component = launch.step.component
     mine = [each for each in _program.find_programs(context, job) if each.launch.step.component is component]
     return mine[0] if len(mine) == 1 else None
 
 
-def _fills_auto(found: Launch, program: Program | None) -> bool | None:
+def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
     """True where a library with an integration is used, False where DeepSpeed is used as it is."""
-    if any(each.name == "accelerate launch" for each in _launchers.inside(found)):
+    if any(each.name == "accelerate launch" for each in _launchers.inside(launch)):
         return True
     if program is None:
         return None
@@ -110,7 +109,7 @@ def _is_given(value: ast.expr | None) -> bool:
 
 
 def _maker(module: Module, value: ast.expr | None) -> str | None:
-    """The optimizer handed over: its name, "" where it is none of torch's, None where there may be none."""
+    """The optimizer handed over: its name, "" where torch does not have it, None where there may be none."""
     if isinstance(value, ast.Name):
         assigned = [
             node.value
@@ -125,28 +124,28 @@ def _maker(module: Module, value: ast.expr | None) -> str | None:
     return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
 
 
-def _argument(found: Launch, name: str) -> Any:
+def _argument(launch: Launch, name: str) -> Any:
     """What an input of the step is, with the component's default."""
-    given = found.step.inputs.get(name)
+    given = launch.step.inputs.get(name)
     if given is None:
-        component = found.step.component
+        component = launch.step.component
         port = component.inputs.get(name) if component is not None else None
         return port.default.value if port is not None and port.default is not None else None
     if isinstance(given.value, Binding):
-        return launch.resolve(Field(str(given.value.expression)), found.job)
+        return resolve_value(Field(str(given.value.expression)), launch.job)
     return given.value.value if isinstance(given.value, Literal) else None
 
 
-def _count(found: Launch, name: str) -> int | None:
-    value = _argument(found, name)
+def _count(launch: Launch, name: str) -> int | None:
+    value = _argument(launch, name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _real(found: Launch, name: str) -> float | None:
-    value = _argument(found, name)
+def _real(launch: Launch, name: str) -> float | None:
+    value = _argument(launch, name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _text(found: Launch, name: str) -> str | None:
-    value = _argument(found, name)
+def _text(launch: Launch, name: str) -> str | None:
+    value = _argument(launch, name)
     return value if isinstance(value, str) else None

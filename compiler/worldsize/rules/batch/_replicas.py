@@ -12,24 +12,24 @@ _SPLITS_MODEL = (
 )  # fmt: skip
 
 
-def replicas(found: Launch) -> int | None:
+def replicas(launch: Launch) -> int | None:
     """The processes that share a batch; None where they are unknown or the model itself is split."""
-    if any(found.number(flag) != 1 for flag in found.flags(*_SPLITS_MODEL)):
+    if any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_MODEL)):
         return None
-    inner = list(_launchers.inside(found))
+    inner = list(_launchers.inside(launch))
     if len(inner) > 1 or any(each.starts is None for each in inner):
         return None
-    outer = found.world
-    if found.kind is None and found.instances.value == 1:
+    outer = launch.world
+    if launch.kind is None and launch.instances.value == 1:
         outer = 1
     return outer * (inner[0].starts or 1) if inner and outer is not None else outer
 
 
-def of_split_model(found: Launch) -> int | None:
+def of_split_model(launch: Launch) -> int | None:
     """The replicas of a model that tensor and pipeline degrees split; None where it is split otherwise."""
-    said, world = _degrees.given(found), found.world
+    said, world = _degrees.given(launch), launch.world
     if said is None or world is None or world % said.product:
         return None
-    if any(found.number(flag) != 1 for flag in found.flags(*_SPLITS_OTHERWISE)):
+    if any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_OTHERWISE)):
         return None
     return world // said.product

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 
 _MICRO = (
     "micro_batch_size", "per_device_train_batch_size", "batch_size_per_device",
@@ -19,21 +18,21 @@ _MICRO = (
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        flags = found.flags("global_batch_size")
-        whole, micro = _number(found, "global_batch_size"), _number(found, *_MICRO)
+    for launch in read_launches(context, job):
+        flags = launch.flags("global_batch_size")
+        whole, micro = _number(launch, "global_batch_size"), _number(launch, *_MICRO)
         if whole is None or micro is None or flags[0].value is None:
             continue
-        world, noun = _replicas.replicas(found), "processes"
+        world, noun = _replicas.replicas(launch), "processes"
         if world is None:
-            world, noun = _replicas.of_split_model(found), "replicas"
+            world, noun = _replicas.of_split_model(launch), "replicas"
         if world is None:
             continue
-        if all(_planned(found, name) for name in ("global_batch_size", *_MICRO)):
+        if all(_planned(launch, name) for name in ("global_batch_size", *_MICRO)):
             continue  # the parts are the plan's: what contradicts them is another input, reported there
-        span = found.span(flags[0].value)
-        steps = _number(found, "gradient_accumulation_steps")
-        if span is None or (found.flags("gradient_accumulation_steps") and steps is None):
+        span = launch.span(flags[0].value)
+        steps = _number(launch, "gradient_accumulation_steps")
+        if span is None or (launch.flags("gradient_accumulation_steps") and steps is None):
             continue
         if steps is not None:
             if whole != micro * steps * world:
@@ -43,23 +42,25 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         elif whole % (micro * world):
             below = whole // (micro * world) * micro * world
             near = " or ".join(str(number) for number in (below, below + micro * world) if number)
-            message = f"the global batch {whole} is no multiple of {micro} × {world} {noun} = {micro * world}"
+            message = (
+                f"the global batch {whole} is not a multiple of {micro} × {world} {noun} = {micro * world}"
+            )
             yield Finding(span, message, f"write {near}")
 
 
-def _planned(found: Launch, name: str) -> bool:
+def _planned(launch: Launch, name: str) -> bool:
     """Whether a flag, where there is one, takes an input that the plan filled in."""
-    for flag in found.flags(name):
+    for flag in launch.flags(name):
         expression = binding.whole(flag.value.bare) if flag.value is not None else None
         port = expression.port if expression is not None and expression.scope == "inputs" else None
-        field = found.step.inputs.get(port or "")
+        field = launch.step.inputs.get(port or "")
         if field is None or field.span is not None:
             return False
     return True
 
 
-def _number(found: Launch, *names: str) -> int | None:
+def _number(launch: Launch, *names: str) -> int | None:
     """The whole number of a flag that is given once."""
-    flags = found.flags(*names)
-    value = found.number(flags[0]) if len(flags) == 1 else None
+    flags = launch.flags(*names)
+    value = launch.number(flags[0]) if len(flags) == 1 else None
     return int(value) if value is not None and value == int(value) and value >= 1 else None

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        world, nodes = found.world, found.instances.value
-        flags = found.flags("world_size")
+    for launch in read_launches(context, job):
+        world, nodes = launch.world, launch.instances.value
+        flags = launch.flags("world_size")
         if world is None or len(flags) != 1 or flags[0].value is None:
             continue
-        given = found.number(flags[0])
+        given = launch.number(flags[0])
         if given is None or given in (world, nodes) or given < 1:
             continue
-        span = found.span(flags[0].value)
+        span = launch.span(flags[0].value)
         if span is None:
             continue
-        product = f"{nodes} × {found.processes.value}"
+        product = f"{nodes} × {launch.processes.value}"
         flag = flags[0].word.text.partition("=")[0]
         message = f"`{flag}` is {given:g} but {world} processes start ({product})"
         yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")

@@ -25,10 +25,10 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             yield Finding(span, message, f"write {stage[0]}, or remove {other}", related=related)
 
 
-def _flag(found: Launch) -> tuple[float, Span, str, str] | None:
-    flags = found.flags("zero_stage", "zero_optimization_stage")
-    given = found.number(flags[0]) if len(flags) == 1 else None
-    span = found.span(flags[0].value) if given is not None and flags[0].value is not None else None
+def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
+    flags = launch.flags("zero_stage", "zero_optimization_stage")
+    given = launch.number(flags[0]) if len(flags) == 1 else None
+    span = launch.span(flags[0].value) if given is not None and flags[0].value is not None else None
     return None if given is None or span is None else (given, span, "the command", "the flag")
 
 

@@ -21,13 +21,13 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _plain(node: Scalar) -> Iterator[Finding]:
-    """What is wrong with a text that is no binding but has parts of one."""
+    """What is wrong with a text that is not a binding but has parts of one."""
     if not isinstance(node.value, str) or "{" not in node.text:
         return
     text = node.text
     for start in binding.parse(text).unclosed:
         span = node.subspan(start, min(len(text), start + 3))
-        yield Finding(span, f"`{text[start : start + 40]}` is no expression", _LOST)
+        yield Finding(span, f"`{text[start : start + 40]}` is not an expression", _LOST)
     found = fit.SINGLE_BRACES.search(text)
     if found is not None:
         written = f"${{{{{found.group().lstrip('$').strip('{} ')}}}}}"

@@ -51,5 +51,5 @@ def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Finding]:
     elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
         node = text_node(field.node)
         shown = node.text if node is not None else value.value
-        message = f"`{name}` is {port.type} data, and `{shown}` is no path"
+        message = f"`{name}` is {port.type} data, and `{shown}` is not a path"
         yield Finding(span_of(field), message, "write a path, `azureml:name:version` or a binding")

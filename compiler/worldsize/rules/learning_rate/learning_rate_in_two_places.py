@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 from worldsize.yaml.nodes import Mapping
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        flags = found.flags("lr", "learning_rate")
-        given = found.number(flags[0]) if len(flags) == 1 else None
+    for launch in read_launches(context, job):
+        flags = launch.flags("lr", "learning_rate")
+        given = launch.number(flags[0]) if len(flags) == 1 else None
         if given is None or flags[0].value is None:
             continue
-        span = found.span(flags[0].value)
-        for root in _deepspeed.configs(context, found):
+        span = launch.span(flags[0].value)
+        for root in _deepspeed.configs(context, launch):
             optimizer = root.get("optimizer")
             params = optimizer.get("params") if isinstance(optimizer, Mapping) else None
             rate = params.get("lr") if isinstance(params, Mapping) else None

@@ -9,32 +9,31 @@ from worldsize.azureml import fields
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
-from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 from worldsize.yaml.nodes import Mapping
 
 _RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        tier, at = _tier(found)
-        texts = [source.text for source in found.scripts(context)] if tier else []
-        if not tier or not texts or any(_RESUMES.search(text) for text in [_said(found), *texts]):
+    for launch in read_launches(context, job):
+        tier, at = _tier(launch)
+        texts = [source.text for source in launch.scripts(context)] if tier else []
+        if not tier or not texts or any(_RESUMES.search(text) for text in [_said(launch), *texts]):
             continue
         message = (
             f"`{tier}` instances may be taken away at any time, and nothing here saves or loads checkpoints"
         )
         related = (Related(at, "the tier"),) if at is not None else ()
         help_ = "save checkpoints into an output and resume from the newest, or use dedicated instances"
-        yield Finding(found.place or found.at, message, help_, related=related)
+        yield Finding(launch.compute_span or launch.fallback_span, message, help_, related=related)
 
 
-def _tier(found: Launch) -> tuple[str | None, Span | None]:
-    if found.cluster is not None and (found.cluster.tier or "").lower() in ("low_priority", "lowpriority"):
-        return found.cluster.tier, found.cluster.tier_span
-    raw = found.step.raw
+def _tier(launch: Launch) -> tuple[str | None, Span | None]:
+    if launch.cluster is not None and (launch.cluster.tier or "").lower() in ("low_priority", "lowpriority"):
+        return launch.cluster.tier, launch.cluster.tier_span
+    raw = launch.step.raw
     queue = raw.get("queue_settings") if isinstance(raw, Mapping) else None
     tier = fields.read_field(queue, "job_tier") if isinstance(queue, Mapping) else None
     if tier is not None and str(tier.value).lower() == "spot":
@@ -42,8 +41,8 @@ def _tier(found: Launch) -> tuple[str | None, Span | None]:
     return None, None
 
 
-def _said(found: Launch) -> str:
-    component = found.step.component
+def _said(launch: Launch) -> str:
+    component = launch.step.component
     names = [*component.inputs, *component.outputs] if component is not None else []
     command = component.command.value if component is not None and component.command is not None else ""
     return " ".join([str(command), *names])

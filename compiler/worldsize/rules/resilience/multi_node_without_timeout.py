@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        step, count = found.step, found.instances.value
-        has_gpus = found.size is not None and found.size.gpus > 0  # CPU nodes cost little, and rarely hang
+    for launch in read_launches(context, job):
+        step, count = launch.step, launch.instances.value
+        has_gpus = launch.size is not None and launch.size.gpus > 0  # CPU nodes cost little, and rarely hang
         if count is None or count < 2 or not has_gpus or member(step.limits, "timeout") is not None:
             continue
         if step.type != "command":
             continue  # a sweep has limits of its own
-        what = "limits: {timeout: 43200}" if found.native else "timeout: 43200"
+        what = "limits: {timeout: 43200}" if launch.native else "timeout: 43200"
         message = f"{count} GPU instances run step `{step.name}` with no time limit"
         help_ = f"add `{what}` to the step: the longest that it may take, in seconds"
-        yield Finding(found.instances.span or found.at, message, help_)
+        yield Finding(launch.instances.span or launch.fallback_span, message, help_)

@@ -1,4 +1,4 @@
-"""A schedule starts a job that is no pipeline."""
+"""A schedule starts a job that is not a pipeline."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 
 T = TypeVar("T")
-_SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are no nodes
+_SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are not nodes
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
@@ -54,7 +54,7 @@ class Module(Struct, eq=False):
         return (offset if text.isascii() else len(text.encode()[:offset].decode(errors="ignore"))) + 1
 
     def name_of(self, node: ast.AST) -> str:
-        """``torch.distributed.get_rank`` for ``dist.get_rank``; ``?.fit`` where the start is no name."""
+        """``torch.distributed.get_rank`` for ``dist.get_rank``; ``?.fit`` where the start is not a name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)

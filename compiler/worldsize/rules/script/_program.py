@@ -15,10 +15,9 @@ from worldsize.azureml.references import local_path
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.rules import launch
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 from worldsize.rules.script import _module
 from worldsize.rules.script._module import Module
 from worldsize.yaml.nodes import Scalar
@@ -114,29 +113,29 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
     found: dict[object, Program | None] = {}
     met: set[Path] = set()
     repeated = 0
-    for started in launch.of(context, job):
-        key = _way(started)
-        commands = itertools.islice(started.commands, _COMMANDS)
+    for launch in read_launches(context, job):
+        key = _way(launch)
+        commands = itertools.islice(launch.commands, _COMMANDS)
         for position, command in enumerate(itertools.takewhile(_stays, commands)):
             if (key, position) in found or repeated > _REPEATED:
                 continue
-            program = found[key, position] = _program(context, started, command)
+            program = found[key, position] = _program(context, launch, command)
             if program is not None:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
     return [program for program in found.values() if program is not None]
 
 
-def _way(started: Launch) -> object:
+def _way(launch: Launch) -> object:
     """What a rule can tell two steps of one component apart by."""
-    step, counts = started.step, (started.processes, started.instances, started.workers)
+    step, counts = launch.step, (launch.processes, launch.instances, launch.workers)
     what: object = id(step.component)
     varies: object = id(step) if step.environment_variables is not None else None
-    if started.job.raw is None:  # a spec copies the component for each step, and sets some variables itself
+    if launch.job.raw is None:  # a spec copies the component for each step, and sets some variables itself
         path = step.component.path if step.component else None
         variables = step.environment_variables
         what, varies = path or id(step), repr(variables.value) if variables is not None else None
-    return what, started.kind, tuple(count.value for count in counts), varies
+    return what, launch.kind, tuple(count.value for count in counts), varies
 
 
 def _stays(command: Command) -> bool:
@@ -144,9 +143,9 @@ def _stays(command: Command) -> bool:
     return command.program is None or command.program.bare not in ("cd", "pushd")
 
 
-def _program(context: Context, found: Launch, command: Command) -> Program | None:
+def _program(context: Context, launch: Launch, command: Command) -> Program | None:
     first = command.program
-    component = found.step.component
+    component = launch.step.component
     if component is None or first is None or not _PYTHON.match(first.bare):
         return None
     named = _named(command)
@@ -163,7 +162,7 @@ def _program(context: Context, found: Launch, command: Command) -> Program | Non
         known[path, folders] = _closure(context, path, folders)
     modules, complete = known[path, folders]
     return (
-        Program(found, command, word, _place(component, word), path, modules, folders, complete)
+        Program(launch, command, word, _place(component, word), path, modules, folders, complete)
         if modules
         else None
     )

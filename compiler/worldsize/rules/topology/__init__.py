@@ -29,7 +29,7 @@ RULES = (
          on=("Job",), when="native"),
     Rule("WS213", "count-not-positive", "error", "a count or time limit that is zero or negative",
          on=("Component", "Step")),
-    Rule("WS214", "count-from-wrong-input", "error", "a count bound to an input that is no whole number",
+    Rule("WS214", "count-from-wrong-input", "error", "a count bound to an input that is not a whole number",
          on=("Job",)),
     Rule("WS215", "max-instances-below-count", "error", "fewer instances at most than are asked for",
          on=("Job",)),

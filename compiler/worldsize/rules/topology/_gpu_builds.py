@@ -9,9 +9,8 @@ from worldsize.azureml.frameworks import Installed, read_installed
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.planning import gpu_support
-from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.yaml.nodes import Node
 
 
@@ -20,19 +19,19 @@ def check_job(context: Context, job: Job) -> Iterable[Problem]:
     problems: list[Problem] = []
     if job.raw is None:
         return problems
-    for each in launch.of(context, job):
-        if each.size is None or not each.size.devices:
+    for launch in read_launches(context, job):
+        if launch.size is None or not launch.size.devices:
             continue
-        trains = each.kind in (*launch.STARTS_PROCESSES, "tensorflow")
-        for framework in _frameworks(context, each):
-            problem = gpu_support.report(framework, each.size, each.size_span, trains=trains, shown=True)
+        trains = launch.kind in (*STARTS_PROCESSES, "tensorflow")
+        for framework in _frameworks(context, launch):
+            problem = gpu_support.report(framework, launch.size, launch.size_span, trains=trains, shown=True)
             if problem is not None:
                 problems.append(problem)
     return dict.fromkeys(problems)  # steps that share a component share its fault
 
 
-def _frameworks(context: Context, each: Launch) -> list[Installed]:
-    component = each.step.component
+def _frameworks(context: Context, launch: Launch) -> list[Installed]:
+    component = launch.step.component
     if component is None or component.environment is None:
         return []
     node = component.environment.node

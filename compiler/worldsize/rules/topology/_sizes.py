@@ -43,7 +43,7 @@ def named_here(context: Context, subject: Job | Compute) -> Iterator[Named]:
 
 
 def looks_wrong(name: str) -> bool:
-    """Whether a name that the catalogue lacks is no size at all, rather than one of the many others.
+    """Whether a name that the catalogue lacks is not a size at all, rather than one of the many others.
 
     On Kubernetes ``instance_type`` is any name, so only what begins like Azure's own is judged.
     """

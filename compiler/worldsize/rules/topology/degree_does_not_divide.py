@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 from worldsize.rules.topology import _degrees
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        world, said = found.world, _degrees.given(found)
-        if not found.native or world is None or said is None or said.span is None:
+    for launch in read_launches(context, job):
+        world, said = launch.world, _degrees.given(launch)
+        if not launch.native or world is None or said is None or said.span is None:
             continue
         if world % said.product:
-            instances, each = found.instances.value, found.processes.value
+            instances, each = launch.instances.value, launch.processes.value
             message = f"{said.shown} does not divide the world size {world} ({instances} × {each} processes)"
             help_ = f"choose degrees whose product divides {world}, or start a multiple of {said.product}"
             yield Finding(said.span, message, help_)

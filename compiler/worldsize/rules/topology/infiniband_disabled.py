@@ -8,20 +8,19 @@ from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
-from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 
 _NAME = "NCCL_IB_DISABLE"
 _ON = ("1", "true", "True")
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        size, count = found.size, found.instances.value
+    for launch in read_launches(context, job):
+        size, count = launch.size, launch.instances.value
         if size is None or not size.rdma or not size.gpus or count is None or count < 2:
             continue
-        span = _set_at(found)
+        span = _set_at(launch)
         if span is not None:
             fast = f" instead of {size.ib_gbps_per_node:g} Gb/s InfiniBand" if size.ib_gbps_per_node else ""
             slow = f"{size.ethernet_gbps:g} Gb/s Ethernet" if size.ethernet_gbps else "Ethernet"
@@ -29,12 +28,12 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             yield Finding(span, message, "remove it")
 
 
-def _set_at(found: Launch) -> Span | None:
-    variable = member(found.step.environment_variables, _NAME)
+def _set_at(launch: Launch) -> Span | None:
+    variable = member(launch.step.environment_variables, _NAME)
     if variable is not None and str(variable.value) in _ON:
         return variable.span
-    for command in found.commands:
+    for command in launch.commands:
         for name, value, word in command.assignments:
             if name == _NAME and value in _ON:
-                return found.span(word)
+                return launch.span(word)
     return None

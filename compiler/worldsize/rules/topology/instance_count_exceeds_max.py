@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        count, cluster = found.instances, found.cluster
-        if not found.native or cluster is None or count.value is None or count.span is None:
+    for launch in read_launches(context, job):
+        count, cluster = launch.instances, launch.cluster
+        if not launch.native or cluster is None or count.value is None or count.span is None:
             continue
         most = cluster.max_instances
         if most is not None and most > 0 and count.value > most:

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        count, component = found.instances, found.step.component
-        if found.step.type != "command" or component is None or component.type != "command":
+    for launch in read_launches(context, job):
+        count, component = launch.instances, launch.step.component
+        if launch.step.type != "command" or component is None or component.type != "command":
             continue
-        block = found.step.distribution or component.distribution
+        block = launch.step.distribution or component.distribution
         if block is None and count.value is not None and count.value > 1 and count.span is not None:
             message = (
                 f"`instance_count` is {count.value}, but without `distribution` the command runs on 1 of them"

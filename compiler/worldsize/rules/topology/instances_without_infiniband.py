@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
@@ -18,9 +18,9 @@ _ENOUGH = 10  # Gb/s a GPU
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        size, count = found.size, found.instances
-        if found.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
+    for launch in read_launches(context, job):
+        size, count = launch.size, launch.instances
+        if launch.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
             continue
         if count.value is None or count.value < 2 or not _slow(size):
             continue
@@ -28,7 +28,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             f"{count.value} instances of `{size.name}` share gradients over {size.ethernet_gbps:g} Gb/s"
             " Ethernet: the size has no InfiniBand"
         )
-        related = (Related(found.size_span, "no InfiniBand"),) if found.size_span else ()
+        related = (Related(launch.size_span, "no InfiniBand"),) if launch.size_span else ()
         yield Finding(count.span, message, _faster(), related=related)
 
 

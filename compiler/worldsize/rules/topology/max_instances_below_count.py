@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        most, count = found.most, found.instances
+    for launch in read_launches(context, job):
+        most, count = launch.max_instances, launch.instances
         if (
             most.value is not None
             and most.span is not None

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 _WITHOUT = re.compile(
     r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|continuumio/\w+|nvidia/cuda|pytorch/pytorch|"
@@ -18,11 +18,11 @@ _WITHOUT = re.compile(
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        environment = found.step.component.environment if found.step.component else None
+    for launch in read_launches(context, job):
+        environment = launch.step.component.environment if launch.step.component else None
         image = member(environment, "image")
         if (
-            found.kind != "mpi"
+            launch.kind != "mpi"
             or image is None
             or image.span is None
             or member(environment, "build") is not None

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 from worldsize.rules.topology import _launchers
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        if found.kind != "mpi" or found.world == 1:
+    for launch in read_launches(context, job):
+        if launch.kind != "mpi" or launch.world == 1:
             continue
-        for inner in _launchers.inside(found):
-            span = found.span(inner.word)
+        for inner in _launchers.inside(launch):
+            span = launch.span(inner.word)
             if inner.name in _launchers.MPI and span is not None:
-                already = f" {found.world} times" if found.world is not None else " once a process"
+                already = f" {launch.world} times" if launch.world is not None else " once a process"
                 message = (
                     f"`{inner.name}` inside an mpi job: Azure ML already starts the command{already} by MPI"
                 )

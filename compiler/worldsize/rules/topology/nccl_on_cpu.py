@@ -7,28 +7,28 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch, read_launches
 
 _FLAGS = ("backend", "dist_backend", "distributed_backend", "ddp_backend")
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        if found.size is None or found.size.gpus:
+    for launch in read_launches(context, job):
+        if launch.size is None or launch.size.gpus:
             continue
-        for flag in found.flags(*_FLAGS):
-            span = found.span(flag.value) if flag.value is not None else None
+        for flag in launch.flags(*_FLAGS):
+            span = launch.span(flag.value) if flag.value is not None else None
             if flag.value is not None and flag.value.bare.lower() == "nccl" and span is not None:
-                yield _problem(found, span)
-    if any(_may_ask(context, found) for found in launch.of(context, job)):
+                yield _problem(launch, span)
+    if any(_may_ask(context, launch) for launch in read_launches(context, job)):
         yield from _in_scripts(context, job)
 
 
-def _may_ask(context: Context, found: launch.Launch) -> bool:
+def _may_ask(context: Context, launch: Launch) -> bool:
     """Whether a step on CPUs has a script of the user's own."""
-    component = found.step.component
-    if component is None or found.size is None or found.size.gpus:
+    component = launch.step.component
+    if component is None or launch.size is None or launch.size.gpus:
         return False
     return component.path is None or not context.built_in(component.path)
 
@@ -45,8 +45,8 @@ def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
             yield _problem(program.launch, module.span(call))
 
 
-def _problem(found: launch.Launch, span: Span) -> Finding:
-    assert found.size is not None
-    message = f"`nccl` needs GPUs and `{found.size.name}` has none"
-    related = (Related(found.size_span, "a size without GPUs"),) if found.size_span else ()
+def _problem(launch: Launch, span: Span) -> Finding:
+    assert launch.size is not None
+    message = f"`nccl` needs GPUs and `{launch.size.name}` has none"
+    related = (Related(launch.size_span, "a size without GPUs"),) if launch.size_span else ()
     return Finding(span, message, "write `gloo`, or choose a size with GPUs", related=related)

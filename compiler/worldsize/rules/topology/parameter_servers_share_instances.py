@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        servers, workers, instances = found.servers, found.workers.value, found.instances.value
-        if found.kind != "tensorflow" or not servers.value or servers.span is None:
+    for launch in read_launches(context, job):
+        servers, workers, instances = launch.servers, launch.workers.value, launch.instances.value
+        if launch.kind != "tensorflow" or not servers.value or servers.span is None:
             continue
-        if workers is None or instances is None or workers > instances or _mirrored(context, found):
+        if workers is None or instances is None or workers > instances or _mirrored(context, launch):
             continue
         over = workers + servers.value - instances
         if over > 0:
@@ -31,6 +30,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             yield Finding(servers.span, message, help_)
 
 
-def _mirrored(context: Context, found: Launch) -> bool:
+def _mirrored(context: Context, launch: Launch) -> bool:
     """Whether another rule already says that the servers are of no use."""
-    return any("MultiWorkerMirroredStrategy" in source.text for source in found.scripts(context))
+    return any("MultiWorkerMirroredStrategy" in source.text for source in launch.scripts(context))

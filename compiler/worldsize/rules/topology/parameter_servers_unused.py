@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 _MIRRORED = re.compile(r"MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy")
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        servers = found.servers
-        if found.kind != "tensorflow" or not servers.value or servers.span is None:
+    for launch in read_launches(context, job):
+        servers = launch.servers
+        if launch.kind != "tensorflow" or not servers.value or servers.span is None:
             continue
-        texts = found.scripts(context)
+        texts = launch.scripts(context)
         if any("ParameterServerStrategy" in source.text for source in texts):
             continue
         for source in texts:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 
 # What drives several GPUs from one process, or starts processes itself.
 _DRIVES_MORE = re.compile(
@@ -20,30 +19,30 @@ _DRIVES_MORE = re.compile(
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        given, size = found.processes, found.size
-        if not found.native or found.kind not in launch.STARTS_PROCESSES or size is None:
+    for launch in read_launches(context, job):
+        given, size = launch.processes, launch.size
+        if not launch.native or launch.kind not in STARTS_PROCESSES or size is None:
             continue
         if given.value is None or given.span is None or given.value >= size.devices:
             continue
-        if given.value == 1 and not _plain(context, found):
+        if given.value == 1 and not _plain(context, launch):
             continue
         gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
-        nodes = found.instances.value or 1
+        nodes = launch.instances.value or 1
         idle, total = nodes * (size.devices - given.value), nodes * size.devices
         message = (
             f"`process_count_per_instance` is {given.value} but `{size.name}` has {gpus}:"
             f" {idle} of {total} GPUs idle"
         )
-        related = (Related(found.size_span, f"{gpus} an instance"),) if found.size_span else ()
+        related = (Related(launch.size_span, f"{gpus} an instance"),) if launch.size_span else ()
         yield Finding(given.span, message, f"write {size.devices}, one process a GPU", related=related)
 
 
-def _plain(context: Context, found: Launch) -> bool:
+def _plain(context: Context, launch: Launch) -> bool:
     """Whether one process surely drives one GPU: a script that can be read and names no other way."""
-    component = found.step.component
+    component = launch.step.component
     command = component.command.value if component and component.command else ""
     if _DRIVES_MORE.search(str(command)):
         return False
-    texts = [source.text for source in found.scripts(context)]
+    texts = [source.text for source in launch.scripts(context)]
     return bool(texts) and not any(_DRIVES_MORE.search(text) for text in texts)

@@ -6,37 +6,36 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Fix, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        given, size = found.processes, found.size
-        if not found.native or found.kind not in launch.STARTS_PROCESSES or size is None or not size.devices:
+    for launch in read_launches(context, job):
+        given, size = launch.processes, launch.size
+        if not launch.native or launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
             continue
         if given.value is None or given.span is None or given.value <= size.devices:
             continue
         gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
         message = f"`process_count_per_instance` is {given.value} but `{size.name}` has {gpus}"
-        related = (Related(found.size_span, f"{gpus} an instance"),) if found.size_span else ()
-        world = _world(found)
+        related = (Related(launch.size_span, f"{gpus} an instance"),) if launch.size_span else ()
+        world = _world(launch)
         fix = Fix(given.span, str(size.devices)) if world else None
-        yield Finding(given.span, message + world, _help(found), related=related, fix=fix)
+        yield Finding(given.span, message + world, _help(launch), related=related, fix=fix)
 
 
-def _world(found: Launch) -> str:
+def _world(launch: Launch) -> str:
     """The classic mistake, said as such."""
-    size, count, instances = found.size, found.processes.value, found.instances.value
+    size, count, instances = launch.size, launch.processes.value, launch.instances.value
     assert size is not None
     if instances is None or instances == 1 or count != instances * size.devices:
         return ""
     return f": {count} is the world size of all {instances} instances"
 
 
-def _help(found: Launch) -> str:
-    size, count, instances = found.size, found.processes.value, found.instances
+def _help(launch: Launch) -> str:
+    size, count, instances = launch.size, launch.processes.value, launch.instances
     assert size is not None
     assert count is not None
     nodes, rest = divmod(count, size.devices)

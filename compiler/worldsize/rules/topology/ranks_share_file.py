@@ -6,31 +6,30 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        world = found.world
+    for launch in read_launches(context, job):
+        world = launch.world
         if world is None or world < 2:
             continue
-        for word in _written(found):
-            span = found.span(word)
+        for word in _written(launch):
+            span = launch.span(word)
             alone = (
-                found.processes.value == 1 and "${{outputs." not in word.text
+                launch.processes.value == 1 and "${{outputs." not in word.text
             )  # a file of its own instance
             if span is not None and not alone and not _own(word):
                 message = f"each of the {world} processes writes `{word.bare}` anew"
                 yield Finding(
-                    span, message, f"write `{_with_rank(word.bare, found.kind)}`, or let one rank write it"
+                    span, message, f"write `{_with_rank(word.bare, launch.kind)}`, or let one rank write it"
                 )
 
 
-def _written(found: Launch) -> Iterator[Word]:
-    for command in found.commands:
+def _written(launch: Launch) -> Iterator[Word]:
+    for command in launch.commands:
         for operator, target in command.targets:
             if target is not None and ">>" not in operator.text:
                 yield target

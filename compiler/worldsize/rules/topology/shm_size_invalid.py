@@ -28,7 +28,7 @@ def _judge(resources: Field[Any] | None) -> Iterator[Finding]:
         return
     match = _SHAPE.fullmatch(found.value.strip())
     if match is None:
-        message = f"`shm_size` is `{found.value}`, which is no number with a unit"
+        message = f"`shm_size` is `{found.value}`, which is not a number with a unit"
     elif not float(match[1]):
         message = f"`shm_size` is `{found.value}`: no shared memory at all"
     else:

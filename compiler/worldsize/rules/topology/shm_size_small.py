@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules import launch
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_launches
 
 _FLAGS = ("num_workers", "workers", "dataloader_num_workers", "num_loader_workers", "loader_workers")
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?([bkmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -22,24 +21,24 @@ _LEAST = 64 * 2**20  # bytes a worker
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        flags = found.flags(*_FLAGS)
-        each = found.number(flags[0]) if len(flags) == 1 else None
-        if each is None or each < 1 or found.kind in ("ray", "tensorflow") or found.processes.value is None:
+    for launch in read_launches(context, job):
+        flags = launch.flags(*_FLAGS)
+        each = launch.number(flags[0]) if len(flags) == 1 else None
+        if each is None or each < 1 or launch.kind in ("ray", "tensorflow") or launch.processes.value is None:
             continue
-        workers = int(each) * (found.processes.value if found.kind else 1)
-        yield from _judge(found, workers, flags[0].value or flags[0].word)
+        workers = int(each) * (launch.processes.value if launch.kind else 1)
+        yield from _judge(launch, workers, flags[0].value or flags[0].word)
 
 
-def _judge(found: Launch, workers: int, word: Word) -> Iterator[Finding]:
-    component = found.step.component
-    given = member(found.step.resources, "shm_size") or member(
+def _judge(launch: Launch, workers: int, word: Word) -> Iterator[Finding]:
+    component = launch.step.component
+    given = member(launch.step.resources, "shm_size") or member(
         component.resources if component else None, "shm_size"
     )
     size = _bytes(given.value) if given else _DEFAULT
     if size is None or size >= workers * _LEAST:
         return
-    span = given.span if given else found.span(word)
+    span = given.span if given else launch.span(word)
     if span is None:
         return
     name = f"`shm_size` {given.value}" if given else "the default `shm_size` of 2g"

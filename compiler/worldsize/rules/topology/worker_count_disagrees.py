@@ -6,14 +6,19 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        workers, instances = found.workers, found.instances
-        if not found.native or found.kind != "tensorflow" or workers.value is None or instances.value is None:
+    for launch in read_launches(context, job):
+        workers, instances = launch.workers, launch.instances
+        if (
+            not launch.native
+            or launch.kind != "tensorflow"
+            or workers.value is None
+            or instances.value is None
+        ):
             continue
         if workers.span is not None and workers.value > instances.value:
             where = "" if instances.field else " by default"

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.rules import launch
 from worldsize.rules.context import Context
+from worldsize.rules.launch import read_launches
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found in launch.of(context, job):
-        workers, instances, servers = found.workers, found.instances, found.servers
-        if not found.native or found.kind != "tensorflow" or workers.span is None:
+    for launch in read_launches(context, job):
+        workers, instances, servers = launch.workers, launch.instances, launch.servers
+        if not launch.native or launch.kind != "tensorflow" or workers.span is None:
             continue
         if workers.value is None or instances.value is None or servers.value is None:
             continue

@@ -293,7 +293,7 @@ def test_rules_that_are_not_loaded_would_find_nothing(part: int, monkeypatch: py
             parsed[key] = original(source)
         return parsed[key]
 
-    original = _module.parse
+    original = _module.parse_module
     monkeypatch.setattr(_module, "parse", parse)
     assert {path: worldsize.check(path).diagnostics for path in specs} == quick
 

@@ -91,7 +91,7 @@ def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pyte
     from worldsize.rules.script import _module, _program
 
     parsed: list[str] = []
-    real = _module.parse
+    real = _module.parse_module
     monkeypatch.setattr(_program._module, "parse", lambda source: parsed.append(source.path) or real(source))
     jobs = "".join(f"  s{n}:\n    component: ./c.yml\n    compute: azureml:c\n" for n in range(50))
     (tmp_path / "pipeline.yml").write_text(

@@ -94,7 +94,7 @@ class Command(Struct, frozen=True):
 
 
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
-def parse(text: str) -> tuple[Command, ...]:
+def parse_commands(text: str) -> tuple[Command, ...]:
     """The commands of a command line, in order."""
     found: list[Command] = []
     words: list[Word] = []

@@ -180,7 +180,7 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
         return own or distribution.member(component.resources if component else None, name)
 
     command = component.command.value if component and component.command else None
-    commands = command_line.parse(command) if isinstance(command, str) else ()
+    commands = command_line.parse_commands(command) if isinstance(command, str) else ()
     instances = read_count(resource("instance_count"), job, 1)
     cluster = _read_cluster(context, job, step)
     typed = resource("instance_type")

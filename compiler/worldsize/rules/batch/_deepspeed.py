@@ -29,7 +29,7 @@ INPUT = "ds_config"
 _MOST_UNKNOWN = 500  # keys of one block
 
 
-class Use(NamedTuple):
+class ConfigUse(NamedTuple):
     """One configuration as one step uses it. ``root`` is None where the text is not JSON."""
 
     launch: Launch
@@ -39,7 +39,7 @@ class Use(NamedTuple):
     known: Known
 
 
-def uses(context: Context, job: Job) -> list[Use]:
+def find_config_uses(context: Context, job: Job) -> list[ConfigUse]:
     """The configurations of all steps of a job."""
     return context.once(_uses, job)
 
@@ -79,16 +79,16 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
     for span, message in _unreadable(context, job):
         help_ = "name the file of the configuration, saved as UTF-8"
         yield Problem(_TEXT_SLUGS["syntax"], span, message, help_)
-    for use in uses(context, job):
+    for use in find_config_uses(context, job):
         for kind, slug in _TEXT_SLUGS.items():
             yield from (finding.under(slug) for finding in _check_text(use, kind))
-    for use in uses(context, job):
+    for use in find_config_uses(context, job):
         if use.root is not None:
             for each in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known):
                 yield _locate(use, use.root, each).under(_VALUE_SLUGS[each.kind])
 
 
-def _check_text(use: Use, kind: str) -> Iterator[Finding]:
+def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
     """What is wrong with the text of a file: one finding a kind, except for repeated keys."""
     faults = [fault for fault in use.faults if _kind(fault, use) == kind]
     for fault in faults if kind == "duplicate" else faults[:1]:
@@ -98,14 +98,14 @@ def _check_text(use: Use, kind: str) -> Iterator[Finding]:
         yield Finding(span, fault.message + rest, fault.help, related=first)
 
 
-def configs(context: Context, launch: Launch) -> Iterator[Mapping]:
+def find_configs(context: Context, launch: Launch) -> Iterator[Mapping]:
     """The configurations of one step, as nodes; not where our own component verifies them."""
-    for use in uses(context, launch.job):
+    for use in find_config_uses(context, launch.job):
         if use.launch.step is launch.step and use.root is not None and not use.known.pinned:
             yield use.root
 
 
-def whole(root: Mapping, name: str) -> tuple[int, Scalar] | None:
+def read_whole_number(root: Mapping, name: str) -> tuple[int, Scalar] | None:
     """A whole number of the configuration; None where it is absent, ``auto`` or no such number."""
     node = root.get(name)
     if isinstance(node, Scalar) and type(node.value) is int:
@@ -113,7 +113,7 @@ def whole(root: Mapping, name: str) -> tuple[int, Scalar] | None:
     return None
 
 
-def number(node: Node | None) -> float | None:
+def read_number(node: Node | None) -> float | None:
     """A number of the configuration."""
     if (
         not isinstance(node, Scalar)
@@ -124,7 +124,7 @@ def number(node: Node | None) -> float | None:
     return float(node.value)
 
 
-def missing(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
+def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
     """Names of configurations in commands for which there is no file in the code folder."""
     for launch in read_launches(context, job):
         for flag in launch.flags(*FLAGS):
@@ -134,23 +134,25 @@ def missing(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
                 yield launch, place, flag.value.bare
 
 
-def _kind(fault: json_text.Fault, use: Use) -> str:
+def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
     """Our own component and Hugging Face read strict JSON, DeepSpeed itself a lenient one."""
     strict = use.known.pinned or use.known.fills_auto is True
     return "syntax" if fault.kind == "lenient" and strict else fault.kind
 
 
-def _uses(context: Context, job: Job) -> list[Use]:
+def _uses(context: Context, job: Job) -> list[ConfigUse]:
     found = []
     for launch in read_launches(context, job):
         for path in dict.fromkeys(_paths(launch)):
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
-            known = _deepspeed_known.known(context, job, launch)
+            known = _deepspeed_known.collect_known(context, job, launch)
             if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
                 root, wrong = context.once(_read, source)
-                found.append(Use(launch, source, root if isinstance(root, Mapping) else None, wrong, known))
+                found.append(
+                    ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, known)
+                )
     return found
 
 
@@ -245,7 +247,7 @@ def _given(launch: Launch, port: str | None) -> Path | None:
     return local_path(text, Path(field.span.path).parent)
 
 
-def _locate(use: Use, root: Mapping, fault: config.Finding) -> Finding:
+def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
     """What ``verify`` found, at its place in the JSON."""
     span = _span(root, fault.path, on_key=fault.on_key)
     related = [Related(_span(root, path), label) for path, label in fault.related]

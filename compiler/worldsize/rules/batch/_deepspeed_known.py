@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.model import Binding, Field, Job, Literal
-from worldsize.rules.batch._replicas import replicas
+from worldsize.rules.batch._replicas import count_replicas
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch, resolve_value
 from worldsize.rules.script import _program
@@ -29,11 +29,11 @@ _PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
 )
 
 
-def known(context: Context, job: Job, launch: Launch) -> Known:
+def collect_known(context: Context, job: Job, launch: Launch) -> Known:
     """All that the rules of a configuration may use."""
     if _is_ours(context, launch):
         return Known(
-            world=replicas(launch),
+            world=count_replicas(launch),
             micro_batch=_count(launch, "batch_size_per_device"),
             accumulation=_count(launch, "gradient_accumulation_steps"),
             precision=_text(launch, "precision"),
@@ -46,7 +46,7 @@ def known(context: Context, job: Job, launch: Launch) -> Known:
         )
     program = _of(context, job, launch)
     around = Known(
-        world=replicas(launch),
+        world=count_replicas(launch),
         micro_batch=_count(launch, "batch_size_per_device"),
         accumulation=_count(launch, "gradient_accumulation_steps"),
         fills_auto=_fills_auto(launch, program),
@@ -70,7 +70,7 @@ def _of(context: Context, job: Job, launch: Launch) -> Program | None:
 
 def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
     """True where a library with an integration is used, False where DeepSpeed is used as it is."""
-    if any(each.name == "accelerate launch" for each in _launchers.inside(launch)):
+    if any(each.name == "accelerate launch" for each in _launchers.find_inner_launchers(launch)):
         return True
     if program is None:
         return None

@@ -12,11 +12,11 @@ _SPLITS_MODEL = (
 )  # fmt: skip
 
 
-def replicas(launch: Launch) -> int | None:
+def count_replicas(launch: Launch) -> int | None:
     """The processes that share a batch; None where they are unknown or the model itself is split."""
     if any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_MODEL)):
         return None
-    inner = list(_launchers.inside(launch))
+    inner = list(_launchers.find_inner_launchers(launch))
     if len(inner) > 1 or any(each.starts is None for each in inner):
         return None
     outer = launch.world
@@ -25,9 +25,9 @@ def replicas(launch: Launch) -> int | None:
     return outer * (inner[0].starts or 1) if inner and outer is not None else outer
 
 
-def of_split_model(launch: Launch) -> int | None:
+def count_split_replicas(launch: Launch) -> int | None:
     """The replicas of a model that tensor and pipeline degrees split; None where it is split otherwise."""
-    said, world = _degrees.given(launch), launch.world
+    said, world = _degrees.read_degrees(launch), launch.world
     if said is None or world is None or world % said.product:
         return None
     if any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_OTHERWISE)):

@@ -23,9 +23,9 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         whole, micro = _number(launch, "global_batch_size"), _number(launch, *_MICRO)
         if whole is None or micro is None or flags[0].value is None:
             continue
-        world, noun = _replicas.replicas(launch), "processes"
+        world, noun = _replicas.count_replicas(launch), "processes"
         if world is None:
-            world, noun = _replicas.of_split_model(launch), "replicas"
+            world, noun = _replicas.count_split_replicas(launch), "replicas"
         if world is None:
             continue
         if all(_planned(launch, name) for name in ("global_batch_size", *_MICRO)):

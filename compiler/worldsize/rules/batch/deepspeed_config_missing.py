@@ -11,7 +11,7 @@ from worldsize.rules.context import Context
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found, span, name in _deepspeed.missing(context, job):
+    for found, span, name in _deepspeed.find_missing_configs(context, job):
         scripts = found.scripts(context)
         made = any(name.rpartition("/")[2] in script.text for script in scripts)
         if len(found.commands) == 1 and scripts and not made:

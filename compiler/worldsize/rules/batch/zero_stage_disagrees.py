@@ -14,10 +14,10 @@ from worldsize.yaml.nodes import Mapping
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for use in _deepspeed.uses(context, job):
+    for use in _deepspeed.find_config_uses(context, job):
         asked = _input(use) if use.known.pinned else _flag(use.launch)
         zero = use.root.get("zero_optimization") if use.root is not None else None
-        stage = _deepspeed.whole(zero, "stage") if isinstance(zero, Mapping) else None
+        stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
         if asked is not None and stage is not None and stage[0] != asked[0]:
             given, span, who, other = asked
             message = f"{who} asks for ZeRO stage {given:g}, the DeepSpeed configuration for {stage[0]}"
@@ -32,7 +32,7 @@ def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
     return None if given is None or span is None else (given, span, "the command", "the flag")
 
 
-def _input(use: _deepspeed.Use) -> tuple[float, Span, str, str] | None:
+def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:
     """What is given to our own component, of which the configuration decides."""
     field = use.launch.step.inputs.get("zero_stage")
     value = field.value.value if field is not None and isinstance(field.value, Literal) else None

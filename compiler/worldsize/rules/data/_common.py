@@ -17,7 +17,7 @@ from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
-class Given(NamedTuple):
+class DataArgument(NamedTuple):
     """Data that a job or step names by a path."""
 
     type: str  # in lower case
@@ -26,12 +26,12 @@ class Given(NamedTuple):
     local: Path | None  # where it lies in the tree of the job; None for what lies elsewhere
 
 
-def given_data(context: Context, job: Job) -> list[Given]:
+def find_data_arguments(context: Context, job: Job) -> list[DataArgument]:
     """The data of a native job and its steps. A spec's was checked while it was resolved."""
     return context.all_of(_given_data, job)
 
 
-def _given_data(_context: Context, job: Job) -> Iterator[Given]:
+def _given_data(_context: Context, job: Job) -> Iterator[DataArgument]:
     if job.raw is None:
         return
     for field in job.inputs.values() if job.interface is None else ():
@@ -42,7 +42,7 @@ def _given_data(_context: Context, job: Job) -> Iterator[Given]:
             yield from _one(field, port.type if port and port.is_data else None)
 
 
-def _one(field: Field[Any], type_: str | None) -> Iterator[Given]:
+def _one(field: Field[Any], type_: str | None) -> Iterator[DataArgument]:
     value, node = field.value, field.node
     if isinstance(value, Data):
         path = node.get("path") if isinstance(node, Mapping) else None
@@ -51,12 +51,12 @@ def _one(field: Field[Any], type_: str | None) -> Iterator[Given]:
         yield from _at(node, type_)
 
 
-def _at(node: Node | None, type_: str) -> Iterator[Given]:
+def _at(node: Node | None, type_: str) -> Iterator[DataArgument]:
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value:
         return
     if "${{" not in node.text and "{" not in node.text:
         local = local_path(node.value, folder_of(node))
-        yield Given(type_.lower(), node.value, node.span, local)
+        yield DataArgument(type_.lower(), node.value, node.span, local)
 
 
 def folder_of(node: Node) -> Path:
@@ -79,14 +79,14 @@ _NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
 _MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
 
 
-def scripts(component: Component) -> Iterator[Script]:
+def find_scripts(component: Component) -> Iterator[Script]:
     """The scripts that a command starts by a relative path, up to where the folder may have changed."""
     field = component.command
     if field is None or not isinstance(field.node, Scalar) or not isinstance(field.node.value, str):
         return
     text = field.node.text
     changed = _MAKES.search(text)
-    for command in command_line.parse(text[: changed.start()] if changed else text)[:_COMMANDS]:
+    for command in command_line.parse_commands(text[: changed.start()] if changed else text)[:_COMMANDS]:
         word = _started(command)
         if word is not None and not word.text.startswith("/") and ".." not in word.text.split("/"):
             yield Script(word.text.removeprefix("./"), field.node.subspan(word.start, word.end))
@@ -101,7 +101,7 @@ def _started(command: Command) -> Word | None:
     return named if named is not None and _NAME.fullmatch(named.text) else None
 
 
-def entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
+def find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
     """The entry script of a parallel task, its code and the folder that the code is relative to."""
     task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
     if not isinstance(task, Mapping):

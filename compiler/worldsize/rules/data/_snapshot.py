@@ -10,11 +10,11 @@ from worldsize.azureml import ignore, references
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, exists, is_file, is_folder, local_path
 from worldsize.rules.context import Context
-from worldsize.rules.data._common import Script, entry_scripts, folder_of, scripts
+from worldsize.rules.data._common import Script, find_entry_scripts, find_scripts, folder_of
 from worldsize.yaml.nodes import Scalar
 
 
-class Sought(NamedTuple):
+class ScriptSearch(NamedTuple):
     """A script, and the folders it may lie in. ``code`` is None where the component has none."""
 
     script: Script
@@ -61,7 +61,7 @@ def _kind(context: Context, path: Path) -> str:
     return str(context.files.known[question])
 
 
-def sought(context: Context, component: Component) -> Iterator[Sought]:
+def search_scripts(context: Context, component: Component) -> Iterator[ScriptSearch]:
     """The scripts that a component starts and whose absence could be told."""
     command = component.command
     if command is not None and isinstance(command.node, Scalar):
@@ -70,27 +70,27 @@ def sought(context: Context, component: Component) -> Iterator[Sought]:
         node = code.node if code is not None and isinstance(code.node, Scalar) else None
         if code is None or node is not None:
             included = _included(component, folder)
-            for script in scripts(component):
+            for script in find_scripts(component):
                 yield from _sought(context, script, node, folder, included)
-    for script, node, folder in entry_scripts(component):
+    for script, node, folder in find_entry_scripts(component):
         if node is not None:
             yield from _sought(context, script, node, folder, ())
 
 
 def _sought(
     context: Context, script: Script, code: Scalar | None, folder: Path, included: tuple[Path, ...]
-) -> Iterator[Sought]:
+) -> Iterator[ScriptSearch]:
     if code is None:
-        yield Sought(script, None, included, "", found=False, ignored_by=None)
+        yield ScriptSearch(script, None, included, "", found=False, ignored_by=None)
         return
     path = local_path(code.value, folder) if isinstance(code.value, str) else None
     there = _kind(context, path) if path is not None else ""
     if path is None or not there:
         return
     if there == "folder":
-        yield Sought(script, path, included, code.text, *_look(context, path, script.name))
+        yield ScriptSearch(script, path, included, code.text, *_look(context, path, script.name))
     else:  # a single file is the whole snapshot
-        yield Sought(script, None, (*included, path), code.text, found=False, ignored_by=None)
+        yield ScriptSearch(script, None, (*included, path), code.text, found=False, ignored_by=None)
 
 
 def _included(component: Component, folder: Path) -> tuple[Path, ...]:

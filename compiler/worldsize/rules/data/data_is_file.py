@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.data._common import given_data
+from worldsize.rules.data._common import find_data_arguments
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for data in given_data(context, job):
+    for data in find_data_arguments(context, job):
         if data.type != "uri_folder" or data.local is None or not context.exists(data.local):
             continue
         if not context.is_folder(data.local):

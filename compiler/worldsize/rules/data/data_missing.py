@@ -9,10 +9,10 @@ from worldsize.azureml.references import exists
 from worldsize.azureml.snapshot import missing
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.data._common import given_data
+from worldsize.rules.data._common import find_data_arguments
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for data in given_data(context, job):
+    for data in find_data_arguments(context, job):
         if data.local is not None and context.inside(data.local) and not exists(data.local):
             yield missing("the input", data.text, data.local, data.span)

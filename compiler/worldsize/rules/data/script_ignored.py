@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.data._snapshot import sought
+from worldsize.rules.data._snapshot import search_scripts
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for found in sought(context, component):
+    for found in search_scripts(context, component):
         file = found.ignored_by
         if file is not None:
             message = f"`{found.script.name}` is left out of the upload by `{file}` of `{found.shown}`"

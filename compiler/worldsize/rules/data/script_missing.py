@@ -8,16 +8,16 @@ from worldsize.azureml.model import Component
 from worldsize.base.problem import Finding, Fix
 from worldsize.base.suggest import closest
 from worldsize.rules.context import Context
-from worldsize.rules.data._snapshot import Sought, names_in, sought
+from worldsize.rules.data._snapshot import ScriptSearch, names_in, search_scripts
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for found in sought(context, component):
+    for found in search_scripts(context, component):
         if not found.exists():
             yield _missing(found)
 
 
-def _missing(found: Sought) -> Finding:
+def _missing(found: ScriptSearch) -> Finding:
     name = found.script.name
     if found.code is None:
         message = f"`{name}` is started, but no `code` brings it along"

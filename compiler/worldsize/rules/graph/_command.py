@@ -13,7 +13,7 @@ from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
-class Text(NamedTuple):
+class CommandText(NamedTuple):
     """One such text, taken apart."""
 
     key: str
@@ -25,27 +25,27 @@ class Text(NamedTuple):
         return self.node.subspan(start, end)
 
 
-def texts(context: Context, component: Component) -> list[Text]:
+def find_texts(context: Context, component: Component) -> list[CommandText]:
     """The texts of a native component. A spec's own commands are checked while the spec is resolved."""
     return context.all_of(_texts, component)
 
 
-def _texts(_context: Context, component: Component) -> Iterator[Text]:
+def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
     if component.raw is None:
         return
     command = component.command
     if command is not None and isinstance(command.node, Scalar) and isinstance(command.value, str):
-        yield Text("command", command.node, binding.parse(command.value))
+        yield CommandText("command", command.node, binding.parse(command.value))
     task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
     if isinstance(task, Mapping):
         for key in ("program_arguments", "append_row_to"):
             node = task.get(key)
             if isinstance(node, Scalar) and isinstance(node.value, str):
-                yield Text(key, node, binding.parse(node.value))
+                yield CommandText(key, node, binding.parse(node.value))
 
 
-def split(raw: Node | None) -> Iterator[Text]:
+def find_split_texts(raw: Node | None) -> Iterator[CommandText]:
     """``input_data`` of a parallel step or component: which input is split into batches."""
     node = raw.get("input_data") if isinstance(raw, Mapping) else None
     if isinstance(node, Scalar) and isinstance(node.value, str):
-        yield Text("input_data", node, binding.parse(node.value))
+        yield CommandText("input_data", node, binding.parse(node.value))

@@ -47,7 +47,7 @@ def is_native(job: Job) -> bool:
     return job.raw is not None and job.type == "pipeline"
 
 
-def wires(job: Job) -> Iterator[Wire]:
+def find_wires(job: Job) -> Iterator[Wire]:
     """The bound inputs of all steps of a native pipeline."""
     if not is_native(job):
         return
@@ -71,7 +71,7 @@ _DECLARING = frozenset({"command", "pipeline", "parallel", "sweep", "spark", "im
 _FLOW = {"flow", "nodes"}
 
 
-def declares(step: Step) -> Component | None:
+def declared_component(step: Step) -> Component | None:
     """The component of a step, where it declares its own ports; a flow of prompts does not."""
     component = step.component
     if component is None or graph.is_inline(step) or component.type.lower() not in _DECLARING:
@@ -80,19 +80,19 @@ def declares(step: Step) -> Component | None:
     return component if isinstance(raw, Mapping) and not _FLOW & set(raw) else None
 
 
-def known(step: Step, side: str) -> dict[str, Port] | None:
+def known_ports(step: Step, side: str) -> dict[str, Port] | None:
     """The inputs or outputs of a step by name; None where they cannot be seen."""
-    if step.component is None or not (graph.is_inline(step) or declares(step)):
+    if step.component is None or not (graph.is_inline(step) or declared_component(step)):
         return None
     found = dict(step.component.inputs if side == "inputs" else step.component.outputs)
     if side == "outputs":  # every job has it: the folder with its ./outputs and ./logs
         found.setdefault("artifacts", Port("artifacts", "uri_folder"))
     if side == "inputs":
-        found |= {name: found.get(name, Port(name, "open")) for name in searched(step)}
+        found |= {name: found.get(name, Port(name, "open")) for name in searched_inputs(step)}
     return found
 
 
-def searched(step: Step) -> tuple[str, ...]:
+def searched_inputs(step: Step) -> tuple[str, ...]:
     """The inputs that a sweep gives its trials."""
     space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
     return tuple(space) if isinstance(space, Mapping) else ()
@@ -135,16 +135,16 @@ def source_type(job: Job, expression: Expression) -> str | None:
     step = job.steps.get(expression.step or "")
     if step is None or expression.side is None:
         return None
-    port = (known(step, expression.side) or {}).get(expression.port or "")
+    port = (known_ports(step, expression.side) or {}).get(expression.port or "")
     return None if port is None or port.type == "open" else port.type
 
 
-def given(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]]:
+def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]]:
     """What a native pipeline gives to inputs that a component declares."""
     if not is_native(job):
         return
     for step in job.steps.values():
-        component = declares(step)
+        component = declared_component(step)
         if component is not None:
             for name, field in step.inputs.items():
                 port = component.inputs.get(name)
@@ -157,7 +157,7 @@ def span_of(field: Field[Any] | None) -> Span:
     return (field.span if field is not None else None) or NOWHERE
 
 
-def computes(job: Job) -> Iterator[Scalar]:
+def find_computes(job: Job) -> Iterator[Scalar]:
     """The texts that name computes: of the steps of a native job, and of the job itself."""
     if job.raw is None:
         return
@@ -167,13 +167,13 @@ def computes(job: Job) -> Iterator[Scalar]:
             yield field.node
 
 
-def nearest(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
+def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
     """The replacement of a mistyped name by the one it was probably meant to be."""
     near = closest(word, names, but=but)
     return None if near is None else Fix(span, near)
 
 
-def unbound_texts(job: Job) -> Iterator[Scalar]:
+def find_unbound_texts(job: Job) -> Iterator[Scalar]:
     """The texts that steps of a native file give to inputs and outputs and that are not whole bindings."""
     if not is_native(job):
         return

@@ -11,12 +11,12 @@ from worldsize.azureml import port_values
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
 from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import LITERAL_TYPES, given, span_of, text_node
+from worldsize.rules.graph._common import LITERAL_TYPES, find_arguments, span_of, text_node
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
     """Check what a native pipeline gives to its steps."""
-    for _, name, field, port in given(job):
+    for _, name, field, port in find_arguments(job):
         if port.type in LITERAL_TYPES:
             yield from _check_input(job, name, field, port)
 

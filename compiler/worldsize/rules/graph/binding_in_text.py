@@ -8,14 +8,14 @@ from worldsize.azureml import binding
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import unbound_texts
+from worldsize.rules.graph._common import find_unbound_texts
 from worldsize.yaml.nodes import Scalar
 
 _WHOLE = "${{parent.jobs.", "${{parent.outputs."
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for node in unbound_texts(job):
+    for node in find_unbound_texts(job):
         yield from _around(node)
 
 

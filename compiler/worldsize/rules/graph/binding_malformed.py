@@ -9,14 +9,14 @@ from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Finding, Fix
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.rules.graph._common import unbound_texts
+from worldsize.rules.graph._common import find_unbound_texts
 from worldsize.yaml.nodes import Scalar
 
 _LOST = "close it with `}}`, and leave no blanks inside the dotted name"
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for node in unbound_texts(job):
+    for node in find_unbound_texts(job):
         yield from _plain(node)
 
 
@@ -37,7 +37,7 @@ def _plain(node: Scalar) -> Iterator[Finding]:
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _command.texts(context, component):
+    for text in _command.find_texts(context, component):
         for start in text.template.unclosed:
             shown = text.node.text[start : start + 40].split("\n")[0]
             help_ = "close it with `]]`" if shown.startswith("$[[") else _LOST

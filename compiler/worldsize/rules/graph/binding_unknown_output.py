@@ -9,26 +9,34 @@ from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.rules.graph._common import declares, is_native, known, nearest, port_finder, span_of, wires
+from worldsize.rules.graph._common import (
+    declared_component,
+    find_wires,
+    is_native,
+    known_ports,
+    port_finder,
+    span_of,
+    suggest_fix,
+)
 from worldsize.yaml.nodes import Mapping
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     finders: dict[tuple[str, str], tuple[dict[str, Port] | None, Callable[[str], bool]]] = {}
-    for wire in wires(job):
+    for wire in find_wires(job):
         expression = wire.expression
         source = job.steps.get(expression.step or "")
         if source is None or expression.side is None or expression.port is None:
             continue
         key = (source.name, expression.side)
         if key not in finders:
-            found = known(source, expression.side)
+            found = known_ports(source, expression.side)
             finders[key] = found, port_finder(found or {})
         names, has = finders[key]
         if names is not None and not has(expression.port):
             message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
             span, help_ = wire.part(4), did_you_mean(expression.port, names)
-            yield Finding(span, message, help_, fix=nearest(span, expression.port, names))
+            yield Finding(span, message, help_, fix=suggest_fix(span, expression.port, names))
     if is_native(job):
         for step in job.steps.values():
             yield from _settings(step)
@@ -36,7 +44,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _settings(step: Step) -> Iterator[Finding]:
     """What a step says of outputs that its component does not have."""
-    component = declares(step)
+    component = declared_component(step)
     if component is None:
         return
     has = port_finder(component.outputs)
@@ -45,18 +53,18 @@ def _settings(step: Step) -> Iterator[Finding]:
             message = f"step `{step.name}` has no output `{name}`"
             help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
             span = field.key_span or span_of(field)
-            yield Finding(span, message, help_, fix=nearest(span, name, component.outputs))
+            yield Finding(span, message, help_, fix=suggest_fix(span, name, component.outputs))
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _command.texts(context, component):
+    for text in _command.find_texts(context, component):
         yield from _undeclared(text, component)
     if component.type == "parallel" and component.path is not None:
-        for text in _command.split(component.raw):
+        for text in _command.find_split_texts(component.raw):
             yield from _undeclared(text, component)
 
 
-def _undeclared(text: _command.Text, component: Component) -> Iterator[Finding]:
+def _undeclared(text: _command.CommandText, component: Component) -> Iterator[Finding]:
     has = {"inputs": port_finder(component.inputs), "outputs": port_finder(component.outputs)}
     for found in text.template.expressions:
         if found.scope not in ("inputs", "outputs") or found.port is None:
@@ -67,7 +75,7 @@ def _undeclared(text: _command.Text, component: Component) -> Iterator[Finding]:
             message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
             help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
             span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
-            yield Finding(span, message, help_, fix=nearest(span, found.port, ports))
+            yield Finding(span, message, help_, fix=suggest_fix(span, found.port, ports))
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
@@ -78,7 +86,7 @@ def check_step(context: Context, step: Step) -> Iterator[Finding]:
 def _check_split(step: Step) -> Iterator[Finding]:
     """``input_data`` of a parallel step: its own wins over that of its component."""
     if step.type == "parallel" and step.component is not None:
-        for text in _command.split(step.raw):
+        for text in _command.find_split_texts(step.raw):
             yield from _undeclared(text, step.component)
 
 
@@ -87,7 +95,7 @@ def _check_trial(context: Context, step: Step) -> Iterator[Finding]:
     if step.type != "sweep" or step.component is None:
         return
     space = _space(step)
-    for text in _command.texts(context, step.component):
+    for text in _command.find_texts(context, step.component):
         for found in text.template.expressions:
             if found.scope == "search_space" and found.port is not None and found.port not in space:
                 message = f"`search_space` has no `{found.port}`, which the trial uses"

@@ -9,13 +9,13 @@ from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.rules.graph._common import is_native, wires
+from worldsize.rules.graph._common import find_wires, is_native
 
 _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by the service
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for wire in wires(job):
+    for wire in find_wires(job):
         found = wire.expression
         if _names_a_source(found) or found.name in _FREE:
             continue
@@ -51,7 +51,7 @@ def _advice(found: Expression, job: Job) -> str:
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _command.texts(context, component):
+    for text in _command.find_texts(context, component):
         for found in text.template.expressions:
             if found.scope in ("inputs", "outputs", "search_space") and found.port:
                 continue

@@ -8,14 +8,14 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import nearest, wires
+from worldsize.rules.graph._common import find_wires, suggest_fix
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for wire in wires(job):
+    for wire in find_wires(job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
             own = wire.step.name  # a step cannot mean itself
             span, help_ = wire.part(2), did_you_mean(step, job.steps, but=own)
-            fix = nearest(span, step, job.steps, but=own)
+            fix = suggest_fix(span, step, job.steps, but=own)
             yield Finding(span, f"there is no step `{step}`", help_, fix=fix)

@@ -14,7 +14,7 @@ _BROKEN = re.compile(r"\\[ \t]*\r?\n")
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _command.texts(context, component):
+    for text in _command.find_texts(context, component):
         found = _BROKEN.search(text.node.text)
         if found is not None and text.key == "command":
             message = "a backslash at the end of a line does not continue the command of a component"

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import computes
+from worldsize.rules.graph._common import find_computes
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for node in computes(job):
+    for node in find_computes(job):
         name = node.text.removeprefix("azureml:")
         if "/" in name or "${{" in name or _NAME.fullmatch(name) or _is_blank_to_fill(name):
             continue

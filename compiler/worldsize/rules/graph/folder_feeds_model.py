@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, source_type, wires
+from worldsize.rules.graph._common import declared_component, find_wires, source_type
 
 _MODELS = frozenset({"mlflow_model", "triton_model"})
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for wire in wires(job):
+    for wire in find_wires(job):
         target = wire.port
-        if target is None or target.type not in _MODELS or declares(wire.step) is None:
+        if target is None or target.type not in _MODELS or declared_component(wire.step) is None:
             continue
         source = job.steps.get(wire.expression.step or "")
         name = wire.expression.port or ""
@@ -25,7 +25,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         setting = source.outputs.get(name)
         if port is None or source_type(job, wire.expression) != "uri_folder":
             continue
-        if declares(source) is None and (setting is None or setting.value.type is None):
+        if declared_component(source) is None and (setting is None or setting.value.type is None):
             continue  # bound to an output of the pipeline, which may have the right type
         message = f"`{source.name}.{name}` is declared uri_folder, and `{wire.name}` wants {target.type}"
         related = (Related(port.span, "the output is declared here"),) if port.span else ()

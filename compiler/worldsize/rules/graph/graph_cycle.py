@@ -9,14 +9,14 @@ from worldsize.azureml import cycle
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import Wire, wires
+from worldsize.rules.graph._common import Wire, find_wires
 
 _SHOWN = 12  # steps that a message can hold
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     reads: dict[str, dict[str, Wire]] = {}
-    for wire in wires(job):
+    for wire in find_wires(job):
         if wire.expression.step is not None and wire.expression.side == "outputs":
             reads.setdefault(wire.step.name, {}).setdefault(wire.expression.step, wire)
     found = cycle.find_cycle(reads, lambda step: reads.get(step, ()))

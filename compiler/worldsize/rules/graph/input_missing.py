@@ -8,7 +8,7 @@ from worldsize.azureml.model import Job, Step
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, is_native, known, searched
+from worldsize.rules.graph._common import declared_component, is_native, known_ports, searched_inputs
 from worldsize.yaml.nodes import Mapping
 
 
@@ -16,10 +16,10 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if not is_native(job):
         return
     for step in job.steps.values():
-        component, names = declares(step), known(step, "inputs")
+        component, names = declared_component(step), known_ports(step, "inputs")
         if component is None or names is None:
             continue
-        groups = {name.split(".")[0] for name in (*step.inputs, *searched(step))}
+        groups = {name.split(".")[0] for name in (*step.inputs, *searched_inputs(step))}
         for name, port in names.items():
             if port.optional or port.default is not None or port.type == "open":
                 continue

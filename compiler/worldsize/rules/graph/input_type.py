@@ -11,21 +11,21 @@ from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
     LITERAL_TYPES,
-    declares,
-    given,
+    declared_component,
+    find_arguments,
+    find_wires,
     source_type,
     span_of,
     text_node,
-    wires,
 )
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for _, name, field, port in given(job):
+    for _, name, field, port in find_arguments(job):
         yield from _kind(name, field, port)
-    for wire in wires(job):
+    for wire in find_wires(job):
         target = wire.port
-        if target is None or target.type == "open" or declares(wire.step) is None:
+        if target is None or target.type == "open" or declared_component(wire.step) is None:
             continue
         source = source_type(job, wire.expression)
         if source is None or (source in LITERAL_TYPES) == (target.type in LITERAL_TYPES):

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, wires
+from worldsize.rules.graph._common import declared_component, find_wires
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if job.interface is None:
         return
-    for wire in wires(job):
+    for wire in find_wires(job):
         outer = job.interface.inputs.get(wire.expression.port or "")
         inner = wire.port
         if wire.expression.scope != "parent.inputs" or outer is None or inner is None:
             continue
-        if declares(wire.step) is None or not outer.optional or outer.default is not None:
+        if declared_component(wire.step) is None or not outer.optional or outer.default is not None:
             continue
         if not inner.optional and inner.default is None:
             message = f"`{outer.name}` is optional, but step `{wire.step.name}` requires `{wire.name}`"

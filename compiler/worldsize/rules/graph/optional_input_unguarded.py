@@ -11,7 +11,7 @@ from worldsize.rules.graph import _command
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _command.texts(context, component):
+    for text in _command.find_texts(context, component):
         inside = {found.start for part in text.template.sections for found in part.expressions}
         for found in text.template.expressions:
             port = component.inputs.get(found.port or "") if found.scope == "inputs" else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job, Literal
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import span_of, wires
+from worldsize.rules.graph._common import find_wires, span_of
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
@@ -20,7 +20,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     }
     if not empty:
         return
-    for wire in wires(job):
+    for wire in find_wires(job):
         name = wire.expression.port or ""
         if wire.expression.scope == "parent.inputs" and name in empty:
             message = f"`{name}` is empty, so Azure ML drops it, and step `{wire.step.name}` is bound to it"

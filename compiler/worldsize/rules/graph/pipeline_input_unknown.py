@@ -10,7 +10,14 @@ from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declares, is_native, nearest, pipeline_inputs, port_finder, wires
+from worldsize.rules.graph._common import (
+    declared_component,
+    find_wires,
+    is_native,
+    pipeline_inputs,
+    port_finder,
+    suggest_fix,
+)
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _SETTINGS = ("compute", "environment_variables")
@@ -22,7 +29,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         return
     names = pipeline_inputs(job)
     has = port_finder(names)
-    for wire in wires(job):
+    for wire in find_wires(job):
         port = wire.expression.port
         if wire.expression.scope == "parent.inputs" and port is not None and not has(port):
             yield _fault(wire.part(2), port, names)
@@ -36,13 +43,13 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _fault(span: Span, port: str, names: dict[str, str]) -> Finding:
     help_ = did_you_mean(port, names) or f"declare `{port}` under `inputs:` of the pipeline"
-    fix = nearest(span, port, names)
+    fix = suggest_fix(span, port, names)
     return Finding(span, f"the pipeline has no input `{port}`", help_, fix=fix)
 
 
 def _texts(step: Step) -> Iterator[Scalar]:
     """The settings of a step that expressions may stand in."""
-    keys = (*_SETTINGS, *_OF_COMPONENTS) if declares(step) is not None else _SETTINGS
+    keys = (*_SETTINGS, *_OF_COMPONENTS) if declared_component(step) is not None else _SETTINGS
     for key in keys:
         node = step.raw.get(key) if isinstance(step.raw, Mapping) else None
         if node is not None:

@@ -8,7 +8,7 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import is_native, nearest, text_node
+from worldsize.rules.graph._common import is_native, suggest_fix, text_node
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
@@ -26,5 +26,5 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
                     did_you_mean(name, job.outputs) or f"declare `{name}` under `outputs:` of the pipeline"
                 )
                 span = node.subspan(*bound.value.part_range(2))
-                fix = nearest(span, name, job.outputs)
+                fix = suggest_fix(span, name, job.outputs)
                 yield Finding(span, f"the pipeline has no output `{name}`", help_, fix=fix)

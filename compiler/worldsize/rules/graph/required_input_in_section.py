@@ -13,7 +13,7 @@ from worldsize.rules.graph import _command
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
     if component.path is None:
         return
-    for text in _command.texts(context, component):
+    for text in _command.find_texts(context, component):
         for section in text.template.sections:
             for found in section.expressions:
                 port = component.inputs.get(found.port or "") if found.scope == "inputs" else None

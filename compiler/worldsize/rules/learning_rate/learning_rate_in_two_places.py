@@ -19,11 +19,11 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         if given is None or flags[0].value is None:
             continue
         span = launch.span(flags[0].value)
-        for root in _deepspeed.configs(context, launch):
+        for root in _deepspeed.find_configs(context, launch):
             optimizer = root.get("optimizer")
             params = optimizer.get("params") if isinstance(optimizer, Mapping) else None
             rate = params.get("lr") if isinstance(params, Mapping) else None
-            value = _deepspeed.number(rate)
+            value = _deepspeed.read_number(rate)
             if rate is not None and value is not None and value != given and span is not None:
                 message = f"the learning rate is {given:g} here and {value:g} in the DeepSpeed configuration"
                 related = (Related(rate.span, "the rate of the configuration"),)

@@ -38,7 +38,7 @@ def _judge(_context: Context, node: Scalar) -> Iterator[Finding]:
 
 def _options(text: str) -> Iterator[tuple[str, Word]]:
     """Options of either number of dashes, with the word behind each."""
-    for command in command_line.parse(text):
+    for command in command_line.parse_commands(text):
         for word, after in zip_longest(command.words, command.words[1:]):
             option, equals, value = word.text.partition("=")
             if _OPTION.fullmatch(option) is None:

@@ -107,7 +107,7 @@ class Module(Struct, eq=False):
         return self.around(node for word in passing for node in words[word])
 
 
-def parse(source: Source) -> Module | None:
+def parse_module(source: Source) -> Module | None:
     """Parse a file; None where it is not the Python of this interpreter."""
     try:
         with warnings.catch_warnings():
@@ -173,7 +173,7 @@ def _words(module: Module) -> dict[str, list[ast.AST]]:
     return words
 
 
-def mentions(node: ast.AST | None) -> Iterator[str]:
+def find_mentions(node: ast.AST | None) -> Iterator[str]:
     """Every name, attribute and text inside a node."""
     for inner in ast.walk(node) if node is not None else ():
         if isinstance(inner, ast.Name):
@@ -186,12 +186,12 @@ def mentions(node: ast.AST | None) -> Iterator[str]:
             yield inner.value
 
 
-def keyword(call: ast.Call, name: str) -> ast.expr | None:
+def keyword_argument(call: ast.Call, name: str) -> ast.expr | None:
     """The value of a keyword argument."""
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
-def constant(node: ast.AST | None) -> object:
+def constant_value(node: ast.AST | None) -> object:
     """The value of a literal, else None."""
     return node.value if isinstance(node, ast.Constant) else None
 
@@ -207,7 +207,7 @@ def variable_read(node: ast.AST) -> str | None:
             function.attr == "getenv" or (function.attr in ("get", "pop") and _is_environ(function.value))
         ):
             name = node.args[0]
-    found = constant(name)
+    found = constant_value(name)
     return found if isinstance(found, str) else None
 
 
@@ -226,10 +226,10 @@ def variable_writes(module: Module) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
                 yield name, node.value, node
 
 
-def conditional(module: Module, node: ast.AST) -> bool:
+def is_conditional(module: Module, node: ast.AST) -> bool:
     """Whether it is done only in some case, such as outside of Azure ML."""
     path: list[ast.AST] = []
-    known: dict[ast.AST, bool] = module.memo.setdefault(conditional, {})
+    known: dict[ast.AST, bool] = module.memo.setdefault(is_conditional, {})
     result = False
     for above, child in module.ancestors(node):
         result = known.get(child, False)

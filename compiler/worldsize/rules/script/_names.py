@@ -19,7 +19,7 @@ _NAMED = (
 )
 
 
-def bound(module: Module) -> set[str] | None:
+def list_bound_names(module: Module) -> set[str] | None:
     """Every name that the file binds in any way; None where a star import or ``exec`` may bind more."""
     return module.once(_bound)
 

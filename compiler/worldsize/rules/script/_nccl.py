@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.rules.script._module import Module, conditional, constant, keyword
+from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.rules.script._program import Program
 
 _STARTS = ("init_process_group", "init_distributed")  # torch.distributed's and DeepSpeed's
@@ -18,6 +18,10 @@ def find_nccl_calls(program: Program) -> Iterator[tuple[Module, ast.Call]]:
         return
     for module in program.modules:
         for call in module.called(*_STARTS):
-            given = call.args[0] if call.args else keyword(call, "backend") or keyword(call, "dist_backend")
-            if constant(given) == "nccl" and not conditional(module, call):
+            given = (
+                call.args[0]
+                if call.args
+                else keyword_argument(call, "backend") or keyword_argument(call, "dist_backend")
+            )
+            if constant_value(given) == "nccl" and not is_conditional(module, call):
                 yield module, call

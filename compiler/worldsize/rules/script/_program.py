@@ -236,7 +236,7 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         path = waiting.pop(0)
         if path in found:
             continue
-        module = read(context, path) if len(found) < _MOST else None
+        module = read_module(context, path) if len(found) < _MOST else None
         if module is None:
             complete = False
             continue
@@ -249,14 +249,14 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
     return tuple(found.values()), complete
 
 
-def read(context: Context, path: Path) -> Module | None:
+def read_module(context: Context, path: Path) -> Module | None:
     """A file, parsed once."""
     source = context.text(path)
     return context.once(_parse, source) if source is not None else None
 
 
 def _parse(context: Context, source: Source) -> Module | None:
-    return _module.parse(source)
+    return _module.parse_module(source)
 
 
 def _imported(

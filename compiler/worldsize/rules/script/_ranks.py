@@ -27,7 +27,7 @@ _SHORT = 8  # nodes between a call and what decides about it
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
-def speaks_of_rank(module: Module, node: ast.AST | None) -> bool:
+def mentions_rank(module: Module, node: ast.AST | None) -> bool:
     """Whether an expression depends on which process this is, also through a variable."""
     return node in module.once(_speaking)
 
@@ -45,7 +45,7 @@ def _speaking(module: Module) -> set[ast.AST]:
     return speaking | module.holding(derived.__contains__) if derived else speaking
 
 
-def guarded(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: int = 4) -> bool:
+def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Whether something above a node, or above a place that calls its function, looks at the rank.
 
     A function that nothing calls by name may be called from anywhere, so it counts as guarded; a method
@@ -54,10 +54,12 @@ def guarded(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: i
     place = _decider(module, node)
     if isinstance(place, bool) or depth == 0:
         return place is True
-    known: dict[ast.AST, bool] = module.memo.setdefault((guarded, modules, depth), {})
+    known: dict[ast.AST, bool] = module.memo.setdefault((is_guarded_by_rank, modules, depth), {})
     if place not in known:
         calls = _calls(modules, module, place)
-        known[place] = not calls or any(guarded(modules, other, call, depth - 1) for other, call in calls)
+        known[place] = not calls or any(
+            is_guarded_by_rank(modules, other, call, depth - 1) for other, call in calls
+        )
     return known[place]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import constant, keyword
+from worldsize.rules.script._module import constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 
 
@@ -15,10 +15,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     given = {flag.name for flag in program.command.flags() if flag.value is not None}
     for module in program.modules:
         for call in module.called("add_argument"):
-            kind = keyword(call, "type")
+            kind = keyword_argument(call, "type")
             if not isinstance(kind, ast.Name) or kind.id != "bool":
                 continue
-            for option in (constant(argument) for argument in call.args):
+            for option in (constant_value(argument) for argument in call.args):
                 if isinstance(option, str) and option.lstrip("-").lower().replace("-", "_") in given:
                     message = (
                         f"`{option} False` is read as true: `bool` takes any text but the empty one for true"

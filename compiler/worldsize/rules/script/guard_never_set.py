@@ -27,7 +27,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _never_set(module: Module) -> list[ast.Name]:
     """The first of each name in a condition that nothing sets; conditions stand inside of each other."""
-    bound = _names.bound(module)
+    bound = _names.list_bound_names(module)
     names = set() if bound is None else {name.id for name in module.kinds.get(ast.Name, ())} - bound
     unset = {name for name in names if _RANK.search(name)}
     found: dict[str, ast.Name] = {}

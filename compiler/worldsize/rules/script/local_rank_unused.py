@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import constant
+from worldsize.rules.script._module import constant_value
 from worldsize.rules.script._program import Program
 
 
@@ -25,7 +25,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr == "cuda"
             )
-            if is_call or constant(node) in ("cuda", "cuda:0"):
+            if is_call or constant_value(node) in ("cuda", "cuda:0"):
                 message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
                 help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
                 yield Finding(module.span(node), message, help_, related=program.related)

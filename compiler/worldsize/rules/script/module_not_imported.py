@@ -45,7 +45,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _not_imported(module: Module) -> list[ast.Name]:
     """The first use of each module that nothing binds."""
-    bound = _names.bound(module)
+    bound = _names.list_bound_names(module)
     missing = set() if bound is None else _MODULES.keys() - bound
     found: dict[str, ast.Name] = {}
     for node in module.kinds.get(ast.Attribute, ()) if missing else ():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import constant, keyword
+from worldsize.rules.script._module import constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 
 _SHARDS = ("Sampler", "sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
@@ -19,7 +19,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for call in module.called("DataLoader"):
-            if constant(keyword(call, "shuffle")) is True and keyword(call, "sampler") is None:
+            if (
+                constant_value(keyword_argument(call, "shuffle")) is True
+                and keyword_argument(call, "sampler") is None
+            ):
                 message = "every rank reads all rows: nothing shares them out"
                 help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
                 yield Finding(module.span(call), message, help_, related=program.related)

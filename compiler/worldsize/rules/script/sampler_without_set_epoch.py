@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import Module, constant, keyword, mentions
+from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.rules.script._program import Program
 
 
@@ -16,7 +16,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for call in module.called("DistributedSampler"):
-            if constant(keyword(call, "shuffle")) is False:
+            if constant_value(keyword_argument(call, "shuffle")) is False:
                 continue
             message = "this sampler is never told the epoch, so every epoch has the same order"
             help_ = "call `sampler.set_epoch(epoch)` at the start of each epoch"
@@ -32,5 +32,5 @@ def _counts_epochs(module: Module) -> bool:
     return any(
         "epoch" in word.lower()
         for node in module.kinds.get(ast.For, ())
-        for word in (*mentions(node.target), *mentions(node.iter))
+        for word in (*find_mentions(node.target), *find_mentions(node.iter))
     )

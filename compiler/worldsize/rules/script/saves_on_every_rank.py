@@ -35,7 +35,9 @@ def _unguarded(
         (module, call)
         for module in modules
         for name, call in module.calls
-        if chosen(name) and not _apart(module, name, call) and not _ranks.guarded(modules, module, call)
+        if chosen(name)
+        and not _apart(module, name, call)
+        and not _ranks.is_guarded_by_rank(modules, module, call)
     ]
 
 
@@ -50,4 +52,4 @@ def _logs(name: str) -> bool:
 def _apart(module: Module, name: str, call: ast.Call) -> bool:
     """Whether the place it writes to has the rank in its name."""
     parts: list[ast.AST] = [*call.args[_saves(name) :], *(one.value for one in call.keywords)]
-    return any(_ranks.speaks_of_rank(module, part) for part in parts)
+    return any(_ranks.mentions_rank(module, part) for part in parts)

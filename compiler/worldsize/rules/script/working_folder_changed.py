@@ -15,7 +15,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for call in module.called("os.chdir"):
-            if not _ranks.guarded(program.modules, module, call):
+            if not _ranks.is_guarded_by_rank(program.modules, module, call):
                 message = "`os.chdir` in every process makes relative paths lead elsewhere"
                 help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
                 yield Finding(module.span(call), message, help_, related=program.related)

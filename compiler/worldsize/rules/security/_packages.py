@@ -9,14 +9,14 @@ _BOUND = re.compile(r"===?|~=|<|>|!=|\s@\s|://")
 _CONDA_BOUND = re.compile(r"[=<>]")
 
 
-def pip_name(text: str) -> str | None:
+def parse_pip_name(text: str) -> str | None:
     """The package of a requirement that has no bound at all on its version; None for any other line."""
     line = text.split("#", 1)[0].split(";", 1)[0].strip()
     found = _PIP.fullmatch(line)
     return None if found is None or _BOUND.search(line) or line.endswith((".txt", ".whl")) else found[0]
 
 
-def conda_name(text: str) -> str | None:
+def parse_conda_name(text: str) -> str | None:
     """The package of a conda dependency without a version; ``pip`` itself does not count."""
     name = text.rpartition("::")[2].strip()
     return None if _CONDA_BOUND.search(name) or " " in name or name in ("pip", "") else name

@@ -12,7 +12,7 @@ from worldsize.azureml.model import Argument, Binding, Field, Job, Literal, Step
 from worldsize.rules import command_line
 
 
-class Use(NamedTuple):
+class ShellUse(NamedTuple):
     """A literal text of an input where the command uses it.
 
     ``quote`` is what surrounds it there, ``echoed`` whether it is only printed.
@@ -26,12 +26,12 @@ class Use(NamedTuple):
     echoed: bool
 
 
-def uses(step: Step) -> Iterator[Use]:
+def find_shell_uses(step: Step) -> Iterator[ShellUse]:
     """The texts that a step gives to inputs of its command, at each place of use."""
     yield from _uses(step, step.inputs)
 
 
-def bound_uses(job: Job) -> Iterator[tuple[Step, Use]]:
+def find_bound_uses(job: Job) -> Iterator[tuple[Step, ShellUse]]:
     """The texts that a pipeline gives to its own inputs, where commands use what is bound to them."""
     for step in job.steps.values():
         bound = {
@@ -44,7 +44,7 @@ def bound_uses(job: Job) -> Iterator[tuple[Step, Use]]:
             yield step, use
 
 
-def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[Use]:
+def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[ShellUse]:
     component = step.component
     command = component.command if component is not None else None
     if component is None or command is None or not isinstance(command.value, str):
@@ -65,12 +65,12 @@ def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[Use]:
         name = found.port or ""
         before = bisect_right(echoes, (start, len(command.value))) - 1
         echoed = before >= 0 and start < echoes[before][1]
-        yield Use(name, texts[name][0], texts[name][1], found, quote, echoed)
+        yield ShellUse(name, texts[name][0], texts[name][1], found, quote, echoed)
 
 
 def _echoes(command: str) -> Iterator[tuple[int, int]]:
     """Where the words stand that ``echo`` prints."""
-    for each in command_line.parse(command):
+    for each in command_line.parse_commands(command):
         words = each.arguments
         if len(words) > 1 and words[0].bare == "echo":
             yield words[1].start, words[-1].end

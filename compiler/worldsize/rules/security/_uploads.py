@@ -33,7 +33,7 @@ _PUBLIC = (b"BEGIN CERTIFICATE", b"BEGIN PUBLIC KEY", b"BEGIN TRUSTED CERTIFICAT
 _HEAD = 64 * 1024  # bytes of a file that may be a certificate that are read
 
 
-class Found(NamedTuple):
+class UploadedItem(NamedTuple):
     """A file or folder of an upload."""
 
     place: str
@@ -80,12 +80,12 @@ def _added(spec: Spec) -> Iterator[Component]:
             yield Component(None, "command", None, None, {}, {}, code=code)
 
 
-def repositories(part: Part) -> list[Found]:
+def find_repositories(part: Part) -> list[UploadedItem]:
     """The repositories of an upload."""
     return _sizes(part, {place for place in _folders(part) if PurePosixPath(place).name in REPOSITORIES})
 
 
-def environments(part: Part) -> list[Found]:
+def find_environments(part: Part) -> list[UploadedItem]:
     """The outermost folders of installed packages of an upload."""
     found = {place for place in _folders(part) if PurePosixPath(place).name in _ENVIRONMENTS}
     for place in (*part.listing.files, *_folders(part)):
@@ -95,7 +95,7 @@ def environments(part: Part) -> list[Found]:
     return _sizes(part, found)
 
 
-def secrets(part: Part) -> list[str]:
+def find_secrets(part: Part) -> list[str]:
     """The files of an upload that usually hold secrets, outside of repositories and environments."""
     apart = _beside(part)
     return [
@@ -111,7 +111,7 @@ def remaining(part: Part) -> dict[str, int]:
     return {place: size for place, size in part.listing.sizes.items() if not _is_below(place, apart)}
 
 
-def remedy(folder: Path, *names: str) -> str:
+def suggest_exclusion(folder: Path, *names: str) -> str:
     """How to leave something out: in which ignore file, since only one of one folder counts."""
     file = ignore.file_of(folder)
     listed = ", ".join(f"`{name}`" for name in names)
@@ -119,7 +119,7 @@ def remedy(folder: Path, *names: str) -> str:
     return f"add {listed} to `{folder.name}/{name}`: Azure ML reads no ignore file of a folder above"
 
 
-def size_text(size: int) -> str:
+def format_size(size: int) -> str:
     """Bytes for people: ``75 MB``."""
     for unit, bytes_ in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= bytes_:
@@ -138,18 +138,18 @@ def _folders(part: Part) -> set[str]:
     return found
 
 
-def _sizes(part: Part, places: set[str]) -> list[Found]:
+def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
     """The outermost of the places, each with the bytes of all files below it."""
     outer = {place for place in places if not _is_below(place.rpartition("/")[0], places)}
     total = dict.fromkeys(sorted(outer), 0)
     for place, size in part.listing.sizes.items():
         if (above := _above(place, outer)) is not None:
             total[above] += size
-    return [Found(place, size) for place, size in total.items()]
+    return [UploadedItem(place, size) for place, size in total.items()]
 
 
 def _beside(part: Part) -> set[str]:
-    return {found.place for found in (*repositories(part), *environments(part))}
+    return {found.place for found in (*find_repositories(part), *find_environments(part))}
 
 
 def _above(place: str, places: set[str]) -> str | None:

@@ -51,11 +51,11 @@ def _loose(root: Node | None) -> Iterator[tuple[Span, str]]:
     listed = root.get("dependencies") if isinstance(root, Mapping) else None
     for item in listed.items if isinstance(listed, Sequence) else ():
         if isinstance(item, Scalar):
-            name = _packages.conda_name(item.text)
+            name = _packages.parse_conda_name(item.text)
             if name:
                 yield item.span, name
         inner = item.get("pip") if isinstance(item, Mapping) else None
         for line in inner.items if isinstance(inner, Sequence) else ():
-            name = _packages.pip_name(line.text) if isinstance(line, Scalar) else None
+            name = _packages.parse_pip_name(line.text) if isinstance(line, Scalar) else None
             if name:
                 yield line.span, name

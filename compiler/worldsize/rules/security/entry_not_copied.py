@@ -17,4 +17,4 @@ def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
         place, what = next(iter(sorted(left_out.items())))
         more = f", and so are {len(left_out) - 1} more such entries" if len(left_out) > 1 else ""
         message = f"`{place}` in `{part.path.name}` is {what}, which cannot be uploaded{more}"
-        yield Finding(span, message, f"remove it, or {_uploads.remedy(folder, place)}")
+        yield Finding(span, message, f"remove it, or {_uploads.suggest_exclusion(folder, place)}")

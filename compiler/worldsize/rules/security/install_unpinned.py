@@ -30,7 +30,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
             skipped, value_follows = value_follows, _WITH_VALUE.fullmatch(text) is not None
             if skipped or text.startswith("-") or "/" in text or "$" in text:
                 continue
-            name = _packages.pip_name(text)
+            name = _packages.parse_pip_name(text)
             if name and name not in _TOOLS:
                 start = install.start("words") + word.start() + word[0].find(text)
                 span = node.subspan(start, start + len(text))

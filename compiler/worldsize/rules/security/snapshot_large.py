@@ -23,7 +23,7 @@ def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
             heads[place.split("/", 1)[0]] += size
         largest, size = max(heads.items(), key=lambda each: (each[1], each[0]))
         message = (
-            f"{_uploads.size_text(total)} are uploaded with `{part.path.name}`, more than"
-            f" {_uploads.size_text(LIMIT)}: `{largest}` has {_uploads.size_text(size)} of it"
+            f"{_uploads.format_size(total)} are uploaded with `{part.path.name}`, more than"
+            f" {_uploads.format_size(LIMIT)}: `{largest}` has {_uploads.format_size(size)} of it"
         )
-        yield Finding(span, message, _uploads.remedy(folder, largest))
+        yield Finding(span, message, _uploads.suggest_exclusion(folder, largest))

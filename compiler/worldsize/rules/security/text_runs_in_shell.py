@@ -11,14 +11,14 @@ from worldsize.rules.security import _shell
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _judge(_shell.uses(step))
+    yield from _judge(_shell.find_shell_uses(step))
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    yield from _judge(use for _, use in _shell.bound_uses(job))
+    yield from _judge(use for _, use in _shell.find_bound_uses(job))
 
 
-def _judge(uses: Iterable[_shell.Use]) -> Iterator[Finding]:
+def _judge(uses: Iterable[_shell.ShellUse]) -> Iterator[Finding]:
     for use in uses:
         found = None
         if use.quote != "'":

@@ -17,14 +17,14 @@ _OPTIONS = re.compile(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be sp
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _judge((step, use) for use in _shell.uses(step))
+    yield from _judge((step, use) for use in _shell.find_shell_uses(step))
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    yield from _judge(_shell.bound_uses(job))
+    yield from _judge(_shell.find_bound_uses(job))
 
 
-def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Finding]:
+def _judge(uses: Iterable[tuple[Step, _shell.ShellUse]]) -> Iterator[Finding]:
     for step, use in uses:
         sign = _sign(use)
         if use.quote or sign is None or "`" in use.value or "$(" in use.value:
@@ -41,7 +41,7 @@ def _judge(uses: Iterable[tuple[Step, _shell.Use]]) -> Iterator[Finding]:
         yield Finding(use.given.span, message, help_, related=related)
 
 
-def _sign(use: _shell.Use) -> str | None:
+def _sign(use: _shell.ShellUse) -> str | None:
     """The first sign by which the shell makes something else of the text than was meant."""
     text = use.value.strip()
     if _OPTIONS.match(text):

@@ -14,7 +14,7 @@ _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")
 _PIPELINE = ("pipeline_parallel_size", "pipeline_model_parallel_size", "pp_size")
 
 
-class Given(NamedTuple):
+class Degrees(NamedTuple):
     """The two degrees, and where the one to change is written."""
 
     tensor: int
@@ -28,7 +28,7 @@ class Given(NamedTuple):
         return self.tensor * self.pipeline
 
 
-def given(launch: Launch) -> Given | None:
+def read_degrees(launch: Launch) -> Degrees | None:
     """The degrees of a step; None where nothing is split, or a degree is not known here.
 
     A program that may start ranks itself (torchrun, or one process for all GPUs) is not judged.
@@ -42,12 +42,12 @@ def given(launch: Launch) -> Given | None:
     flag = tensors[0] if tensor > 1 else pipelines[0]
     parts = [f"{word} {value}" for word, value in (("tensor", tensor), ("pipeline", pipeline)) if value > 1]
     product = f" = {tensor * pipeline}" if len(parts) > 1 else ""
-    return Given(tensor, pipeline, _span(launch, flag), " × ".join(parts) + product)
+    return Degrees(tensor, pipeline, _span(launch, flag), " × ".join(parts) + product)
 
 
 def _one_process_a_rank(launch: Launch) -> bool:
     alone = launch.size is not None and launch.size.devices <= 1
-    return (alone or (launch.processes.value or 1) > 1) and not any(_launchers.inside(launch))
+    return (alone or (launch.processes.value or 1) > 1) and not any(_launchers.find_inner_launchers(launch))
 
 
 def _value(launch: Launch, flags: list[Flag]) -> int | None:

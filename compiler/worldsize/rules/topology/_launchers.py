@@ -29,7 +29,7 @@ class Launcher(NamedTuple):
     starts: int | None
 
 
-def inside(launch: Launch) -> Iterator[Launcher]:
+def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
     """The launchers that a step's command starts."""
     for command in launch.commands:
         found = _launcher(command)

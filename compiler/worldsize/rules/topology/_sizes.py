@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _SHAPE = re.compile(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
 
 
-class Named(NamedTuple):
+class SizeName(NamedTuple):
     """A VM size as written, and where."""
 
     name: str
     span: Span
 
 
-def named_here(context: Context, subject: Job | Compute) -> Iterator[Named]:
+def find_size_names(context: Context, subject: Job | Compute) -> Iterator[SizeName]:
     """The VM sizes that a native file names. Those of a spec are checked while it is planned."""
     if isinstance(subject, Compute):
         size = subject.size
         if size is not None and isinstance(size.value, str) and size.span is not None:
-            yield Named(size.value, size.span)
+            yield SizeName(size.value, size.span)
     elif subject.raw is not None:
         for step in subject.steps.values():
             if step.type == "spark":
@@ -39,7 +39,7 @@ def named_here(context: Context, subject: Job | Compute) -> Iterator[Named]:
             for block in (step.resources, step.component.resources if step.component else None):
                 typed = member(block, "instance_type")
                 if typed is not None and isinstance(typed.value, str) and typed.span is not None:
-                    yield Named(typed.value, typed.span)
+                    yield SizeName(typed.value, typed.span)
 
 
 def looks_wrong(name: str) -> bool:
@@ -53,7 +53,7 @@ def looks_wrong(name: str) -> bool:
     return shape is None or shape[1].upper() in ("NC", "ND")
 
 
-def replacement(size: VmSize) -> str:
+def suggest_replacement(size: VmSize) -> str:
     """What to choose instead of a size that is gone: one that can be had, with as many GPUs."""
     from worldsize.facts import vm_sizes  # noqa: PLC0415 - only a fault reads the whole catalogue
 

@@ -13,7 +13,7 @@ from worldsize.rules.topology import _degrees
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
-        world, said = launch.world, _degrees.given(launch)
+        world, said = launch.world, _degrees.read_degrees(launch)
         if not launch.native or world is None or said is None or said.span is None:
             continue
         if world % said.product:

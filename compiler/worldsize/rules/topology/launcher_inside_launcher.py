@@ -16,7 +16,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         outer = launch.processes.value
         if launch.kind not in STARTS_PROCESSES or outer is None or outer < 2:
             continue
-        for inner in _launchers.inside(launch):
+        for inner in _launchers.find_inner_launchers(launch):
             span = launch.span(inner.word)
             if span is None or (launch.kind == "mpi" and inner.name in _launchers.MPI):
                 continue

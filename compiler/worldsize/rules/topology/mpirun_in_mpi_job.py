@@ -15,7 +15,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         if launch.kind != "mpi" or launch.world == 1:
             continue
-        for inner in _launchers.inside(launch):
+        for inner in _launchers.find_inner_launchers(launch):
             span = launch.span(inner.word)
             if inner.name in _launchers.MPI and span is not None:
                 already = f" {launch.world} times" if launch.world is not None else " once a process"

@@ -13,7 +13,7 @@ from worldsize.rules.topology import _degrees
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
-        said, world = _degrees.given(launch), launch.world
+        said, world = _degrees.read_degrees(launch), launch.world
         processes, instances = launch.processes.value, launch.instances.value
         if not launch.native or said is None or world is None or processes is None or instances is None:
             continue

@@ -8,7 +8,7 @@ from worldsize.azureml.compute import Compute
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.topology._sizes import looks_wrong, named_here
+from worldsize.rules.topology._sizes import find_size_names, looks_wrong
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
@@ -20,7 +20,7 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
 
 
 def _unknown(context: Context, subject: Job | Compute) -> Iterator[Finding]:
-    for named in named_here(context, subject):
+    for named in find_size_names(context, subject):
         if context.vm_size(named.name) is None and looks_wrong(named.name):
             from worldsize.facts import vm_sizes  # noqa: PLC0415 - only a fault needs the list of names
 

@@ -294,7 +294,7 @@ def test_rules_that_are_not_loaded_would_find_nothing(part: int, monkeypatch: py
         return parsed[key]
 
     original = _module.parse_module
-    monkeypatch.setattr(_module, "parse", parse)
+    monkeypatch.setattr(_module, "parse_module", parse)
     assert {path: worldsize.check(path).diagnostics for path in specs} == quick
 
 

@@ -92,7 +92,9 @@ def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pyte
 
     parsed: list[str] = []
     real = _module.parse_module
-    monkeypatch.setattr(_program._module, "parse", lambda source: parsed.append(source.path) or real(source))
+    monkeypatch.setattr(
+        _program._module, "parse_module", lambda source: parsed.append(source.path) or real(source)
+    )
     jobs = "".join(f"  s{n}:\n    component: ./c.yml\n    compute: azureml:c\n" for n in range(50))
     (tmp_path / "pipeline.yml").write_text(
         "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"

@@ -96,7 +96,7 @@ class Command(Struct, frozen=True):
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
 def parse_commands(text: str) -> tuple[Command, ...]:
     """The commands of a command line, in order."""
-    found: list[Command] = []
+    commands: list[Command] = []
     words: list[Word] = []
     targets: list[tuple[Word, Word | None]] = []
     redirect: Word | None = None
@@ -115,11 +115,11 @@ def parse_commands(text: str) -> tuple[Command, ...]:
                 redirect = None
         elif kind == "operator":
             if words or targets:
-                found.append(Command(tuple(words), tuple(targets), piped))
+                commands.append(Command(tuple(words), tuple(targets), piped))
             words, targets, redirect, piped = [], [], None, word.text == "|"
     if words or targets:
-        found.append(Command(tuple(words), tuple(targets), piped))
-    return tuple(found)
+        commands.append(Command(tuple(words), tuple(targets), piped))
+    return tuple(commands)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, Word]]:

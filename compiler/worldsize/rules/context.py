@@ -143,7 +143,7 @@ class Context(Struct):
 
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""
-        found = Cluster(
+        cluster = Cluster(
             instance_type=_typed(compute.size, str),
             max_instances=_typed(compute.max_instances, int),
             tier=_typed(compute.tier, str),
@@ -153,9 +153,9 @@ class Context(Struct):
             declared=compute.declared,
         )
         known = self.clusters.get(compute.name)
-        if known is None or (found.declared and not known.declared):
-            self.clusters[compute.name] = found
-        elif not known.declared and _said(known) != _said(found):
+        if known is None or (cluster.declared and not known.declared):
+            self.clusters[compute.name] = cluster
+        elif not known.declared and _said(known) != _said(cluster):
             self._contradicted.add(compute.name)
 
     def cluster(self, target: object) -> Cluster | None:
@@ -163,8 +163,8 @@ class Context(Struct):
         if not isinstance(target, str):
             return None
         name = target.removeprefix("azureml:")
-        found = self.clusters.get(name)
-        return None if found is None or (name in self._contradicted and not found.declared) else found
+        cluster = self.clusters.get(name)
+        return None if cluster is None or (name in self._contradicted and not cluster.declared) else cluster
 
 
 def _within(real: str, root: str) -> bool:
@@ -172,8 +172,8 @@ def _within(real: str, root: str) -> bool:
 
 
 def _typed(value: Any, kind: type[T]) -> T | None:
-    found = value.value if value is not None else None
-    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+    content = value.value if value is not None else None
+    return content if isinstance(content, kind) and not isinstance(content, bool) else None
 
 
 def _said(cluster: Cluster) -> tuple[object, ...]:

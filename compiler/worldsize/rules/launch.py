@@ -131,7 +131,7 @@ class Launch(Struct, frozen=True):
         text: Any = flag.value.bare
         expression = binding.whole(text)
         if expression is not None:
-            text = _read_input(self, expression.port) if expression.scope == "inputs" else None
+            text = read_input(self, expression.port) if expression.scope == "inputs" else None
         return _to_number(text)
 
 
@@ -229,7 +229,7 @@ def _read_cluster(context: Context, job: Job, step: Step) -> Cluster | None:
     return context.cluster(resolve_value(chosen, job)) if chosen is not None else None
 
 
-def _read_input(launch: Launch, name: str | None) -> Any:
+def read_input(launch: Launch, name: str | None) -> Any:
     """The value of an input of the step, or its default; None where the files do not say."""
     argument = launch.step.inputs.get(name or "")
     value = argument.value if argument is not None else None

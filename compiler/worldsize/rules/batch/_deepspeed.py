@@ -141,7 +141,7 @@ def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
 
 
 def _uses(context: Context, job: Job) -> list[ConfigUse]:
-    found = []
+    uses = []
     for launch in read_launches(context, job):
         for path in dict.fromkeys(_paths(launch)):
             source = None if context.is_folder(path) else context.text(path)
@@ -150,10 +150,10 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
             known = _deepspeed_known.collect_known(context, job, launch)
             if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
                 root, wrong = context.once(_read, source)
-                found.append(
+                uses.append(
                     ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, known)
                 )
-    return found
+    return uses
 
 
 def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:

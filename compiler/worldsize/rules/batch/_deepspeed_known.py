@@ -6,12 +6,11 @@ import ast
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
-from worldsize.azureml.model import Binding, Field, Job, Literal
+from worldsize.azureml.model import Job
 from worldsize.rules.batch._replicas import count_replicas
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, resolve_value
+from worldsize.rules.launch import Launch, read_input
 from worldsize.rules.script import _program
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
@@ -51,7 +50,7 @@ def collect_known(context: Context, job: Job, launch: Launch) -> Known:
         accumulation=_count(launch, "gradient_accumulation_steps"),
         fills_auto=_fills_auto(launch, program),
     )
-    return around if program is None else _with_made(around, program)
+    return around if program is None else _add_program(around, program)
 
 
 def _is_ours(context: Context, launch: Launch) -> bool:
@@ -87,25 +86,23 @@ def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
     return False if "deepspeed" in used and not other else None
 
 
-def _with_made(around: Known, program: Program) -> Known:
-    """Which of optimizer and schedule the script makes itself."""
+def _add_program(around: Known, program: Program) -> Known:
+    """Add which of optimizer and schedule the script makes itself."""
     if program.imports("accelerate") and not program.says("Trainer", "DummyOptim"):
-        made = any(name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls)
-        return around._replace(maker="", refuses=True) if made else around
+        builds_optimizer = any(
+            name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls
+        )
+        return around._replace(maker="", refuses=True) if builds_optimizer else around
     for module in program.modules:
         for call in module.called("initialize"):
             if module.name_of(call.func).partition(".")[0] != "deepspeed":
                 continue
-            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            arguments = {keyword.arg: keyword.value for keyword in call.keywords}
             return around._replace(
-                maker=_maker(module, given.get("optimizer")),
-                schedules=_is_given(given.get("lr_scheduler")),
+                maker=_maker(module, arguments.get("optimizer")),
+                schedules=isinstance(arguments.get("lr_scheduler"), ast.Call),
             )
     return around
-
-
-def _is_given(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Call)
 
 
 def _maker(module: Module, value: ast.expr | None) -> str | None:
@@ -124,28 +121,16 @@ def _maker(module: Module, value: ast.expr | None) -> str | None:
     return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
 
 
-def _argument(launch: Launch, name: str) -> Any:
-    """What an input of the step is, with the component's default."""
-    given = launch.step.inputs.get(name)
-    if given is None:
-        component = launch.step.component
-        port = component.inputs.get(name) if component is not None else None
-        return port.default.value if port is not None and port.default is not None else None
-    if isinstance(given.value, Binding):
-        return resolve_value(Field(str(given.value.expression)), launch.job)
-    return given.value.value if isinstance(given.value, Literal) else None
-
-
 def _count(launch: Launch, name: str) -> int | None:
-    value = _argument(launch, name)
+    value = read_input(launch, name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _real(launch: Launch, name: str) -> float | None:
-    value = _argument(launch, name)
+    value = read_input(launch, name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _text(launch: Launch, name: str) -> str | None:
-    value = _argument(launch, name)
+    value = read_input(launch, name)
     return value if isinstance(value, str) else None

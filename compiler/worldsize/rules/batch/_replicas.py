@@ -27,9 +27,9 @@ def count_replicas(launch: Launch) -> int | None:
 
 def count_split_replicas(launch: Launch) -> int | None:
     """The replicas of a model that tensor and pipeline degrees split; None where it is split otherwise."""
-    said, world = _degrees.read_degrees(launch), launch.world
-    if said is None or world is None or world % said.product:
+    degrees, world = _degrees.read_degrees(launch), launch.world
+    if degrees is None or world is None or world % degrees.product:
         return None
     if any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_OTHERWISE)):
         return None
-    return world // said.product
+    return world // degrees.product

@@ -11,9 +11,9 @@ from worldsize.rules.context import Context
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for found, span, name in _deepspeed.find_missing_configs(context, job):
-        scripts = found.scripts(context)
-        made = any(name.rpartition("/")[2] in script.text for script in scripts)
-        if len(found.commands) == 1 and scripts and not made:
+    for launch, span, name in _deepspeed.find_missing_configs(context, job):
+        scripts = launch.scripts(context)
+        written_by_script = any(name.rpartition("/")[2] in script.text for script in scripts)
+        if len(launch.commands) == 1 and scripts and not written_by_script:
             message = f"there is no `{name}` in the code folder"
             yield Finding(span, message, "correct the name, or put the file there")

@@ -16,13 +16,13 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         flags = launch.flags("world_size")
         if world is None or len(flags) != 1 or flags[0].value is None:
             continue
-        given = launch.number(flags[0])
-        if given is None or given in (world, nodes) or given < 1:
+        flag_value = launch.number(flags[0])
+        if flag_value is None or flag_value in (world, nodes) or flag_value < 1:
             continue
         span = launch.span(flags[0].value)
         if span is None:
             continue
         product = f"{nodes} × {launch.processes.value}"
         flag = flags[0].word.text.partition("=")[0]
-        message = f"`{flag}` is {given:g} but {world} processes start ({product})"
+        message = f"`{flag}` is {flag_value:g} but {world} processes start ({product})"
         yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")

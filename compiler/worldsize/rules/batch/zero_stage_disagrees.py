@@ -27,9 +27,9 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
     flags = launch.flags("zero_stage", "zero_optimization_stage")
-    given = launch.number(flags[0]) if len(flags) == 1 else None
-    span = launch.span(flags[0].value) if given is not None and flags[0].value is not None else None
-    return None if given is None or span is None else (given, span, "the command", "the flag")
+    stage = launch.number(flags[0]) if len(flags) == 1 else None
+    span = launch.span(flags[0].value) if stage is not None and flags[0].value is not None else None
+    return None if stage is None or span is None else (stage, span, "the command", "the flag")
 
 
 def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:

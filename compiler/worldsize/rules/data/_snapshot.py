@@ -37,8 +37,8 @@ def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
     """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
     question = ("script", str(code), name)
     if question not in context.files.known:
-        found = is_file(code / name)
-        context.files.known[question] = (found, _ignore_file(code, name) if found else None)
+        has_script = is_file(code / name)
+        context.files.known[question] = (has_script, _ignore_file(code, name) if has_script else None)
     answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
     return answer
 
@@ -84,10 +84,10 @@ def _sought(
         yield ScriptSearch(script, None, included, "", found=False, ignored_by=None)
         return
     path = local_path(code.value, folder) if isinstance(code.value, str) else None
-    there = _kind(context, path) if path is not None else ""
-    if path is None or not there:
+    kind_of_code = _kind(context, path) if path is not None else ""
+    if path is None or not kind_of_code:
         return
-    if there == "folder":
+    if kind_of_code == "folder":
         yield ScriptSearch(script, path, included, code.text, *_look(context, path, script.name))
     else:  # a single file is the whole snapshot
         yield ScriptSearch(script, None, (*included, path), code.text, found=False, ignored_by=None)
@@ -96,8 +96,8 @@ def _sought(
 def _included(component: Component, folder: Path) -> tuple[Path, ...]:
     items = component.additional_includes.value if component.additional_includes else None
     texts = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
-    found = (local_path(text, folder) for text in texts if classify(text) == "local")
-    return tuple(path for path in found if path is not None)
+    paths = (local_path(text, folder) for text in texts if kind(text) == "local")
+    return tuple(path for path in paths if path is not None)
 
 
 def names_in(folder: Path | None) -> list[str]:

@@ -11,9 +11,9 @@ from worldsize.rules.data._snapshot import search_scripts
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for found in search_scripts(context, component):
-        file = found.ignored_by
+    for search in search_scripts(context, component):
+        file = search.ignored_by
         if file is not None:
-            message = f"`{found.script.name}` is left out of the upload by `{file}` of `{found.shown}`"
-            help_ = f"remove the pattern from `{file}`, or add `!{found.script.name}` as its last line"
-            yield Finding(found.script.span, message, help_)
+            message = f"`{search.script.name}` is left out of the upload by `{file}` of `{search.shown}`"
+            help_ = f"remove the pattern from `{file}`, or add `!{search.script.name}` as its last line"
+            yield Finding(search.script.span, message, help_)

@@ -12,23 +12,23 @@ from worldsize.rules.data._snapshot import ScriptSearch, names_in, search_script
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for found in search_scripts(context, component):
-        if not found.exists():
-            yield _missing(found)
+    for search in search_scripts(context, component):
+        if not search.exists():
+            yield _missing(search)
 
 
-def _missing(found: ScriptSearch) -> Finding:
-    name = found.script.name
-    if found.code is None:
+def _missing(search: ScriptSearch) -> Finding:
+    name = search.script.name
+    if search.code is None:
         message = f"`{name}` is started, but no `code` brings it along"
-        if found.shown:
-            message = f"`{name}` is started, but `code` is the single file `{found.shown}`"
-        return Finding(found.script.span, message, "add `code:` with the folder that holds it")
+        if search.shown:
+            message = f"`{name}` is started, but `code` is the single file `{search.shown}`"
+        return Finding(search.script.span, message, "add `code:` with the folder that holds it")
     folder, _, last = name.rpartition("/")
-    near = closest(last, names_in(found.code / folder))
+    near = closest(last, names_in(search.code / folder))
     better = f"{folder}/{near}" if folder else near
-    message = f"`{name}` is not in the code folder `{found.shown}`"
+    message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None or better is None:
-        return Finding(found.script.span, message, "the path is relative to the root of the code folder")
-    fix = Fix(found.script.span, better)
-    return Finding(found.script.span, message, f"did you mean `{better}`?", fix=fix)
+        return Finding(search.script.span, message, "the path is relative to the root of the code folder")
+    fix = Fix(search.script.span, better)
+    return Finding(search.script.span, message, f"did you mean `{better}`?", fix=fix)

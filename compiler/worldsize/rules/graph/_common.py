@@ -84,12 +84,12 @@ def known_ports(step: Step, side: str) -> dict[str, Port] | None:
     """The inputs or outputs of a step by name; None where they cannot be seen."""
     if step.component is None or not (graph.is_inline(step) or declared_component(step)):
         return None
-    found = dict(step.component.inputs if side == "inputs" else step.component.outputs)
+    ports = dict(step.component.inputs if side == "inputs" else step.component.outputs)
     if side == "outputs":  # every job has it: the folder with its ./outputs and ./logs
-        found.setdefault("artifacts", Port("artifacts", "uri_folder"))
+        ports.setdefault("artifacts", Port("artifacts", "uri_folder"))
     if side == "inputs":
-        found |= {name: found.get(name, Port(name, "open")) for name in searched_inputs(step)}
-    return found
+        ports |= {name: ports.get(name, Port(name, "open")) for name in searched_inputs(step)}
+    return ports
 
 
 def searched_inputs(step: Step) -> tuple[str, ...]:
@@ -130,8 +130,8 @@ def port_finder(names: Collection[str]) -> Callable[[str], bool]:
 def source_type(job: Job, expression: Expression) -> str | None:
     """The type of what an expression names; None where it is unknown or does not exist."""
     if expression.scope == "parent.inputs":
-        found = pipeline_inputs(job).get(expression.port or "")
-        return None if found == "open" else found
+        declared = pipeline_inputs(job).get(expression.port or "")
+        return None if declared == "open" else declared
     step = job.steps.get(expression.step or "")
     if step is None or expression.side is None:
         return None
@@ -178,6 +178,6 @@ def find_unbound_texts(job: Job) -> Iterator[Scalar]:
     if not is_native(job):
         return
     for step in job.steps.values():
-        given = [field.node for field in step.inputs.values() if isinstance(field.value, (Literal, Data))]
-        given += [setting.node for setting in step.outputs.values() if setting.value.path is not None]
-        yield from (text for text in map(text_node, given) if text is not None)
+        nodes = [field.node for field in step.inputs.values() if isinstance(field.value, (Literal, Data))]
+        nodes += [setting.node for setting in step.outputs.values() if setting.value.path is not None]
+        yield from (text for text in map(text_node, nodes) if text is not None)

@@ -30,14 +30,12 @@ def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator
     if not isinstance(value, Literal) or not _judged(value.value):
         return
     node = text_node(field.node)
-    found = port_values.check_value(
-        name, value.value, port, node.span if node is not None else span_of(field)
-    )
-    if found is None:
+    fault = fit.fault(name, value.value, port, node.span if node is not None else span_of(field))
+    if fault is None:
         return
     if source is not None and source.span is not None:
-        found = replace(found, related=(Related(source.span, "the pipeline's input is given here"),))
-    yield found
+        fault = replace(fault, related=(Related(source.span, "the pipeline's input is given here"),))
+    yield fault
 
 
 def _judged(value: Any) -> bool:
@@ -55,11 +53,11 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
         default = port.default
         if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):
             continue
-        found = fit.fault(port.name, default.value, port, span_of(default))
-        if found is not None:
+        fault = fit.fault(port.name, default.value, port, span_of(default))
+        if fault is not None:
             yield replace(
-                found,
-                message=f"default of {found.message}"
-                if found.message.startswith(f"`{port.name}`")
-                else f"default {found.message}",
+                fault,
+                message=f"default of {fault.message}"
+                if fault.message.startswith(f"`{port.name}`")
+                else f"default {fault.message}",
             )

@@ -22,9 +22,9 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _around(node: Scalar) -> Iterator[Finding]:
     if "${{" not in node.text:
         return
-    for found in binding.find(node.text):
-        if str(found).startswith(_WHOLE):
-            message = f"`{found}` has text around it, and a binding must be the whole value"
+    for expression in binding.find(node.text):
+        if str(expression).startswith(_WHOLE):
+            message = f"`{expression}` has text around it, and a binding must be the whole value"
             help_ = "bind it alone and join the path inside the script"
-            yield Finding(node.subspan(found.start, found.end), message, help_)
+            yield Finding(node.subspan(expression.start, expression.end), message, help_)
             return

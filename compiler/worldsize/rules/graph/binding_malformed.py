@@ -28,11 +28,11 @@ def _plain(node: Scalar) -> Iterator[Finding]:
     for start in binding.parse(text).unclosed:
         span = node.subspan(start, min(len(text), start + 3))
         yield Finding(span, f"`{text[start : start + 40]}` is not an expression", _LOST)
-    found = fit.SINGLE_BRACES.search(text)
-    if found is not None:
-        written = f"${{{{{found.group().lstrip('$').strip('{} ')}}}}}"
-        span = node.subspan(found.start(), found.end())
-        message = f"`{found.group()}` is plain text: an expression has two braces on each side"
+    braces = fit.SINGLE_BRACES.search(text)
+    if braces is not None:
+        written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
+        span = node.subspan(braces.start(), braces.end())
+        message = f"`{braces.group()}` is plain text: an expression has two braces on each side"
         yield Finding(span, message, f"write `{written}`", fix=Fix(span, written))
 
 
@@ -42,9 +42,9 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
             shown = text.node.text[start : start + 40].split("\n")[0]
             help_ = "close it with `]]`" if shown.startswith("$[[") else _LOST
             yield Finding(text.span(start, start + 3), f"`{shown}` is never closed", help_)
-        for found in fit.SINGLE_BRACES.finditer(text.node.text):
-            if found.group().startswith("$"):
-                written = f"${{{{{found.group().lstrip('$').strip('{} ')}}}}}"
-                span = text.span(found.start(), found.end())
-                message = f"`{found.group()}` is a variable of the shell: an expression has two braces"
+        for braces in fit.SINGLE_BRACES.finditer(text.node.text):
+            if braces.group().startswith("$"):
+                written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
+                span = text.span(braces.start(), braces.end())
+                message = f"`{braces.group()}` is a variable of the shell: an expression has two braces"
                 yield Finding(span, message, f"write `{written}`", fix=Fix(span, written))

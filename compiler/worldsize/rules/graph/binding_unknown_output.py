@@ -30,8 +30,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         key = (source.name, expression.side)
         if key not in finders:
-            found = known_ports(source, expression.side)
-            finders[key] = found, port_finder(found or {})
+            ports = known_ports(source, expression.side)
+            finders[key] = ports, port_finder(ports or {})
         names, has = finders[key]
         if names is not None and not has(expression.port):
             message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
@@ -66,16 +66,22 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
 
 def _undeclared(text: _command.CommandText, component: Component) -> Iterator[Finding]:
     has = {"inputs": port_finder(component.inputs), "outputs": port_finder(component.outputs)}
-    for found in text.template.expressions:
-        if found.scope not in ("inputs", "outputs") or found.port is None:
+    for expression in text.template.expressions:
+        if expression.scope not in ("inputs", "outputs") or expression.port is None:
             continue
-        ports = component.inputs if found.scope == "inputs" else component.outputs
-        if not has[found.scope](found.port):
-            side = found.scope[:-1]
-            message = f"`{text.key}` uses the {side} `{found.port}`, which is not declared"
-            help_ = did_you_mean(found.port, ports) or f"declare `{found.port}` under `{found.scope}:`"
-            span = text.span(found.name_start + len(found.scope) + 1, found.name_start + len(found.name))
-            yield Finding(span, message, help_, fix=suggest_fix(span, found.port, ports))
+        ports = component.inputs if expression.scope == "inputs" else component.outputs
+        if not has[expression.scope](expression.port):
+            side = expression.scope[:-1]
+            message = f"`{text.key}` uses the {side} `{expression.port}`, which is not declared"
+            help_ = (
+                did_you_mean(expression.port, ports)
+                or f"declare `{expression.port}` under `{expression.scope}:`"
+            )
+            span = text.span(
+                expression.name_start + len(expression.scope) + 1,
+                expression.name_start + len(expression.name),
+            )
+            yield Finding(span, message, help_, fix=suggest_fix(span, expression.port, ports))
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
@@ -96,11 +102,17 @@ def _check_trial(context: Context, step: Step) -> Iterator[Finding]:
         return
     space = _space(step)
     for text in _command.find_texts(context, step.component):
-        for found in text.template.expressions:
-            if found.scope == "search_space" and found.port is not None and found.port not in space:
-                message = f"`search_space` has no `{found.port}`, which the trial uses"
-                span = text.span(found.name_start + len("search_space."), found.name_start + len(found.name))
-                help_ = did_you_mean(found.port, space) or f"add `{found.port}` to `search_space:`"
+        for expression in text.template.expressions:
+            if (
+                expression.scope == "search_space"
+                and expression.port is not None
+                and expression.port not in space
+            ):
+                message = f"`search_space` has no `{expression.port}`, which the trial uses"
+                span = text.span(
+                    expression.name_start + len("search_space."), expression.name_start + len(expression.name)
+                )
+                help_ = did_you_mean(expression.port, space) or f"add `{expression.port}` to `search_space:`"
                 yield Finding(span, message, help_)
 
 

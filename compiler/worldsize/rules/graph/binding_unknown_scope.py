@@ -16,11 +16,11 @@ _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for wire in find_wires(job):
-        found = wire.expression
-        if _names_a_source(found) or found.name in _FREE:
+        expression = wire.expression
+        if _names_a_source(expression) or expression.name in _FREE:
             continue
-        span = wire.node.subspan(found.start, found.end)
-        yield Finding(span, f"`{found}` cannot be bound to an input of a step", _advice(found, job))
+        span = wire.node.subspan(expression.start, expression.end)
+        yield Finding(span, f"`{expression}` cannot be bound to an input of a step", _advice(expression, job))
     if is_native(job):
         for step in job.steps.values():
             for field in step.outputs.values():
@@ -31,40 +31,39 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
                     yield Finding(bound.span, message, help_)
 
 
-def _names_a_source(found: Expression) -> bool:
-    if found.scope == "parent.inputs":
-        return found.port is not None
-    return found.scope == "parent.jobs" and found.side is not None and found.port is not None
+def _names_a_source(expression: Expression) -> bool:
+    if expression.scope == "parent.inputs":
+        return expression.port is not None
+    return expression.scope == "parent.jobs" and expression.side is not None and expression.port is not None
 
 
-def _advice(found: Expression, job: Job) -> str:
-    first, *rest = found.parts
+def _advice(expression: Expression, job: Job) -> str:
+    first, *rest = expression.parts
     if first == "inputs" and rest:
         return f"write `${{{{parent.inputs.{'.'.join(rest)}}}}}` for an input of the pipeline"
     if first == "jobs" and len(rest) > 2:
-        return f"write `${{{{parent.{found.name}}}}}`"
+        return f"write `${{{{parent.{expression.name}}}}}`"
     if first == "parents":
         return f"write `${{{{parent.{'.'.join(rest)}}}}}`"
     if first in job.steps and rest:
-        return f"write `${{{{parent.jobs.{found.name}}}}}`"
+        return f"write `${{{{parent.jobs.{expression.name}}}}}`"
     return "write `${{parent.jobs.STEP.outputs.NAME}}` or `${{parent.inputs.NAME}}`"
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
     for text in _command.find_texts(context, component):
-        for found in text.template.expressions:
-            if found.scope in ("inputs", "outputs", "search_space") and found.port:
+        for expression in text.template.expressions:
+            if expression.scope in ("inputs", "outputs", "search_space") and expression.port:
                 continue
-            if "." not in found.name:
+            if "." not in expression.name:
                 continue
-            message = f"`{found}` cannot stand in `{text.key}`"
-            yield Finding(text.span(found.start, found.end), message, _in_command(found))
+            message = f"`{expression}` cannot stand in `{text.key}`"
+            yield Finding(text.span(expression.start, expression.end), message, _in_command(expression))
 
 
-def _in_command(found: Expression) -> str:
-    if found.scope == "parent.inputs" and found.port:
-        name = found.port
-        return (
-            f"bind it to an input: `{name}: {found}` under `inputs:`, and write `${{{{inputs.{name}}}}}` here"
-        )
+def _in_command(expression: Expression) -> str:
+    if expression.scope == "parent.inputs" and expression.port:
+        port = expression.port
+        bound = f"`{port}: {expression}`"
+        return f"bind it to an input: {bound} under `inputs:`, and write `${{{{inputs.{port}}}}}` here"
     return "bind it to an input under `inputs:` and write `${{inputs.NAME}}` here"

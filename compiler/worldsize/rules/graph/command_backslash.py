@@ -15,9 +15,9 @@ _BROKEN = re.compile(r"\\[ \t]*\r?\n")
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
     for text in _command.find_texts(context, component):
-        found = _BROKEN.search(text.node.text)
-        if found is not None and text.key == "command":
+        backslash = _BROKEN.search(text.node.text)
+        if backslash is not None and text.key == "command":
             message = "a backslash at the end of a line does not continue the command of a component"
             help_ = "write `command: >-`, which folds the lines into one, and remove the backslashes"
-            yield Finding(text.span(found.start(), found.start() + 1), message, help_)
+            yield Finding(text.span(backslash.start(), backslash.start() + 1), message, help_)
             return

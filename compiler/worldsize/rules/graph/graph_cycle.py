@@ -19,22 +19,22 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for wire in find_wires(job):
         if wire.expression.step is not None and wire.expression.side == "outputs":
             reads.setdefault(wire.step.name, {}).setdefault(wire.expression.step, wire)
-    found = cycle.find_cycle(reads, lambda step: reads.get(step, ()))
-    if found is None:
+    steps = cycle.find(reads, lambda step: reads.get(step, ()))
+    if steps is None:
         return
-    first, last = found[0], found[-1]
+    first, last = steps[0], steps[-1]
     closing = reads[first][last]
     span = closing.part(2)
-    if len(found) == 1:
+    if len(steps) == 1:
         message = f"input `{closing.name}` of step `{first}` is bound to the step's own output"
         yield Finding(span, message, "bind it to an earlier step")
         return
-    shown = found if len(found) <= _SHOWN else [*found[: _SHOWN - 1], "…"]
+    shown = steps if len(steps) <= _SHOWN else [*steps[: _SHOWN - 1], "…"]
     message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
     if len(message) > 200:
-        message = f"{len(found)} steps wait for each other, from `{first}` to `{last}` and back"[:200]
+        message = f"{len(steps)} steps wait for each other, from `{first}` to `{last}` and back"[:200]
     related = tuple(
         Related(reads[step][source].part(2), f"`{step}` reads from `{source}`")
-        for source, step in pairwise(found)
+        for source, step in pairwise(steps)
     )
     yield Finding(span, message, "remove one of these bindings", related=related)

@@ -35,10 +35,10 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             yield _fault(wire.part(2), port, names)
     for step in job.steps.values():
         for node in _texts(step):
-            for found in binding.find(node.text):
-                port = found.port
-                if found.scope == "parent.inputs" and port is not None and not has(port):
-                    yield _fault(node.subspan(*found.part_range(2)), port, names)
+            for expression in binding.find(node.text):
+                port = expression.port
+                if expression.scope == "parent.inputs" and port is not None and not has(port):
+                    yield _fault(node.subspan(*expression.part_range(2)), port, names)
 
 
 def _fault(span: Span, port: str, names: dict[str, str]) -> Finding:

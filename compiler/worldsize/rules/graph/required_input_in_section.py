@@ -15,9 +15,9 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
         return
     for text in _command.find_texts(context, component):
         for section in text.template.sections:
-            for found in section.expressions:
-                port = component.inputs.get(found.port or "") if found.scope == "inputs" else None
+            for expression in section.expressions:
+                port = component.inputs.get(expression.port or "") if expression.scope == "inputs" else None
                 if port is not None and not port.optional:
                     message = f"`{port.name}` is required, and only optional inputs may stand in `$[[ ]]`"
                     help_ = "take it out of the brackets, or declare it with `optional: true`"
-                    yield Finding(text.span(found.start, found.end), message, help_)
+                    yield Finding(text.span(expression.start, expression.end), message, help_)

@@ -15,8 +15,8 @@ from worldsize.yaml.nodes import Mapping
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         flags = launch.flags("lr", "learning_rate")
-        given = launch.number(flags[0]) if len(flags) == 1 else None
-        if given is None or flags[0].value is None:
+        flag_value = launch.number(flags[0]) if len(flags) == 1 else None
+        if flag_value is None or flags[0].value is None:
             continue
         span = launch.span(flags[0].value)
         for root in _deepspeed.find_configs(context, launch):
@@ -24,7 +24,9 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             params = optimizer.get("params") if isinstance(optimizer, Mapping) else None
             rate = params.get("lr") if isinstance(params, Mapping) else None
             value = _deepspeed.read_number(rate)
-            if rate is not None and value is not None and value != given and span is not None:
-                message = f"the learning rate is {given:g} here and {value:g} in the DeepSpeed configuration"
+            if rate is not None and value is not None and value != flag_value and span is not None:
+                message = (
+                    f"the learning rate is {flag_value:g} here and {value:g} in the DeepSpeed configuration"
+                )
                 related = (Related(rate.span, "the rate of the configuration"),)
                 yield Finding(span, message, f"write {value:g}, or remove one of the two", related=related)

@@ -27,12 +27,12 @@ def check_step(context: Context, step: Step) -> Iterator[Finding]:
 
 def _judge(_context: Context, node: Scalar) -> Iterator[Finding]:
     for option, value in _options(node.text):
-        found = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
-        if found is None:
+        match = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
+        if match is None:
             continue
-        message = f"checkpoints go to `{found['path']}`, which a restarted or resubmitted job does not see"
+        message = f"checkpoints go to `{match['path']}`, which a restarted or resubmitted job does not see"
         help_ = f"declare an output and write `{option} ${{{{outputs.checkpoints}}}}`"
-        start, end = found.span("path")
+        start, end = match.span("path")
         yield Finding(node.subspan(value.start + start, value.start + end), message, help_)
 
 

@@ -11,7 +11,7 @@ from worldsize.yaml.nodes import Mapping
 
 
 def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
-    made = schedule.create_job
+    create_job = schedule.create_job
     key = schedule.raw.key("create_job")
-    if isinstance(made, Mapping) and "type" not in made and key is not None:
+    if isinstance(create_job, Mapping) and "type" not in create_job and key is not None:
         yield Finding(key.span, "`create_job` has no `type`", "add `type: pipeline`")

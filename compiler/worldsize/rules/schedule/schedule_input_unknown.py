@@ -11,10 +11,10 @@ from worldsize.rules.context import Context
 
 
 def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
-    job, given = schedule.job, schedule.inputs
-    if job is None or given is None or job.type != "pipeline":
+    job, inputs = schedule.job, schedule.inputs
+    if job is None or inputs is None or job.type != "pipeline":
         return
-    for key, _ in given.entries:
+    for key, _ in inputs.entries:
         if key.text not in job.inputs:
             near = closest(key.text, job.inputs)
             help_ = did_you_mean(key.text, job.inputs) or "the pipeline has no inputs"

@@ -12,8 +12,8 @@ from worldsize.yaml.nodes import Mapping
 
 
 def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
-    made, reference, job = schedule.create_job, schedule.reference, schedule.job
-    kind = fields.read_field(made, "type") if isinstance(made, Mapping) else None
+    create_job, reference, job = schedule.create_job, schedule.reference, schedule.job
+    kind = fields.get(create_job, "type") if isinstance(create_job, Mapping) else None
     if kind is not None and isinstance(kind.value, str) and kind.value.lower() in ("command", "spark"):
         if kind.span is not None:
             message = f"a schedule starts pipelines only, not jobs of type `{kind.value}`"

@@ -34,8 +34,8 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
 def _forced(schedule: JobSchedule, job: Job) -> bool:
     forced = member(job.settings, "force_rerun")
     own = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
-    said = to_python(own).get("force_rerun") if isinstance(own, Mapping) else None
-    return bool(said) or (forced is not None and forced.value is not False)
+    force_rerun = to_python(own).get("force_rerun") if isinstance(own, Mapping) else None
+    return bool(force_rerun) or (forced is not None and forced.value is not False)
 
 
 def _changes(job: Job, given: Mapping | None) -> bool:

@@ -92,13 +92,13 @@ class Module(Struct, eq=False):
 
     def around(self, starts: Iterable[ast.AST]) -> set[ast.AST]:
         """These nodes and all that they lie in."""
-        found: set[ast.AST] = set()
+        nodes: set[ast.AST] = set()
         for start in starts:
             node: ast.AST | None = start
-            while node is not None and node not in found:
-                found.add(node)
+            while node is not None and node not in nodes:
+                nodes.add(node)
                 node = self.parents.get(node)
-        return found
+        return nodes
 
     def holding(self, test: Callable[[str], object]) -> set[ast.AST]:
         """All nodes inside of which a name, attribute, parameter or text passes a test."""
@@ -207,8 +207,8 @@ def variable_read(node: ast.AST) -> str | None:
             function.attr == "getenv" or (function.attr in ("get", "pop") and _is_environ(function.value))
         ):
             name = node.args[0]
-    found = constant_value(name)
-    return found if isinstance(found, str) else None
+    value = constant_value(name)
+    return value if isinstance(value, str) else None
 
 
 def _is_environ(node: ast.AST) -> bool:

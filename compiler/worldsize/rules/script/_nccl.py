@@ -18,10 +18,10 @@ def find_nccl_calls(program: Program) -> Iterator[tuple[Module, ast.Call]]:
         return
     for module in program.modules:
         for call in module.called(*_STARTS):
-            given = (
+            backend = (
                 call.args[0]
                 if call.args
                 else keyword_argument(call, "backend") or keyword_argument(call, "dist_backend")
             )
-            if constant_value(given) == "nccl" and not is_conditional(module, call):
+            if constant_value(backend) == "nccl" and not is_conditional(module, call):
                 yield module, call

@@ -55,10 +55,10 @@ class Program(Struct, eq=False):
     @property
     def processes(self) -> int:
         """How many are started at least."""
-        found = self.launch
-        if found.kind == "tensorflow":
-            return found.workers.value or 1
-        return (found.instances.value or 1) * self.per_instance if found.kind in ("pytorch", "mpi") else 1
+        launch = self.launch
+        if launch.kind == "tensorflow":
+            return launch.workers.value or 1
+        return (launch.instances.value or 1) * self.per_instance if launch.kind in ("pytorch", "mpi") else 1
 
     @property
     def per_instance(self) -> int:
@@ -110,20 +110,20 @@ def find_programs(context: Context, job: Job) -> list[Program]:
 
 def _find_programs(context: Context, job: Job) -> list[Program]:
     """One program for all steps that start the same script of the same component in the same way."""
-    found: dict[object, Program | None] = {}
+    by_start: dict[object, Program | None] = {}
     met: set[Path] = set()
     repeated = 0
     for launch in read_launches(context, job):
         key = _way(launch)
         commands = itertools.islice(launch.commands, _COMMANDS)
         for position, command in enumerate(itertools.takewhile(_stays, commands)):
-            if (key, position) in found or repeated > _REPEATED:
+            if (key, position) in by_start or repeated > _REPEATED:
                 continue
-            program = found[key, position] = _program(context, launch, command)
+            program = by_start[key, position] = _program(context, launch, command)
             if program is not None:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
-    return [program for program in found.values() if program is not None]
+    return [program for program in by_start.values() if program is not None]
 
 
 def _way(launch: Launch) -> object:
@@ -230,23 +230,23 @@ def _locate(context: Context, roots: list[tuple[Path, str | None]], name: str) -
 
 def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Closure:
     """The script and what it imports from beside it."""
-    found: dict[Path, Module] = {}
+    modules: dict[Path, Module] = {}
     waiting, complete = [script], True
     while waiting:
         path = waiting.pop(0)
-        if path in found:
+        if path in modules:
             continue
-        module = read_module(context, path) if len(found) < _MOST else None
+        module = read_module(context, path) if len(modules) < _MOST else None
         if module is None:
             complete = False
             continue
-        found[path] = module
+        modules[path] = module
         complete = complete and len(module.imports) <= _IMPORTS
         for name, level, _ in module.imports[:_IMPORTS]:
             places = list(_imported(context, path, folders, name, level))
             waiting += places
             complete = complete and (bool(places) or _is_known(name, level))
-    return tuple(found.values()), complete
+    return tuple(modules.values()), complete
 
 
 def read_module(context: Context, path: Path) -> Module | None:

@@ -12,14 +12,14 @@ from worldsize.rules.script._program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    given = {flag.name for flag in program.command.flags() if flag.value is not None}
+    flag_names = {flag.name for flag in program.command.flags() if flag.value is not None}
     for module in program.modules:
         for call in module.called("add_argument"):
             kind = keyword_argument(call, "type")
             if not isinstance(kind, ast.Name) or kind.id != "bool":
                 continue
             for option in (constant_value(argument) for argument in call.args):
-                if isinstance(option, str) and option.lstrip("-").lower().replace("-", "_") in given:
+                if isinstance(option, str) and option.lstrip("-").lower().replace("-", "_") in flag_names:
                     message = (
                         f"`{option} False` is read as true: `bool` takes any text but the empty one for true"
                     )

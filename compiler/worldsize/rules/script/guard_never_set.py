@@ -30,14 +30,14 @@ def _never_set(module: Module) -> list[ast.Name]:
     bound = _names.list_bound_names(module)
     names = set() if bound is None else {name.id for name in module.kinds.get(ast.Name, ())} - bound
     unset = {name for name in names if _RANK.search(name)}
-    found: dict[str, ast.Name] = {}
+    nodes: dict[str, ast.Name] = {}
     seen: set[ast.AST] = set()
     for node in module.nodes if unset else ():
-        if len(found) == len(unset):
+        if len(nodes) == len(unset):
             break
         if isinstance(node, ast.If | ast.IfExp) and node.test not in seen:
             for inner in ast.walk(node.test):
                 seen.add(inner)
                 if isinstance(inner, ast.Name) and inner.id in unset:
-                    found.setdefault(inner.id, inner)
-    return list(found.values())
+                    nodes.setdefault(inner.id, inner)
+    return list(nodes.values())

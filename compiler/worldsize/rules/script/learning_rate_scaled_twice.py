@@ -39,5 +39,7 @@ def _products(module: Module) -> list[ast.BinOp]:
 
 def _planned(program: Program) -> bool:
     """Whether the plan gives the script its learning rate."""
-    given = program.launch.step.inputs
-    return any(name in given and given[name].comment for name in ("learning_rate", "plan_learning_rate"))
+    arguments = program.launch.step.inputs
+    return any(
+        name in arguments and arguments[name].comment for name in ("learning_rate", "plan_learning_rate")
+    )

@@ -47,9 +47,9 @@ def _not_imported(module: Module) -> list[ast.Name]:
     """The first use of each module that nothing binds."""
     bound = _names.list_bound_names(module)
     missing = set() if bound is None else _MODULES.keys() - bound
-    found: dict[str, ast.Name] = {}
+    nodes: dict[str, ast.Name] = {}
     for node in module.kinds.get(ast.Attribute, ()) if missing else ():
         base = node.value
         if isinstance(base, ast.Name) and base.id in missing:
-            found.setdefault(base.id, base)
-    return list(found.values())
+            nodes.setdefault(base.id, base)
+    return list(nodes.values())

@@ -19,10 +19,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.complete or program.says(*_SHARDED):
         return
     for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
-        found = program.entry.once(_unguarded, program.modules, chosen)
-        if found:
-            module, call = found[0]
-            more = f" (and {len(found) - 1} more such calls)" if len(found) > 1 else ""
+        saves = program.entry.once(_unguarded, program.modules, chosen)
+        if saves:
+            module, call = saves[0]
+            more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
             message = f"every rank {what}{more}"
             yield Finding(module.span(call), message, "put it under `if rank == 0:`", related=program.related)
 

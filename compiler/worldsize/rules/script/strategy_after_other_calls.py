@@ -21,9 +21,9 @@ _STARTS = re.compile(
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
-        found = module.once(_too_late)
-        if found is not None:
-            call, early = found
+        early_call = module.once(_too_late)
+        if early_call is not None:
+            call, early = early_call
             name = module.name_of(early.func).replace("tensorflow.", "tf.")
             message = f"`{name}` starts TensorFlow before `MultiWorkerMirroredStrategy` is made"
             line = module.span(call).line

@@ -12,8 +12,8 @@ _CONDA_BOUND = re.compile(r"[=<>]")
 def parse_pip_name(text: str) -> str | None:
     """The package of a requirement that has no bound at all on its version; None for any other line."""
     line = text.split("#", 1)[0].split(";", 1)[0].strip()
-    found = _PIP.fullmatch(line)
-    return None if found is None or _BOUND.search(line) or line.endswith((".txt", ".whl")) else found[0]
+    name = _PIP.fullmatch(line)
+    return None if name is None or _BOUND.search(line) or line.endswith((".txt", ".whl")) else name[0]
 
 
 def parse_conda_name(text: str) -> str | None:

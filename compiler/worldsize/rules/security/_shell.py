@@ -20,7 +20,7 @@ class ShellUse(NamedTuple):
 
     name: str
     value: str
-    given: Field[Argument]
+    argument: Field[Argument]
     expression: Expression
     quote: str  # "", ' or "
     echoed: bool
@@ -57,15 +57,15 @@ def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[ShellUs
     }  # fmt: skip
     if not texts:
         return
-    expressions = [found for found in binding.find(command.value) if found.scope == "inputs"]
-    starts = {found.start: found for found in expressions if found.port in texts}
+    expressions = [expression for expression in binding.find(command.value) if expression.scope == "inputs"]
+    starts = {expression.start: expression for expression in expressions if expression.port in texts}
     echoes = list(_echoes(command.value)) if starts else []
     for start, quote in _quotes(command.value, starts):
-        found = starts[start]
-        name = found.port or ""
+        expression = starts[start]
+        name = expression.port or ""
         before = bisect_right(echoes, (start, len(command.value))) - 1
         echoed = before >= 0 and start < echoes[before][1]
-        yield ShellUse(name, texts[name][0], texts[name][1], found, quote, echoed)
+        yield ShellUse(name, texts[name][0], texts[name][1], expression, quote, echoed)
 
 
 def _echoes(command: str) -> Iterator[tuple[int, int]]:

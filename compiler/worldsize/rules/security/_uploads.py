@@ -63,9 +63,9 @@ def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Uploa
         if node is None:
             continue
         folder = Path(node.source.path).parent
-        found, _ = snapshot.list_uploads(component, folder, context.files)
-        code = next((part.path for part in found if part.key == "code"), folder)
-        for part in found:
+        parts, _ = snapshot.uploads(component, folder, context.files)
+        code = next((part.path for part in parts if part.key == "code"), folder)
+        for part in parts:
             refused = part.listing.outside or part.listing.exceeded
             if part.span is not None and not refused and not context.built_in(part.path):
                 own = part.path if part.key == "build.path" else code
@@ -87,12 +87,12 @@ def find_repositories(part: Part) -> list[UploadedItem]:
 
 def find_environments(part: Part) -> list[UploadedItem]:
     """The outermost folders of installed packages of an upload."""
-    found = {place for place in _folders(part) if PurePosixPath(place).name in _ENVIRONMENTS}
+    places = {place for place in _folders(part) if PurePosixPath(place).name in _ENVIRONMENTS}
     for place in (*part.listing.files, *_folders(part)):
         path = PurePosixPath(place)
         if path.name in _MARKS and len(path.parts) > 1:
-            found.add(path.parent.as_posix())
-    return _sizes(part, found)
+            places.add(path.parent.as_posix())
+    return _sizes(part, places)
 
 
 def find_secrets(part: Part) -> list[str]:
@@ -129,13 +129,13 @@ def format_size(size: int) -> str:
 
 def _folders(part: Part) -> set[str]:
     """The places of all folders that files lie in."""
-    found: set[str] = set()
+    folders: set[str] = set()
     for place in part.listing.files:
         parent = place.rpartition("/")[0]
-        while parent and parent not in found:
-            found.add(parent)
+        while parent and parent not in folders:
+            folders.add(parent)
             parent = parent.rpartition("/")[0]
-    return found
+    return folders
 
 
 def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
@@ -149,7 +149,7 @@ def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
 
 
 def _beside(part: Part) -> set[str]:
-    return {found.place for found in (*find_repositories(part), *find_environments(part))}
+    return {item.place for item in (*find_repositories(part), *find_environments(part))}
 
 
 def _above(place: str, places: set[str]) -> str | None:

@@ -22,9 +22,13 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     if isinstance(inline, Mapping):
         yield from _judge(inline)
     folder = Path(field.node.source.path).parent
-    for found in environment.list_references(field, folder):
-        if found.key == "conda_file" and context.exists(found.path) and not context.is_folder(found.path):
-            yield from _judge(context.document(found.path).root)
+    for reference in environment.references(field, folder):
+        if (
+            reference.key == "conda_file"
+            and context.exists(reference.path)
+            and not context.is_folder(reference.path)
+        ):
+            yield from _judge(context.document(reference.path).root)
 
 
 def _judge(root: Node | None) -> Iterator[Finding]:

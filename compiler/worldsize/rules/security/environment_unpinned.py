@@ -26,10 +26,10 @@ def check_step(context: Context, step: Step) -> Iterator[Finding]:
 
 
 def _judge(node: Scalar) -> Iterator[Finding]:
-    found = _LATEST.search(node.text)
-    if found is not None:
-        span = node.subspan(found.start(), found.end())
-        message = f"`{found[0].strip()}` is another environment as soon as a new version is registered"
-        name = node.text[: found.start()]
-        pinned = f"{name}/versions/N" if "/" in found[0] else f"{name}:N"
+    latest = _LATEST.search(node.text)
+    if latest is not None:
+        span = node.subspan(latest.start(), latest.end())
+        message = f"`{latest[0].strip()}` is another environment as soon as a new version is registered"
+        name = node.text[: latest.start()]
+        pinned = f"{name}/versions/N" if "/" in latest[0] else f"{name}:N"
         yield Finding(span, message, f"write `{pinned}` with the version N that was tested")

@@ -12,7 +12,7 @@ from worldsize.rules.security._uploads import Upload
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
     part, span, folder = upload
-    for found in _uploads.find_repositories(part):
-        size = _uploads.format_size(found.size)
-        message = f"`{found.place}`, a repository of {size}, is uploaded with `{part.path.name}`"
-        yield Finding(span, message, _uploads.suggest_exclusion(folder, found.place))
+    for repository in _uploads.find_repositories(part):
+        size = _uploads.format_size(repository.size)
+        message = f"`{repository.place}`, a repository of {size}, is uploaded with `{part.path.name}`"
+        yield Finding(span, message, _uploads.suggest_exclusion(folder, repository.place))

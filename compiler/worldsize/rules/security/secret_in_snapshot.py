@@ -14,13 +14,13 @@ _SHOWN = 3
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
     part, span, folder = upload
-    found = _uploads.find_secrets(part)
-    if found:
-        size = _uploads.format_size(sum(part.listing.sizes[place] for place in found))
-        listed = ", ".join(f"`{place}`" for place in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        what = "which usually holds secrets" if len(found) == 1 else "which usually hold secrets"
+    places = _uploads.find_secrets(part)
+    if places:
+        size = _uploads.format_size(sum(part.listing.sizes[place] for place in places))
+        listed = ", ".join(f"`{place}`" for place in places[:_SHOWN])
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        what = "which usually holds secrets" if len(places) == 1 else "which usually hold secrets"
         message = f"{listed}{more} ({size}), {what}, is uploaded with `{part.path.name}`"
-        if len(found) > 1:
+        if len(places) > 1:
             message = message.replace("is uploaded", "are uploaded")
-        yield Finding(span, message, _uploads.suggest_exclusion(folder, *found[:_SHOWN]))
+        yield Finding(span, message, _uploads.suggest_exclusion(folder, *places[:_SHOWN]))

@@ -25,28 +25,24 @@ _SHORTEST_PASSWORD = 4
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
     known = [(secret.start, secret.end) for secret in forms.find(document.text)]  # in order, apart
     starts = [start for start, _ in known]
-    for found in sorted(
-        set(assignments.find_assignments(document.root, document.text)), key=lambda each: each.start
+    for assignment in sorted(
+        set(assignments.find(document.root, document.text)), key=lambda each: each.start
     ):
-        before = bisect_left(starts, found.end)
-        if (before and known[before - 1][1] > found.start) or not _is_real(found):
+        before = bisect_left(starts, assignment.end)
+        if (before and known[before - 1][1] > assignment.start) or not _is_real(assignment):
             continue
-        shown = (
-            f" (`{known_formats.mask_known_secrets(found.value)}`)"
-            if len(found.value) >= known_formats.LONG
-            else ""
-        )
-        message = f"`{found.name}` is given its value here{shown}, readable by whoever reads this file"
+        shown = f" (`{forms.masked(assignment.value)}`)" if len(assignment.value) >= forms.LONG else ""
+        message = f"`{assignment.name}` is given its value here{shown}, readable by whoever reads this file"
         help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
-        yield Finding(document.source.span(found.start, found.end), message, help_)
+        yield Finding(document.source.span(assignment.start, assignment.end), message, help_)
 
 
-def _is_real(found: Assignment) -> bool:
+def _is_real(assignment: Assignment) -> bool:
     """Whether a value looks like one that works somewhere, and no reference or stand-in."""
-    value = found.value.strip()
+    value = assignment.value.strip()
     if _ELSEWHERE.match(value) or _PLACEHOLDER.match(value) or "\n" in value:
         return False
-    if names.is_password(found.name):
+    if names.is_password(assignment.name):
         return len(value) >= _SHORTEST_PASSWORD and len(set(value)) > 1
     random = re.search(r"\d", value) and re.search(r"[A-Za-z]", value) and len(set(value)) >= 8
     return bool(random) and len(value) >= _SHORTEST_KEY and re.search(r"\s", value) is None

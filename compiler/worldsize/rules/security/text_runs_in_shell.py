@@ -20,13 +20,13 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _judge(uses: Iterable[_shell.ShellUse]) -> Iterator[Finding]:
     for use in uses:
-        found = None
+        obeyed = None
         if use.quote != "'":
-            found = next((sign for sign in ("$(", "`") if sign in use.value), None)
-        if found is None and use.quote and use.quote in use.value:
-            found = use.quote
-        if found is not None and use.given.span is not None:
-            shown = "a back-tick" if found == "`" else f"`{found}`"
+            obeyed = next((sign for sign in ("$(", "`") if sign in use.value), None)
+        if obeyed is None and use.quote and use.quote in use.value:
+            obeyed = use.quote
+        if obeyed is not None and use.argument.span is not None:
+            shown = "a back-tick" if obeyed == "`" else f"`{obeyed}`"
             message = f"`{use.name}` holds {shown}, which the shell obeys where the command uses it"
             help_ = "leave it out of the value, or let the script read the text from a file"
-            yield Finding(use.given.span, message, help_)
+            yield Finding(use.argument.span, message, help_)

@@ -37,17 +37,17 @@ def _judge(uses: Iterable[tuple[Step, _shell.ShellUse]]) -> Iterator[Finding]:
         if command is not None and isinstance(command.node, Scalar) and command.node.text == command.value:
             place = command.node.subspan(use.expression.start, use.expression.end)
             related = (Related(place, "pasted in here as it is"),)
-        assert use.given.span is not None
-        yield Finding(use.given.span, message, help_, related=related)
+        assert use.argument.span is not None
+        yield Finding(use.argument.span, message, help_, related=related)
 
 
 def _sign(use: _shell.ShellUse) -> str | None:
     """The first sign by which the shell makes something else of the text than was meant."""
     text = use.value.strip()
     if _OPTIONS.match(text):
-        found = _OBEYED.search(text)
+        match = _OBEYED.search(text)
     elif use.echoed:  # it prints its words with blanks between them again
-        found = next((sign for sign in _SIGN.finditer(text) if sign[0].strip() or sign[0] == "\n"), None)
+        match = next((sign for sign in _SIGN.finditer(text) if sign[0].strip() or sign[0] == "\n"), None)
     else:
-        found = _SIGN.search(text)
-    return None if found is None else found[0]
+        match = _SIGN.search(text)
+    return None if match is None else match[0]

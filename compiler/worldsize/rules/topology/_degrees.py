@@ -60,8 +60,8 @@ def _value(launch: Launch, flags: list[Flag]) -> int | None:
 def _span(launch: Launch, flag: Flag) -> Span | None:
     """Where the number is written: as an input of the step, or in its command."""
     assert flag.value is not None
-    found = binding.whole(flag.value.bare)
-    if found is not None and found.port:
-        argument = launch.step.inputs.get(found.port)
+    expression = binding.whole(flag.value.bare)
+    if expression is not None and expression.port:
+        argument = launch.step.inputs.get(expression.port)
         return argument.span if argument is not None else None
     return launch.span(flag.value)

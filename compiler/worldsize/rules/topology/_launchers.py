@@ -32,9 +32,9 @@ class Launcher(NamedTuple):
 def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
     """The launchers that a step's command starts."""
     for command in launch.commands:
-        found = _launcher(command)
-        if found is not None:
-            yield Launcher(*found, _count(command, launch, mpi=found[0] in MPI))
+        launcher = _launcher(command)
+        if launcher is not None:
+            yield Launcher(*launcher, _count(command, launch, mpi=launcher[0] in MPI))
 
 
 def _launcher(command: Command) -> tuple[str, Word] | None:

@@ -25,10 +25,15 @@ def _step(job: Job, step: Step) -> Iterator[Finding]:
     for block in (step.distribution, step.resources):
         for name in _COUNTS:
             field = distribution.member(block, name)
-            found = binding.whole(field.value) if field is not None else None
-            if field is None or field.span is None or found is None or found.scope != "parent.inputs":
+            expression = binding.whole(field.value) if field is not None else None
+            if (
+                field is None
+                or field.span is None
+                or expression is None
+                or expression.scope != "parent.inputs"
+            ):
                 continue
-            port = found.port or ""
+            port = expression.port or ""
             fault, related = _fault(job, port)
             if fault:
                 message = f"`{name}` is bound to `{port}`, which {fault}"

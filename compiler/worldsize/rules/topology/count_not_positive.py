@@ -36,14 +36,14 @@ def _counts(*blocks: Field[Any] | None) -> Iterator[Finding]:
         if block is None or not isinstance(block.value, dict):
             continue
         for name, least in _LEAST.items():
-            found = distribution.member(block, name)
-            if found is None or found.span is None or isinstance(found.value, bool):
+            field = distribution.member(block, name)
+            if field is None or field.span is None or isinstance(field.value, bool):
                 continue
-            value = _number(found.value)
+            value = _number(field.value)
             if value is not None and value < least:
                 unit = " second" if "timeout" in name else ""
-                message = f"`{name}` is {found.value}, not at least {least}{unit}"
-                yield Finding(found.span, message, f"write a whole number of at least {least}, or remove it")
+                message = f"`{name}` is {field.value}, not at least {least}{unit}"
+                yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
 
 
 def _number(value: Any) -> float | None:

@@ -13,11 +13,13 @@ from worldsize.rules.topology import _degrees
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
-        world, said = launch.world, _degrees.read_degrees(launch)
-        if not launch.native or world is None or said is None or said.span is None:
+        world, degrees = launch.world, _degrees.read_degrees(launch)
+        if not launch.native or world is None or degrees is None or degrees.span is None:
             continue
-        if world % said.product:
+        if world % degrees.product:
             instances, each = launch.instances.value, launch.processes.value
-            message = f"{said.shown} does not divide the world size {world} ({instances} × {each} processes)"
-            help_ = f"choose degrees whose product divides {world}, or start a multiple of {said.product}"
-            yield Finding(said.span, message, help_)
+            message = (
+                f"{degrees.shown} does not divide the world size {world} ({instances} × {each} processes)"
+            )
+            help_ = f"choose degrees whose product divides {world}, or start a multiple of {degrees.product}"
+            yield Finding(degrees.span, message, help_)

@@ -20,22 +20,22 @@ _DRIVES_MORE = re.compile(
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
-        given, size = launch.processes, launch.size
+        processes, size = launch.processes, launch.size
         if not launch.native or launch.kind not in STARTS_PROCESSES or size is None:
             continue
-        if given.value is None or given.span is None or given.value >= size.devices:
+        if processes.value is None or processes.span is None or processes.value >= size.devices:
             continue
-        if given.value == 1 and not _plain(context, launch):
+        if processes.value == 1 and not _plain(context, launch):
             continue
         gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
         nodes = launch.instances.value or 1
-        idle, total = nodes * (size.devices - given.value), nodes * size.devices
+        idle, total = nodes * (size.devices - processes.value), nodes * size.devices
         message = (
-            f"`process_count_per_instance` is {given.value} but `{size.name}` has {gpus}:"
+            f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}:"
             f" {idle} of {total} GPUs idle"
         )
         related = (Related(launch.size_span, f"{gpus} an instance"),) if launch.size_span else ()
-        yield Finding(given.span, message, f"write {size.devices}, one process a GPU", related=related)
+        yield Finding(processes.span, message, f"write {size.devices}, one process a GPU", related=related)
 
 
 def _plain(context: Context, launch: Launch) -> bool:

@@ -12,17 +12,17 @@ from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
-        given, size = launch.processes, launch.size
+        processes, size = launch.processes, launch.size
         if not launch.native or launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
             continue
-        if given.value is None or given.span is None or given.value <= size.devices:
+        if processes.value is None or processes.span is None or processes.value <= size.devices:
             continue
         gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
-        message = f"`process_count_per_instance` is {given.value} but `{size.name}` has {gpus}"
+        message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
         related = (Related(launch.size_span, f"{gpus} an instance"),) if launch.size_span else ()
         world = _world(launch)
-        fix = Fix(given.span, str(size.devices)) if world else None
-        yield Finding(given.span, message + world, _help(launch), related=related, fix=fix)
+        fix = Fix(processes.span, str(size.devices)) if world else None
+        yield Finding(processes.span, message + world, _help(launch), related=related, fix=fix)
 
 
 def _world(launch: Launch) -> str:

@@ -23,14 +23,14 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
 
 
 def _judge(resources: Field[Any] | None) -> Iterator[Finding]:
-    found = distribution.member(resources, "shm_size")
-    if found is None or found.span is None or not isinstance(found.value, str) or "${{" in found.value:
+    field = distribution.member(resources, "shm_size")
+    if field is None or field.span is None or not isinstance(field.value, str) or "${{" in field.value:
         return
-    match = _SHAPE.fullmatch(found.value.strip())
+    match = _SHAPE.fullmatch(field.value.strip())
     if match is None:
-        message = f"`shm_size` is `{found.value}`, which is not a number with a unit"
+        message = f"`shm_size` is `{field.value}`, which is not a number with a unit"
     elif not float(match[1]):
-        message = f"`shm_size` is `{found.value}`: no shared memory at all"
+        message = f"`shm_size` is `{field.value}`: no shared memory at all"
     else:
         return
-    yield Finding(found.span, message, "write a number and `b`, `k`, `m` or `g`, for example `16g`")
+    yield Finding(field.span, message, "write a number and `b`, `k`, `m` or `g`, for example `16g`")

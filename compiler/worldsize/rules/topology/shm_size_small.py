@@ -32,16 +32,16 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _judge(launch: Launch, workers: int, word: Word) -> Iterator[Finding]:
     component = launch.step.component
-    given = member(launch.step.resources, "shm_size") or member(
+    shm_size = member(launch.step.resources, "shm_size") or member(
         component.resources if component else None, "shm_size"
     )
-    size = _bytes(given.value) if given else _DEFAULT
+    size = _bytes(shm_size.value) if shm_size else _DEFAULT
     if size is None or size >= workers * _LEAST:
         return
-    span = given.span if given else launch.span(word)
+    span = shm_size.span if shm_size else launch.span(word)
     if span is None:
         return
-    name = f"`shm_size` {given.value}" if given else "the default `shm_size` of 2g"
+    name = f"`shm_size` {shm_size.value}" if shm_size else "the default `shm_size` of 2g"
     mebibytes = size / workers / 2**20
     message = f"{name} is {mebibytes:.0f} MiB for each of the {workers} loader workers of an instance"
     yield Finding(span, message, f"write `shm_size: {math.ceil(workers / 4)}g` under `resources`")

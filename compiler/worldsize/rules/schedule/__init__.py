@@ -9,9 +9,9 @@ from worldsize.rules.rule import Rule
 RULES = (
     Rule("WS680", "recurrence-out-of-range", "error", "an hour, minute, day or interval that does not exist",
          on=("JobSchedule",)),
-    Rule("WS681", "start-offset-dropped", "error", "a start or end whose UTC offset is thrown away",
+    Rule("WS681", "start-offset-dropped", "error", "a start or end whose UTC offset is dropped",
          on=("JobSchedule",)),
-    Rule("WS682", "schedule-needs-pipeline", "error", "a schedule of something else than a pipeline",
+    Rule("WS682", "schedule-needs-pipeline", "error", "a schedule of a job that is not a pipeline",
          on=("JobSchedule",)),
     Rule("WS683", "schedule-job-missing", "error", "a schedule of a job file that does not exist",
          on=("JobSchedule",)),

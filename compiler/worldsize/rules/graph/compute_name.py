@@ -1,4 +1,4 @@
-"""The name of a compute has characters that no compute has."""
+"""The name of a compute has characters that Azure ML does not allow."""
 
 from __future__ import annotations
 

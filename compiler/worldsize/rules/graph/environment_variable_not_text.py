@@ -1,4 +1,4 @@
-"""An environment variable has a value that YAML 1.1 reads as something else than what is written."""
+"""YAML 1.1 changes the value of an environment variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps read each other's outputs in a circle, or a step reads its own."""
+"""Steps read each other's outputs in a cycle, or a step reads its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of an input or output has characters that Azure ML does not take."""
+"""The name of an input or output has characters that Azure ML does not allow."""
 
 from __future__ import annotations
 

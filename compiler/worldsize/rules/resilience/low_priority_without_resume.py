@@ -1,4 +1,4 @@
-"""A step that speaks of no checkpoints runs on low-priority or spot instances."""
+"""A step without checkpoints runs on low-priority or spot instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recurrence names an hour, a minute, a day or an interval that does not exist."""
+"""A recurrence has an hour, a minute, a day or an interval that does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A start or end time carries a UTC offset that Azure ML throws away."""
+"""A start or end time has a UTC offset that Azure ML drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part runs only if a variable has a value, but nothing in the script sets that variable."""
+"""A part of the script runs only if a variable has a value, but nothing sets that variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``MultiWorkerMirroredStrategy`` is made after other TensorFlow calls."""
+"""``MultiWorkerMirroredStrategy`` is created after other TensorFlow calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``code:`` leads out of the checked folder."""
+"""``code:`` points outside the checked folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step uses whatever version of a registered component is the latest on the day."""
+"""A step uses the latest version of a registered component, whichever that is on the day."""
 
 from __future__ import annotations
 

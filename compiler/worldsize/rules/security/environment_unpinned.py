@@ -1,4 +1,4 @@
-"""A step runs in whatever version of its environment is the latest on the day."""
+"""A step runs in the latest version of its environment, whichever that is on the day."""
 
 from __future__ import annotations
 

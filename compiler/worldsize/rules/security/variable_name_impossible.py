@@ -1,4 +1,4 @@
-"""An environment variable has a name that no variable can have: empty, or with ``=`` in it."""
+"""The name of an environment variable is empty or contains ``=``."""
 
 from __future__ import annotations
 

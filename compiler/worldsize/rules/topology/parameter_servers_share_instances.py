@@ -1,4 +1,4 @@
-"""Parameter servers and workers are more than the instances."""
+"""There are more parameter servers and workers than instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster is of a VM size of which Azure adds no more."""
+"""A cluster uses a VM size of which Azure adds no more capacity."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import exists, is_file, is_folder, kind, local_path, names_in, shown
+from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path, shorten
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.system_error import describe_os_error
@@ -247,7 +247,7 @@ def check_references(component: Component, folder: Path) -> list[Problem]:
     for found in environment.list_references(component.environment, folder):
         if found.span is not None and not exists(found.path):
             key, text = f"`{found.key}`", found.text
-            problems.append(missing(key, text, found.path, found.span).under("environment-missing"))
+            problems.append(describe_missing(key, text, found.path, found.span).under("environment-missing"))
     return problems
 
 
@@ -289,7 +289,7 @@ def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> 
             problems.append(Problem("code-missing", code.span, message, "name the folder of the code"))
         return None
     if code.span is not None:
-        problems.append(missing("`code`", code.value, path, code.span).under("code-missing"))
+        problems.append(describe_missing("`code`", code.value, path, code.span).under("code-missing"))
     return None
 
 
@@ -308,7 +308,9 @@ def _includes(
         if is_file(path) or is_folder(path) or _is_zip(path):
             yield path, span
         elif span is not None:
-            problems.append(missing("`additional_includes`", item, path, span).under("include-missing"))
+            problems.append(
+                describe_missing("`additional_includes`", item, path, span).under("include-missing")
+            )
 
 
 def _clashes(source: Path, code: Path | None, span: Span | None, problems: list[Problem]) -> bool:
@@ -339,7 +341,7 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
     return code if is_folder(code) else None
 
 
-def missing(what: str, text: str, path: Path, span: Span) -> Finding:
+def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
     """A file or folder that is not there, with the nearest name that is."""
     from worldsize.base.suggest import closest  # noqa: PLC0415 - only a fault pays for it
 

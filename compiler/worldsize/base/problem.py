@@ -8,12 +8,9 @@ and the engine adds the slug.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
-if TYPE_CHECKING:  # the YAML reader reports problems itself: a real import would go round in a circle
-    from worldsize.base.span import Span
+from worldsize.base.span import Span
 
 
 class Related(Struct, frozen=True):

@@ -136,7 +136,9 @@ def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
         path = local_path(value, folder)
         if path is None or not path.is_file():
             bundle.problems.append(
-                snapshot.missing("`environment`", value, folder / value, at).under("environment-missing")
+                snapshot.describe_missing("`environment`", value, folder / value, at).under(
+                    "environment-missing"
+                )
             )
             return value
         if problems := snapshot.add_to_snapshot(Snapshot(), path, at, bundle.gate):
@@ -168,7 +170,9 @@ def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) ->
         bundle.problems += snapshot.add_to_snapshot(context, path, at, bundle.gate)
         bundle.files.update({f"{ENVIRONMENT}/{name}": context.files[name] for name in context.listing()})
         return f"./{ENVIRONMENT}/{path.name}" if is_file(path) else f"./{ENVIRONMENT}"
-    bundle.problems.append(snapshot.missing(f"`{key}`", reference, path, at).under("environment-missing"))
+    bundle.problems.append(
+        snapshot.describe_missing(f"`{key}`", reference, path, at).under("environment-missing")
+    )
     return reference
 
 

@@ -11,7 +11,7 @@ from worldsize.azureml import binding, literals, port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path
-from worldsize.azureml.snapshot import report_missing
+from worldsize.azureml.snapshot import describe_missing
 from worldsize.base.suggest import did_you_mean
 from worldsize.emit import lookup, planned
 from worldsize.emit.own_script import OPEN
@@ -103,7 +103,7 @@ def _data(work: Work, located: Located[Any], value: Any, port: Port) -> Argument
 def _check_path(work: Work, located: Located[Any], path: str) -> None:
     local = local_path(path, work.folder)
     if local is not None and not exists(local):
-        work.problems.append(missing("the input", path, local, located.span).under("data-missing"))
+        work.problems.append(describe_missing("the input", path, local, located.span).under("data-missing"))
 
 
 def check_literal(work: Work, name: str, located: Located[Any], value: Any, port: Port) -> None:

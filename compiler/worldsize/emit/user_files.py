@@ -9,7 +9,7 @@ from worldsize.azureml import snapshot
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import exists, is_file, local_path, normalise
-from worldsize.azureml.snapshot import Snapshot, report_missing
+from worldsize.azureml.snapshot import Snapshot, describe_missing
 from worldsize.base.suggest import closest, did_you_mean
 from worldsize.emit.work import Work, part_span
 from worldsize.spec.model import Located
@@ -34,7 +34,7 @@ def check_named(work: Work, step: str) -> None:
         return
     path = local_path(code.value, work.folder)
     if path is not None and not exists(path):
-        work.problems.append(missing("`code`", code.value, path, code.span).under("code-missing"))
+        work.problems.append(describe_missing("`code`", code.value, path, code.span).under("code-missing"))
 
 
 def collect(work: Work, step: str) -> Snapshot:
@@ -88,7 +88,7 @@ def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
         work.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
         span = part_span(located, 0, len(file))
-        work.problems.append(missing("the input", file, path, span).under("user-model-missing"))
+        work.problems.append(describe_missing("the input", file, path, span).under("user-model-missing"))
     elif work.files.may_judge(path):
         own = Snapshot()
         work.problems += snapshot.add_to_snapshot(own, path, located.span, work.files.gate)

@@ -96,7 +96,7 @@ def _sought(
 def _included(component: Component, folder: Path) -> tuple[Path, ...]:
     items = component.additional_includes.value if component.additional_includes else None
     texts = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
-    paths = (local_path(text, folder) for text in texts if kind(text) == "local")
+    paths = (local_path(text, folder) for text in texts if classify(text) == "local")
     return tuple(path for path in paths if path is not None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import kind
+from worldsize.azureml.references import classify
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 

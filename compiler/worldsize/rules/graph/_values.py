@@ -30,7 +30,9 @@ def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator
     if not isinstance(value, Literal) or not _judged(value.value):
         return
     node = text_node(field.node)
-    fault = fit.fault(name, value.value, port, node.span if node is not None else span_of(field))
+    fault = port_values.check_value(
+        name, value.value, port, node.span if node is not None else span_of(field)
+    )
     if fault is None:
         return
     if source is not None and source.span is not None:
@@ -53,7 +55,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
         default = port.default
         if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):
             continue
-        fault = fit.fault(port.name, default.value, port, span_of(default))
+        fault = port_values.check_value(port.name, default.value, port, span_of(default))
         if fault is not None:
             yield replace(
                 fault,

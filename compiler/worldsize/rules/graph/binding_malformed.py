@@ -28,7 +28,7 @@ def _plain(node: Scalar) -> Iterator[Finding]:
     for start in binding.parse(text).unclosed:
         span = node.subspan(start, min(len(text), start + 3))
         yield Finding(span, f"`{text[start : start + 40]}` is not an expression", _LOST)
-    braces = fit.SINGLE_BRACES.search(text)
+    braces = port_values.SINGLE_BRACES.search(text)
     if braces is not None:
         written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
         span = node.subspan(braces.start(), braces.end())
@@ -42,7 +42,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
             shown = text.node.text[start : start + 40].split("\n")[0]
             help_ = "close it with `]]`" if shown.startswith("$[[") else _LOST
             yield Finding(text.span(start, start + 3), f"`{shown}` is never closed", help_)
-        for braces in fit.SINGLE_BRACES.finditer(text.node.text):
+        for braces in port_values.SINGLE_BRACES.finditer(text.node.text):
             if braces.group().startswith("$"):
                 written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
                 span = text.span(braces.start(), braces.end())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import fit
+from worldsize.azureml import port_values
 from worldsize.azureml.model import Data, Field, Job, Literal, Port
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -46,7 +46,7 @@ def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Finding]:
     value = field.value
     if isinstance(value, Data) and port.type in LITERAL_TYPES:
         if value.path is not None and value.type not in LITERAL_TYPES:
-            message = f"input `{name}` is {fit.article(port.type)}, not data"
+            message = f"input `{name}` is {port_values.article(port.type)}, not data"
             yield Finding(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
     elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
         node = text_node(field.node)

@@ -16,4 +16,4 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     if reference is None or target is None or reference.span is None:
         return
     if context.inside(target) and not is_file(target):
-        yield snapshot.missing("`create_job`", reference.value, target, reference.span)
+        yield snapshot.describe_missing("`create_job`", reference.value, target, reference.span)

@@ -13,7 +13,7 @@ from worldsize.yaml.nodes import Mapping
 
 def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
     create_job, reference, job = schedule.create_job, schedule.reference, schedule.job
-    kind = fields.get(create_job, "type") if isinstance(create_job, Mapping) else None
+    kind = fields.read_field(create_job, "type") if isinstance(create_job, Mapping) else None
     if kind is not None and isinstance(kind.value, str) and kind.value.lower() in ("command", "spark"):
         if kind.span is not None:
             message = f"a schedule starts pipelines only, not jobs of type `{kind.value}`"

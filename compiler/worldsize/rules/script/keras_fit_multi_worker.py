@@ -44,7 +44,7 @@ def _is_older(context: Context, program: Program) -> bool:
     if field is None or field.node is None:
         return False
     texts = [str(field.value)]
-    for reference in environment.references(field, Path(field.node.source.path).parent):
+    for reference in environment.list_references(field, Path(field.node.source.path).parent):
         source = context.text(reference.path)
         texts += [source.text] if source is not None else []
     for text in texts:

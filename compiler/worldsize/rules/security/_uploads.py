@@ -63,7 +63,7 @@ def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Uploa
         if node is None:
             continue
         folder = Path(node.source.path).parent
-        parts, _ = snapshot.uploads(component, folder, context.files)
+        parts, _ = snapshot.list_uploads(component, folder, context.files)
         code = next((part.path for part in parts if part.key == "code"), folder)
         for part in parts:
             refused = part.listing.outside or part.listing.exceeded

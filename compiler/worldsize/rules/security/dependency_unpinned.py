@@ -22,7 +22,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     if isinstance(inline, Mapping):
         yield from _judge(inline)
     folder = Path(field.node.source.path).parent
-    for reference in environment.references(field, folder):
+    for reference in environment.list_references(field, folder):
         if (
             reference.key == "conda_file"
             and context.exists(reference.path)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.secrecy import forms
+from worldsize.secrecy import known_formats
 from worldsize.yaml import Document
 
 _HELP = "revoke it, then read it from a datastore, a workspace connection or Key Vault"
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
-    for secret in forms.find(document.text):
-        shown = forms.masked(document.text[secret.start : secret.end])
+    for secret in known_formats.find_known_secrets(document.text):
+        shown = known_formats.mask_known_secrets(document.text[secret.start : secret.end])
         message = f"this is {secret.label} (`{shown}`), readable by whoever reads this file"
         yield Finding(document.source.span(secret.start, secret.end), message, _HELP)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.secrecy import assignments, forms, names
+from worldsize.secrecy import assignments, known_formats, names
 from worldsize.secrecy.assignments import Assignment
 from worldsize.yaml import Document
 
@@ -23,15 +23,21 @@ _SHORTEST_PASSWORD = 4
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
-    known = [(secret.start, secret.end) for secret in forms.find(document.text)]  # in order, apart
+    known = [
+        (secret.start, secret.end) for secret in known_formats.find_known_secrets(document.text)
+    ]  # in order, apart
     starts = [start for start, _ in known]
     for assignment in sorted(
-        set(assignments.find(document.root, document.text)), key=lambda each: each.start
+        set(assignments.find_assignments(document.root, document.text)), key=lambda each: each.start
     ):
         before = bisect_left(starts, assignment.end)
         if (before and known[before - 1][1] > assignment.start) or not _is_real(assignment):
             continue
-        shown = f" (`{forms.masked(assignment.value)}`)" if len(assignment.value) >= forms.LONG else ""
+        shown = (
+            f" (`{known_formats.mask_known_secrets(assignment.value)}`)"
+            if len(assignment.value) >= known_formats.LONG
+            else ""
+        )
         message = f"`{assignment.name}` is given its value here{shown}, readable by whoever reads this file"
         help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
         yield Finding(document.source.span(assignment.start, assignment.end), message, help_)

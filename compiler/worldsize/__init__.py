@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worldsize import components
+    from worldsize.api import Compiled, compile, plan  # noqa: A004 - the verbs, as users say them
     from worldsize.checking import Report, check
-    from worldsize.compiling import Compiled, compile  # noqa: A004 - the verb, as users say it
-    from worldsize.deriving import plan
     from worldsize.errors import OutputError, SpecError
     from worldsize.running import ResumeError, RunOptions, RunResult, resume, run
 
@@ -46,9 +45,9 @@ __all__ = [
 _HOMES = {
     "check": "worldsize.checking",
     "Report": "worldsize.checking",
-    "plan": "worldsize.deriving",
-    "compile": "worldsize.compiling",
-    "Compiled": "worldsize.compiling",
+    "plan": "worldsize.api",
+    "compile": "worldsize.api",
+    "Compiled": "worldsize.api",
     "run": "worldsize.running",
     "resume": "worldsize.running",
     "ResumeError": "worldsize.running",

@@ -20,7 +20,7 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
-from worldsize.emit import place
+from worldsize.emit import output_folder
 from worldsize.errors import OutputError
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.starting import workplace
@@ -107,7 +107,7 @@ def test_a_zip_is_written_piece_by_piece(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * CHUNK
-    place.put({"x/data.zip": packed}, tmp_path / "out")
+    output_folder.write_folder({"x/data.zip": packed}, tmp_path / "out")
     workplace.materialise(found, tmp_path / "code")
     whole = (tmp_path / "one.zip").read_bytes()
     for path in ("out/x/data.zip", "code/data.zip"):
@@ -135,7 +135,7 @@ def test_a_zip_of_what_changed_since_it_was_listed_is_refused(tmp_path: Path) ->
     (tmp_path / "data/x.txt").unlink()
     (tmp_path / "data/x.txt").symlink_to("../secret")
     with pytest.raises(OutputError, match=r"x\.txt"):
-        place.put(found.files, tmp_path / "out")
+        output_folder.write_folder(found.files, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "data", "secret"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from worldsize import __main__ as program
-from worldsize import deriving
+from worldsize import api
 from worldsize.cli import crash, main
 
 SPEC = """\
@@ -49,7 +49,7 @@ def test_a_fault_of_ours_is_one_line_and_status_3(
     def broken(_path: Path) -> None:
         raise KeyError("no\nsuch step")
 
-    monkeypatch.setattr(deriving, "derive", broken)
+    monkeypatch.setattr(api, "plan_spec", broken)
     assert call(monkeypatch, "plan", spec) == 3
     first, help_, *more = capsys.readouterr().err.splitlines()
     assert first.startswith("internal error: KeyError: 'no\\nsuch step' (unit/test_cli_faults.py:")
@@ -61,7 +61,7 @@ def test_the_traceback_of_a_fault_is_shown_on_request(
     spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(crash.VARIABLE, "1")
-    monkeypatch.setattr(deriving, "derive", lambda _path: {}[0])
+    monkeypatch.setattr(api, "plan_spec", lambda _path: {}[0])
     assert call(monkeypatch, "plan", spec) == 3
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback")
@@ -135,7 +135,7 @@ def test_ctrl_c_has_the_status_of_a_signal(spec: str, monkeypatch: pytest.Monkey
     def interrupted(_path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(deriving, "derive", interrupted)
+    monkeypatch.setattr(api, "plan_spec", interrupted)
     assert CliRunner().invoke(main, ["plan", spec]).exit_code == 130
 
 
@@ -153,7 +153,7 @@ def test_a_full_disk_while_a_run_compiles_is_one_error(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "pipeline.yml")
 
-    monkeypatch.setattr("worldsize.emit.place._write", full)
+    monkeypatch.setattr("worldsize.emit.output_folder._write", full)
     assert call(monkeypatch, "run", spec, "--no-track", "--runs-dir", "home") == 1
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "error" in line] == lines[:1]

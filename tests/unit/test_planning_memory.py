@@ -195,7 +195,8 @@ def test_small_trainings_do_not_load_the_formulas() -> None:
     """A check of the shipped language model is as quick as before."""
     spec = Path(__file__).parents[2] / "pipelines" / "python_source_gpt.yml"
     code = (
-        "import sys, worldsize; worldsize.check(sys.argv[1]); print('worldsize.emit.memory' in sys.modules)"
+        "import sys, worldsize; worldsize.check(sys.argv[1]);"
+        " print('worldsize.planning.memory.step_memory' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(spec)], capture_output=True, text=True, timeout=60, check=True

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from worldsize.emit.imported_model import ModelImportError, read
-from worldsize.emit.samples import Samples
 from worldsize.planning.memory import activations, built_in, states
 from worldsize.planning.memory.network import Network
 from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.workload import Samples
+from worldsize.resolving.imported_model import ModelImportError, import_model
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.run
@@ -131,7 +131,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_model_of_the_users_own_is_weighed_without_its_weights(folder: Path) -> None:
-    network = read(folder, "mine.py:make", Samples("classification", *DIGITS))
+    network = import_model(folder, "mine.py:make", Samples("classification", *DIGITS))
     assert network.trained == 64 * 32 + 32 + 32 * 32 + 32 + 32 * 10 + 10
     assert [part.block for part in network.parts] == [False, True]
     assert network.parts[1].kept.narrow == 32 + 32  # the input of the linear layer, the result of tanh
@@ -141,7 +141,7 @@ def test_a_model_of_the_users_own_is_weighed_without_its_weights(folder: Path) -
 def test_a_model_that_looks_at_values_has_shapes_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from worldsize.emit import model_shapes
+    from worldsize.resolving import model_shapes
     from wstrain_torch import tasks
 
     monkeypatch.chdir(folder)
@@ -155,7 +155,7 @@ def test_a_model_that_looks_at_values_has_shapes_all_the_same(
 
 def test_a_model_that_cannot_be_made_says_why(folder: Path) -> None:
     with pytest.raises(ModelImportError, match="no weights today"):
-        read(folder, "mine.py:fails", Samples("classification", *DIGITS))
+        import_model(folder, "mine.py:fails", Samples("classification", *DIGITS))
 
 
 def test_deepspeeds_own_estimators_agree() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from worldsize import spec as spec_layer
 from worldsize import yaml
-from worldsize.emit import build, row_counts
+from worldsize.resolving import row_counts
+from worldsize.resolving.resolve import resolve_spec
 from wsshards import arithmetic, builtin
 
 SPEC = """\
@@ -34,9 +35,9 @@ def rows(folder: Path, given: str) -> int | None:
     document = yaml.load(path, SPEC % given)
     spec, problems = spec_layer.from_document(document, path)
     assert spec is not None, problems
-    built, _ = build.build(spec)
-    assert built.plan is not None
-    training = built.plan.steps["train"].training
+    resolved = resolve_spec(spec)
+    assert resolved.plan is not None
+    training = resolved.plan.steps["train"].training
     assert training is not None
     return training.rows
 
@@ -83,7 +84,7 @@ def test_csv(tmp_path: Path) -> None:
 
 def test_a_quoted_line_break_is_one_row(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('x,label\n1,"two\nlines"\n\n2,"two\nlines"\n')
-    assert row_counts.per_class(tmp_path / "a.csv", "auto", "label", 128) == [2]
+    assert row_counts.count_rows_per_class(tmp_path / "a.csv", "auto", "label", 128) == [2]
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_npz_without_numpy(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("x.npy", b"")
         archive.writestr("y.npy", array)
-    assert row_counts.per_class(tmp_path / "a.npz", "auto", "label", 128) == [2, 3]
+    assert row_counts.count_rows_per_class(tmp_path / "a.npz", "auto", "label", 128) == [2, 3]
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", ">i2"])
@@ -111,7 +112,7 @@ def test_npz_of_numpy(tmp_path: Path, dtype: str) -> None:
     numpy = pytest.importorskip("numpy")
     labels = numpy.array([0] * 3 + [1] * 4, dtype=dtype)
     numpy.savez_compressed(tmp_path / "a.npz", x=numpy.zeros((7, 2)), label=labels)
-    assert row_counts.per_class(tmp_path / "a.npz", "auto", "label", 128) == [3, 4]
+    assert row_counts.count_rows_per_class(tmp_path / "a.npz", "auto", "label", 128) == [3, 4]
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_parquet(tmp_path: Path) -> None:
     parquet.write_table(
         pyarrow.table({"x": [1.0] * 9, "label": ["a"] * 4 + ["b"] * 5}), tmp_path / "a.parquet"
     )
-    assert row_counts.per_class(tmp_path, "auto", "label", 128) == [4, 5]
+    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) == [4, 5]
 
 
 def test_pictures_in_class_folders(tmp_path: Path) -> None:
@@ -142,15 +143,15 @@ def test_text_is_one_stream(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_is_left_to_the_step(tmp_path: Path, content: bytes) -> None:
     for suffix in ("csv", "jsonl", "npz", "parquet"):
         (tmp_path / f"a.{suffix}").write_bytes(content)
-        found = row_counts.per_class(tmp_path / f"a.{suffix}", "auto", "label", 128)
+        found = row_counts.count_rows_per_class(tmp_path / f"a.{suffix}", "auto", "label", 128)
         assert found is None or suffix in ("csv", "jsonl")
-    assert row_counts.per_class(tmp_path, "auto", "label", 128) is None  # several formats
+    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) is None  # several formats
 
 
 def test_large_data_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_csv(tmp_path / "a.csv", ["a"] * 10)
     monkeypatch.setattr(row_counts, "MOST_BYTES", 20)
-    assert row_counts.per_class(tmp_path, "auto", "label", 128) is None
+    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) is None
 
 
 def test_data_that_is_elsewhere_is_unknown(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from worldsize import compiling
+from worldsize import api
 from worldsize.azureml import job
 from worldsize.azureml.model import Component
 from worldsize.running.graph import flatten
@@ -37,7 +37,7 @@ def task(**inputs: Any) -> Task:
 def test_a_compiled_step_is_told_of_this_machine(
     tmp_path: Path, machine: Machine, here: int, *, with_plan: bool
 ) -> None:
-    pipeline = compiling.compile(PIPELINES / "digits_ddp.yml", tmp_path / "build").pipeline
+    pipeline = api.compile(PIPELINES / "digits_ddp.yml", tmp_path / "build").pipeline
     if not with_plan:
         (pipeline.parent / "plan.json").unlink()
     read, _ = job.read_job(pipeline)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import compiling
+from worldsize import api
 from worldsize.azureml import job
 from worldsize.running.graph import flatten
 from worldsize.running.preparing import fit
@@ -49,7 +49,7 @@ def planned(
     spec = folder / "spec.yml"
     text = textwrap.dedent(SPEC).replace("KIND", kind).replace(ACCUMULATES, command)
     spec.write_text(f"{text.rstrip()}\n{more}", encoding="utf-8")
-    pipeline = compiling.compile(spec, folder / "build").pipeline
+    pipeline = api.compile(spec, folder / "build").pipeline
     found, _ = job.read_job(pipeline)
     assert found is not None
     read, problems = flatten(found, AssetMap())

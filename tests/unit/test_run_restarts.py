@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.compiling import compile as compile_spec
+from worldsize.api import compile as compile_spec
 from worldsize.emit import plan_file
 from worldsize.running.recovering.restarts import (
     FIRST_SECONDS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import checking, compiling
+from worldsize import api, checking
 from worldsize.azureml import job as jobs
 from worldsize.errors import SpecError
 from worldsize.running import RunError
@@ -309,8 +309,8 @@ def test_the_plan_follows_what_is_set(tmp_path: Path) -> None:
     path = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
     text, problems = spec_settings.apply(path, {"train.optimizer": "adamw"})
     assert not problems
-    as_it_is = compiling.compile(path, tmp_path / "plain").plan.steps["train"].training
-    changed = compiling.compile(path, tmp_path / "build", text=text).plan.steps["train"].training
+    as_it_is = api.compile(path, tmp_path / "plain").plan.steps["train"].training
+    changed = api.compile(path, tmp_path / "build", text=text).plan.steps["train"].training
     assert as_it_is is not None
     assert changed is not None
     assert (as_it_is.rule, changed.rule) == ("linear", "sqrt")

@@ -22,13 +22,19 @@ T = TypeVar("T")
 
 
 class Field(Struct, Generic[T], frozen=True):
-    """A value, the span of its text, the span of its key, and the YAML node (for sub-spans)."""
+    """A value with its place.
+
+    A value that the user wrote has the span of its text, the span of its key, and the YAML node (for spans
+    inside it). A value that is derived, such as a planned learning rate, has ``sources`` instead: the places
+    in the user's file that it comes from, the most telling first.
+    """
 
     value: T
     span: Span | None = None
     key_span: Span | None = None
     node: Node | None = None
     comment: str | None = None  # written behind the value by the emitter
+    sources: tuple[Span, ...] = ()
 
 
 class Port(Struct, frozen=True):

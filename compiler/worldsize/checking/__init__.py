@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from worldsize.checking.checker import Report, check
-from worldsize.checking.specs import check_spec, in_budget, refuse_incomplete
+from worldsize.checking.specs import CheckedSpec, check_spec, in_budget, refuse_incomplete
 
-__all__ = ["Report", "check", "check_spec", "in_budget", "refuse_incomplete"]
+__all__ = ["CheckedSpec", "Report", "check", "check_spec", "in_budget", "refuse_incomplete"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -98,32 +98,55 @@ def check(
         ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; or a
             folder holds more files than can be meant.
     """
+    return check_files(paths, select=select, ignore=ignore, texts=texts)[0]
+
+
+def check_files(
+    paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    texts: Mapping[str, bytes] | None = None,
+    readable: Callable[[Path], bool] | None = None,
+) -> tuple[Report, list[Run]]:
+    """As :func:`check`, with what was read and resolved on the way.
+
+    Args:
+        paths: As there.
+        select: As there.
+        ignore: As there.
+        texts: As there.
+        readable: Which component files and data may be read; left out, those inside the tree.
+    """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     asked = Wanted(_prefixes(select), _prefixes(ignore))
     files = Files(texts={Path(os.path.realpath(path)): text for path, text in (texts or {}).items()})
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
-    checked: list[str] = []
+    runs: list[Run] = []
     for project in discover.projects(listed):
-        run, wanted, severity = _run(project, files, asked)
+        run, wanted, severity = _run(project, files, asked, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
-        diagnostics = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
-        kept = _suppressed([each for each in diagnostics if wanted(each.code)], run, wanted)
-        found += shorten.many(kept, wanted)
+        levelled = [_levelled(each, severity) for each in arrange(engine.diagnose(problems))]
+        kept = _suppressed([each for each in levelled if wanted(each.code)], run, wanted)
+        diagnostics += shorten.many(kept, wanted)
         sources |= run.context.sources()
-        checked += run.files
+        runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = reports.mask_findings(shorten.whole(sort_unique(found), asked), sources, roots)
-    return Report(tuple(masked), shown, tuple(sorted(checked)))
+    masked, shown = conceal.mask_findings(shorten.whole(arrange(diagnostics), asked), sources, roots)
+    checked = sorted(path for run in runs for path in run.files)
+    return Report(tuple(masked), shown, tuple(checked)), runs
 
 
-def _run(project: discover.Project, files: Files, asked: Wanted) -> tuple[Run, Wanted, dict[str, str]]:
+def _run(
+    project: discover.Project, files: Files, asked: Wanted, readable: Callable[[Path], bool] | None
+) -> tuple[Run, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
     files.readable = files.readable_data = allow_anything
     budgets = Budgets()
     chosen = _settings(project, files, budgets)
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
-    files.readable = files.readable_data = context.readable
+    files.readable = files.readable_data = readable or context.readable
     if project.files:
         files.gate = CopyAccess(
             boundary.find_allowed(project.files[0].path, files.documents) or allow_everything

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -15,6 +15,9 @@ from worldsize.checking import discover, signs, stages
 from worldsize.rules import engine
 from worldsize.rules.context import Context
 
+if TYPE_CHECKING:
+    from worldsize.resolving.resolve import ResolvedSpec
+
 
 class Run(Struct):
     """What one call collects on its way through the files."""
@@ -24,6 +27,8 @@ class Run(Struct):
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
+    kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
+    resolved: list[ResolvedSpec] = field(default_factory=list)
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
@@ -71,6 +76,7 @@ class Run(Struct):
             self._unrecognised(document, named=found.named)
             return
         self.files.append(found.path)
+        self.kinds[document.path] = kind
         self.problems += document.problems
         if document.root is not None:
             self.feed(document, Span(document.path, 1, 1, 1, 1))

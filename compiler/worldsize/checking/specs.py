@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.checking import discover
-from worldsize.checking.checker import Report, check
+from worldsize.checking.checker import Report, check_files
+from worldsize.checking.run import Run
 from worldsize.diagnostics.sources import Sources
 from worldsize.errors import SpecError
-from worldsize.yaml import load
+
+if TYPE_CHECKING:
+    from worldsize.resolving.resolve import ResolvedSpec
 
 
-def check_spec(path: Path, text: str | None = None) -> Report:
-    """Check a spec.
+class CheckedSpec(Struct, frozen=True):
+    """A spec without errors: the report, and what was resolved on the way for other verbs to go on with."""
+
+    report: Report
+    resolved: ResolvedSpec | None  # None where errors were silenced by a comment or by the settings
+    problems: tuple[Problem, ...]  # everything that reading and resolving reported, silenced or not
+
+
+def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path], bool]) -> CheckedSpec:
+    """Check a spec that is to be planned, compiled or run.
 
     Args:
         path: The file.
         text: What counts instead of the file's content on the disk.
+        readable: Which component files and data may be read, also outside of the tree.
 
     Returns:
-        The report, which holds no error.
+        The report, which holds no error, and the resolved spec.
 
     Raises:
         SpecError: The file has errors, is not a spec, or takes too long to check.
     """
-    report = check([path], texts=None if text is None else {str(path): text.encode()})
+    texts = None if text is None else {str(path): text.encode()}
+    report, runs = check_files([path], texts=texts, readable=readable)
     refuse_incomplete(report)
-    if text is None and (problem := _explain_other_kind(path)):
+    if text is None and (problem := _explain_other_kind(runs)):
         from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
 
         raise SpecError(list(engine.diagnose([problem])), report.sources)
     if report.errors:
         raise SpecError(report.diagnostics, report.sources)
-    return report
+    resolved = next((each for run in runs for each in run.resolved), None)
+    return CheckedSpec(report, resolved, tuple(problem for run in runs for problem in run.problems))
 
 
 def refuse_incomplete(report: Report) -> None:
@@ -74,18 +89,17 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         raise SpecError([replace(each, severity="error") for each in found], sources) from None
 
 
-def _explain_other_kind(path: Path) -> Problem | None:
+def _explain_other_kind(runs: list[Run]) -> Problem | None:
     """Say what a file is that is recognised, and is not a spec."""
-    document = load(path)
-    kind = discover.kind_of(document, named=True)
-    if kind in (None, "spec"):
+    path, kind = next(((path, kind) for run in runs for path, kind in run.kinds.items()), ("", "spec"))
+    if kind == "spec":
         return None
     what = "file" if kind in ("other", "settings") else kind.replace("-", " ")
     maker = "a worldsize settings" if kind == "settings" else "an Azure ML"
     verbs = "`worldsize check` or `worldsize run`" if kind.endswith("-job") else "`worldsize check`"
     return Problem(
         "spec-expected",
-        Span(document.path, 1, 1, 1, 1),
+        Span(path, 1, 1, 1, 1),
         f"this is {maker} {what}, not a spec",
         f"use {verbs} for it; a spec has `steps:`",
     )

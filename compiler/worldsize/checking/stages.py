@@ -51,13 +51,14 @@ def _spec(run: Run, document: yaml.Document) -> None:
 
 def _graph(run: Run, spec: Spec) -> None:
     """Plan the spec and resolve its graph; rules see the graph as they see a native pipeline."""
-    from worldsize.emit.build import build  # noqa: PLC0415 - a broken spec has no graph
+    from worldsize.resolving.resolve import resolve_spec  # noqa: PLC0415 - a broken spec has no graph
 
-    built, problems = build(spec, run.context.files)
-    run.problems += problems
-    if built.plan is None:
+    resolved = resolve_spec(spec, run.context.files)
+    run.resolved.append(resolved)
+    run.problems += resolved.problems
+    if resolved.plan is None:
         run.incomplete.add(str(spec.path))
-    job = built.resolved.job
+    job = resolved.job
     run.context.placed[id(job)] = _profiles(spec)
     run.feed(job, spec.span)
     for step in job.steps.values():

@@ -13,7 +13,7 @@ import click
 from worldsize.cli import formatting
 
 if TYPE_CHECKING:
-    from worldsize.compiling import Compiled
+    from worldsize.api import Compiled
 
 EPILOG = """\b
 Examples:
@@ -37,7 +37,7 @@ Exit status: 0 written, 1 the spec or the folder has faults, 2 usage, 3 a fault 
 )
 def command(spec: Path, output: Path) -> None:
     """Write the Azure ML pipeline of a spec."""
-    from worldsize.compiling import compile as compile_spec  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.api import compile as compile_spec  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
 
     try:

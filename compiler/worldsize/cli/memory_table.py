@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from worldsize.azureml.model import Job
-from worldsize.emit.memory import Need, why_unknown
 from worldsize.planning.memory.estimate import SHARES
+from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.memory.verdict import gib
 from worldsize.planning.model import Plan
 from worldsize.planning.numbers import plural
@@ -33,7 +33,9 @@ def render_memory(plan: Plan, needs: Mapping[str, Need], job: Job, *, imported: 
     """
     blocks = [_block(name, need) for name, need in needs.items()]
     unknown = [name for name, step in plan.steps.items() if step.training is not None and name not in needs]
-    blocks += [f"{name}  memory unknown: {why_unknown(job, name, imported=imported)}\n" for name in unknown]
+    blocks += [
+        f"{name}  memory unknown: {explain_unknown(job, name, imported=imported)}\n" for name in unknown
+    ]
     return "\n".join(blocks) if blocks else "no step trains\n"
 
 

@@ -12,8 +12,8 @@ import click
 from worldsize.cli import formatting
 
 if TYPE_CHECKING:
-    from worldsize.deriving import Derived
-    from worldsize.emit.memory import Need
+    from worldsize.api import Planned
+    from worldsize.planning.memory.step_memory import Need
 
 EPILOG = """\b
 Examples:
@@ -42,44 +42,42 @@ Exit status: 0 planned, 1 the spec has faults, 2 usage, 3 a fault of worldsize i
 )
 def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) -> None:
     """Print what a spec derives, and the arithmetic behind it."""
-    from worldsize import deriving  # noqa: PLC0415 - `worldsize plan --help` needs none of it
+    from worldsize import api  # noqa: PLC0415 - `worldsize plan --help` needs none of it
     from worldsize.errors import SpecError  # noqa: PLC0415
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        derived = deriving.derive(spec)
-        needs = _memory(derived, import_model) if with_memory or import_model else None
+        planned = api.plan_spec(spec)
+        needs = _memory(planned, import_model) if with_memory or import_model else None
     except SpecError as error:
         click.echo(error.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
         internal = any(found.code == "WS000" for found in error.diagnostics)
         raise SystemExit(3 if internal else 1) from None
-    if derived.warnings:
-        shown = SpecError(derived.warnings, derived.sources)
+    if planned.warnings:
+        shown = SpecError(planned.warnings, planned.sources)
         click.echo(shown.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
     if as_json:
         import json  # noqa: PLC0415
 
-        formatting.say(json.dumps(deriving.document(derived.plan, needs), indent=2, ensure_ascii=False))
+        texts.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
         return
     from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
 
     if _colour(sys.stdout.isatty()):
-        plan_table.show_plan(derived.plan)
+        plan_table.show_plan(planned.plan)
     else:
-        formatting.say(plan_table.render_plan(derived.plan), nl=False)
+        texts.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
-        job = derived.built.resolved.job
-        formatting.say(
-            "\n" + memory_table.render_memory(derived.plan, needs, job, imported=import_model), nl=False
-        )
+        job = planned.resolved.job
+        texts.say("\n" + memory_table.render_memory(planned.plan, needs, job, imported=import_model), nl=False)
 
 
-def _memory(derived: Derived, import_model: bool) -> dict[str, Need]:
-    from worldsize import deriving  # noqa: PLC0415
-    from worldsize.emit.imported_model import ModelImportError  # noqa: PLC0415
+def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
+    from worldsize import api  # noqa: PLC0415
+    from worldsize.resolving.imported_model import ModelImportError  # noqa: PLC0415
 
     try:
-        return deriving.memory(derived, import_model=import_model)
+        return api.estimate_memory(planned, import_models=import_models)
     except ModelImportError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None

@@ -1,7 +1,7 @@
-"""From a spec and its plan to an Azure ML pipeline: first a job graph, then files.
+"""From the job graph of a spec to files.
 
-:func:`worldsize.emit.build.build` does all that needs no output folder and is what ``check`` runs;
-:mod:`worldsize.emit.layout` says what files the graph becomes; :mod:`worldsize.emit.place` writes them.
+:mod:`worldsize.emit.layout` says what files the graph becomes, all in memory;
+:mod:`worldsize.emit.output_folder` writes them.
 """
 
 from __future__ import annotations

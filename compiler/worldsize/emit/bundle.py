@@ -38,8 +38,8 @@ class Bundle(Struct):
     problems: list[Problem] = field(default_factory=list)
 
 
-def of(
-    component: Component, folder: Path, at: Span, gate: CopyAccess, added: Snapshot | None = None
+def bundle_component(
+    component: Component, folder: Path, at: Span, gate: Gate, added: Snapshot | None = None
 ) -> Bundle:
     """Gather a component.
 

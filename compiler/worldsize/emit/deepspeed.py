@@ -6,7 +6,7 @@ The training component makes the same from the same inputs when it starts; nothi
 from __future__ import annotations
 
 from worldsize.azureml.model import Step
-from worldsize.emit import samples
+from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import StepPlan
 from wstrain_deepspeed import config as deepspeed_config
 
@@ -33,7 +33,7 @@ def config(step: Step, plan: StepPlan) -> str | None:
     training = plan.training
     if training is None:
         return None
-    given = samples.values(step, _INPUTS)
+    given = literal_inputs(step, _INPUTS)
     try:
         planned = deepspeed_config.Plan(
             micro_batch=training.batch_size_per_device,

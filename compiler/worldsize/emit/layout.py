@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os.path
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,34 @@ from msgspec.structs import replace
 
 from worldsize.azureml import write
 from worldsize.azureml.archive import Archive
+from worldsize.azureml.component import load_component
+from worldsize.azureml.files import Files
 from worldsize.azureml.copying import CopyAccess
-from worldsize.azureml.model import Argument, Data, Field, Literal, Step
+from worldsize.azureml.model import Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base import budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
-from worldsize.emit import deepspeed, memory, plan_file, settings
-from worldsize.emit.build import Built
-from worldsize.emit.bundle import Bundle
-from worldsize.emit.memory_bound import PREDICTION
+from worldsize.emit import deepspeed, plan_file
+from worldsize.emit.bundle import FILE, Bundle, bundle_component
+from worldsize.planning.memory import step_memory
+from worldsize.planning.memory.workload import PREDICTION
+from worldsize.planning.model import Plan
+from worldsize.resolving import rows, step_settings
+from worldsize.resolving.resolve import ResolvedSpec
 from worldsize.spec.model import ComputeProfile, Spec
 
-Files = dict[str, Path | bytes | Archive]
+PIPELINE = "pipeline.yml"
+Content = dict[str, Path | bytes | Archive]
+
+
+class Layout(Struct, frozen=True):
+    """The files of a compiled spec, each as bytes or as the file to copy, sorted; and the graph in them."""
+
+    files: Content
+    job: Job  # as it lies in the folder: paths relative to it
+    problems: list[Problem]
 
 
 class _Shelf(Struct):
@@ -35,60 +50,100 @@ class _Shelf(Struct):
     gate: CopyAccess
     folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
     taken: set[str] = field(default_factory=set)
-    files: Files = field(default_factory=dict)
+    files: Content = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    placed: dict[tuple[int, int], tuple[str, Component, object]] = field(default_factory=dict)
 
 
-def files(built: Built, out: Path, gate: CopyAccess) -> tuple[Files, list[Problem]]:
+def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
     Args:
-        built: A spec that was resolved without errors.
+        resolved: A spec that was resolved without errors.
+        plan: Its plan.
         out: The output folder; only local data paths depend on it, being relative to it.
-        gate: What may be copied.
-
-    Returns:
-        The files, each as bytes or as the file to copy, sorted; and the problems met.
     """
-    assert built.plan is not None
-    spec, shelf = built.spec, _Shelf(gate)
-    foreseen = memory.needs(built.resolved.job, built.plan, folder=built.spec.path.parent)
+    spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
+    read_table = partial(rows.read_table_samples, spec.path.parent)
+    needs = step_memory.estimate_steps(resolved.job, plan, read_table=read_table)
     steps = {
-        name: _placed(built, _with_memory(step, foreseen.get(name)), shelf, out)
-        for name, step in built.resolved.job.steps.items()
+        name: _place_step(resolved, _with_memory(step, needs.get(name)), shelf, out)
+        for name, step in resolved.job.steps.items()
     }
-    found: Files = dict(shelf.files)
+    job = replace(resolved.job, path=out / PIPELINE, steps=steps)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
-    found["pipeline.yml"] = write.dump(replace(built.resolved.job, steps=steps), header=header).encode()
+    files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
-        found["schedule.yml"] = _schedule(spec).encode()
-    found.update(_clusters(built))
-    for name, step in built.resolved.job.steps.items():
-        config = deepspeed.config(step, built.plan.steps[name])
+        files["schedule.yml"] = _schedule(spec).encode()
+    files.update(_clusters(spec, plan))
+    for name, step in resolved.job.steps.items():
+        config = deepspeed.config(step, plan.steps[name])
         if config is not None:
-            found[f"deepspeed/{name}.json"] = config.encode()
-    plan = plan_file.dump(built.plan, built.resolved.templates, list(found))
-    found[plan_file.NAME] = plan.encode("utf-8", "surrogateescape")  # names of files may be no text
-    return {name: found[name] for name in sorted(found)}, shelf.problems
+            files[f"deepspeed/{name}.json"] = config.encode()
+    text = plan_file.dump(plan, resolved.templates, list(files))
+    files[plan_file.NAME] = text.encode("utf-8", "surrogateescape")  # names of files may be no text
+    return Layout({name: files[name] for name in sorted(files)}, job, shelf.problems)
 
 
-def _placed(built: Built, step: Step, shelf: _Shelf, out: Path) -> Step:
+def load_components(job: Job, out: Path, files: Files) -> Job:
+    """The graph with its component files as they lie in the output folder.
+
+    Args:
+        job: From :func:`lay_out_files`. A component that the spec wrote itself is in it already.
+        out: The output folder, which was written.
+        files: What may be read; problems are added to it.
+    """
+    steps = {}
+    for name, step in job.steps.items():
+        path = out / step.reference.value if step.component is not None and step.reference else None
+        written = step.component is not None and step.component.path == path
+        steps[name] = step if path is None or written else replace(step, component=load_component(path, files))
+    return replace(job, steps=steps)
+
+
+def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) -> Step:
     """The step, referring to its component's folder and with data paths that hold from the output."""
     budget.check_time()
-    folder = built.spec.path.parent
+    folder = resolved.spec.path.parent
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
     if step.component is None:
         return replace(step, inputs=inputs)
-    base = step.component.path.parent if step.component.path else folder
-    added = built.resolved.added.get(step.name)
-    bundle = bundles.of(step.component, base, step.span or built.spec.span, shelf.gate, added)
-    variant = step.name if added and added.files else None
-    name = _shelve(shelf, bundle, step.name, variant, step.span or built.spec.span)
-    reference = Field(f"./components/{name}/{bundles.FILE}")
-    return replace(step, inputs=inputs, reference=reference)
+    name, component = _place_component(resolved, step, step.component, shelf, out)
+    return replace(step, inputs=inputs, component=component, reference=Field(f"./components/{name}/{FILE}"))
 
 
-def _with_memory(step: Step, need: memory.Need | None) -> Step:
+def _place_component(
+    resolved: ResolvedSpec, step: Step, component: Component, shelf: _Shelf, out: Path
+) -> tuple[str, Component]:
+    """Give a step's component a folder, one for all steps with the same, and say which."""
+    at = step.span or resolved.spec.span
+    added = resolved.added.get(step.name)
+    own = added if added is not None and added.files else None
+    key = (id(component), id(own))
+    if key not in shelf.placed:  # both are kept, so that their ids stay theirs
+        folder = component.path.parent if component.path else resolved.spec.path.parent
+        bundle = bundle_component(component, folder, at, shelf.gate, own)
+        name = _shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
+        if component.path is None:
+            component = _written_component(component, bundle, out / "components" / name / FILE)
+        shelf.placed[key] = (name, component, (step.component, own))
+    return shelf.placed[key][:2]
+
+
+def _written_component(component: Component, bundle: Bundle, path: Path) -> Component:
+    """A component that the spec wrote itself, as its file in the output has it."""
+    code, environment = bundle.document.get("code"), component.environment
+    if environment is not None:
+        environment = replace(environment, value=bundle.document["environment"], node=None)
+    return replace(
+        component,
+        path=path,
+        code=replace(component.code or Field(code), value=code, node=None) if code is not None else None,
+        environment=environment,
+    )
+
+
+def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
     """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
     if need is None or step.component is None or PREDICTION not in step.component.inputs:
         return step
@@ -103,12 +158,12 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
     shelf.problems += bundle.problems
     for inner_step, component in bundle.inner.items():
         assert component.path is not None
-        inner = bundles.of(component, component.path.parent, at, shelf.gate)
+        inner = bundle_component(component, component.path.parent, at, shelf.gate)
         name = _shelve(shelf, inner, inner_step, None, at)
         key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
-        bundle.document["jobs"][inner_step][key] = f"../{name}/{bundles.FILE}"
+        bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
     text = bundles.text(bundle).encode()
-    digest = _digest({**bundle.files, bundles.FILE: text})
+    digest = _digest({**bundle.files, FILE: text})
     known = shelf.folders.get(digest)
     if known is not None:
         return known
@@ -120,7 +175,7 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
         name, number = f"{bundle.name}__{step}_{number}", number + 1
     shelf.folders[digest] = name
     shelf.taken.add(name)
-    shelf.files[f"components/{name}/{bundles.FILE}"] = text
+    shelf.files[f"components/{name}/{FILE}"] = text
     shelf.files.update({f"components/{name}/{path}": source for path, source in bundle.files.items()})
     return name
 
@@ -170,22 +225,23 @@ def _schedule(spec: Spec) -> str:
     )
 
 
-def _clusters(built: Built) -> Files:
+def _clusters(spec: Spec, plan: Plan) -> Content:
     """One file a cluster; profiles of the same cluster agree in what they say of it."""
     together: dict[str, list[ComputeProfile]] = {}
-    for profile in built.spec.compute.values():
-        together.setdefault(settings.cluster_of(profile), []).append(profile)
+    for profile in spec.compute.values():
+        together.setdefault(step_settings.cluster_of(profile), []).append(profile)
     sized = {name: group for name, group in together.items() if _said(group, "instance_type")}
-    return {f"compute/{name}.yml": _cluster(built, name, group).encode() for name, group in sized.items()}
+    return {
+        f"compute/{name}.yml": _cluster(spec, plan, name, group).encode() for name, group in sized.items()
+    }
 
 
-def _cluster(built: Built, name: str, profiles: list[ComputeProfile]) -> str:
-    assert built.plan is not None
+def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) -> str:
     names = {profile.name for profile in profiles}
     users = [
-        built.plan.steps[step.name].topology.instance_count
-        for step in built.spec.steps.values()
-        if step.compute and step.compute.value in names and step.name in built.plan.steps
+        plan.steps[step.name].topology.instance_count
+        for step in spec.steps.values()
+        if step.compute and step.compute.value in names and step.name in plan.steps
     ]
     return write.compute(
         name,

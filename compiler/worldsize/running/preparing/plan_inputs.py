@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.emit.memory_bound import PREDICTION
 from worldsize.planning import Plan
+from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import PlanValue
 from worldsize.running.starting.sources import Source, Text
 from worldsize.running.tasks import Task

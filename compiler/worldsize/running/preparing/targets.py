@@ -30,8 +30,8 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
         RunError: It is nothing that can be run.
     """
     from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
+    from worldsize.api import compile as compile_spec  # noqa: PLC0415
     from worldsize.checking import boundary, discover  # noqa: PLC0415
-    from worldsize.compiling import compile as compile_spec  # noqa: PLC0415
     from worldsize.errors import SpecError  # noqa: PLC0415
     from worldsize.running.preparing import spec_settings  # noqa: PLC0415
     from worldsize.yaml import load  # noqa: PLC0415

@@ -16,9 +16,9 @@ from worldsize.azureml.references import classify, is_file, list_names, local_pa
 from worldsize.base import budget
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.emit import own_script
 from worldsize.planning.interface import Interface
 from worldsize.planning.model import Launcher
+from worldsize.resolving import own_command
 from worldsize.spec.model import Located, Spec, Step
 
 Components = dict[str, Component | None]
@@ -49,7 +49,7 @@ def with_input(name: str, word: str | None = None) -> list[str]:
     return found
 
 
-def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:
+def find_components(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:
     """The component of every step.
 
     Args:
@@ -66,7 +66,7 @@ def find(spec: Spec, files: Files | None = None) -> tuple[Components, list[Probl
     return found, files.problems[before:]
 
 
-def interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:
+def read_interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:
     """What planning needs to know of each step's component, where it can be seen."""
     seen = {id(component): component for component in components.values() if component is not None}
     known = {key: _interface(component) for key, component in seen.items()}
@@ -101,7 +101,7 @@ def is_built_in(uses: str) -> bool:
 def _component(step: Step, folder: Path, files: Files) -> Component | None:
     budget.check_time()
     if step.uses is None:
-        return own_script.component(step, folder) if step.command else None
+        return own_command.build_component(step, folder) if step.command else None
     uses = step.uses.value
     if is_built_in(uses):
         if uses not in built_in_names():

@@ -8,8 +8,8 @@ import pytest
 
 from worldsize.azureml.model import Binding, Literal
 from worldsize.base.problem import Problem
-from worldsize.emit.build import Built, build
-from worldsize.emit.lookup import built_in_names
+from worldsize.resolving.components import built_in_names
+from worldsize.resolving.resolve import ResolvedSpec, resolve_spec
 from worldsize.spec import load
 
 HEAD = """\
@@ -37,15 +37,16 @@ OWN = """\
 """
 
 
-def built(folder: Path, steps: str) -> tuple[Built, list[Problem]]:
+def built(folder: Path, steps: str) -> tuple[ResolvedSpec, list[Problem]]:
     (folder / "spec.yml").write_text(HEAD + steps)
     spec, problems, _ = load(folder / "spec.yml")
     assert spec is not None, problems
-    return build(spec)
+    resolved = resolve_spec(spec)
+    return resolved, list(resolved.problems)
 
 
-def bindings(found: Built, step: str) -> dict[str, str]:
-    arguments = found.resolved.job.steps[step].inputs
+def bindings(found: ResolvedSpec, step: str) -> dict[str, str]:
+    arguments = found.job.steps[step].inputs
     return {
         name: str(field.value.expression)
         for name, field in arguments.items()
@@ -53,8 +54,8 @@ def bindings(found: Built, step: str) -> dict[str, str]:
     }
 
 
-def literals(found: Built, step: str) -> dict[str, object]:
-    arguments = found.resolved.job.steps[step].inputs
+def literals(found: ResolvedSpec, step: str) -> dict[str, object]:
+    arguments = found.job.steps[step].inputs
     return {name: field.value.value for name, field in arguments.items() if isinstance(field.value, Literal)}
 
 
@@ -80,11 +81,11 @@ def test_planned_inputs_are_filled_and_say_where_they_come_from(tmp_path: Path) 
     assert given["global_batch_size"] == 256
     assert given["learning_rate"] == pytest.approx(0.4)
     assert literals(found, "shard")["shard_count"] == 8
-    rate = found.resolved.job.steps["train"].inputs["learning_rate"]
+    rate = found.job.steps["train"].inputs["learning_rate"]
     assert rate.comment is not None
     assert "κ = 256 / 32 = 8" in rate.comment
     assert rate.comment.endswith("(linear)")
-    assert found.resolved.templates["train"]["learning_rate"] == "${{plan.learning_rate}}"
+    assert found.templates["train"]["learning_rate"] == "${{plan.learning_rate}}"
 
 
 def test_shards_suit_every_step_that_reads_them(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_an_own_command_takes_the_plan_as_inputs(tmp_path: Path) -> None:
     assert given["batch"] == 128
     assert given["note"] == "rate 0.2"
     assert given["world_size"] == 4
-    step = found.resolved.job.steps["own"]
+    step = found.job.steps["own"]
     assert step.component is not None
     assert step.component.command is not None
     assert "--lr ${{inputs.learning_rate}}" in step.component.command.value
@@ -264,7 +265,7 @@ def test_two_descriptions_of_one_cluster_must_agree(tmp_path: Path) -> None:
     (tmp_path / "spec.yml").write_text(twice + SHARD)
     spec, _, _ = load(tmp_path / "spec.yml")
     assert spec is not None
-    _, problems = build(spec)
+    problems = resolve_spec(spec).problems
     assert [problem.slug for problem in problems] == ["compute-conflict"]
     assert problems[0].related
 
@@ -312,7 +313,7 @@ def test_a_long_chain_is_resolved(tmp_path: Path) -> None:
     ]
     found, problems = built(tmp_path, "".join(lines))
     assert not problems
-    assert len(found.resolved.job.steps) == 1500
+    assert len(found.job.steps) == 1500
 
 
 def test_the_built_in_components_are_those_on_disk() -> None:

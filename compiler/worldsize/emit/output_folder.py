@@ -53,7 +53,7 @@ def check_target(out: Path) -> None:
         raise OutputError(f"`{out}` holds {shown}{more}, which `worldsize compile` did not write", help_)
 
 
-def put(files: Mapping[str, Path | bytes | Archive], out: Path) -> None:
+def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None:
     """Write the files as the whole content of ``out``.
 
     Args:

@@ -1,4 +1,4 @@
-"""``python -m worldsize.emit.model_shapes``: what a user's model weighs, without its weights.
+"""``python -m worldsize.resolving.model_shapes``: what a user's model weighs, without its weights.
 
 The function is called with torch's meta device in place, so that nothing is allocated; but it is called: its
 code runs. A forward pass on that device then tells what the backward pass would keep.

@@ -11,7 +11,7 @@ from worldsize.azureml.model import Literal
 from worldsize.azureml.references import exists, is_file, local_path, normalise
 from worldsize.azureml.snapshot import Snapshot, describe_missing
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.emit.work import Work, part_span
+from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
 from worldsize.yaml.nodes import Scalar
 
@@ -22,49 +22,47 @@ CODE_INPUT_TAG = "worldsize_code_input"  # names the input that may hold `path/t
 BUILT_IN_TAG = "worldsize_code_builtin"  # what else that input may hold, separated by commas
 
 
-def check_named(work: Work, step: str) -> None:
+def check_named_files(state: ResolveState, step: str) -> None:
     """Report files that a step names and that do not exist: its code, its environment's files."""
-    component = work.components.get(step)
-    if work.spec.steps[step].command is not None and component is not None:
-        work.problems += snapshot.check_references(component, work.folder)
-        work.problems += snapshot.check_uploads(component, work.folder, work.files)
+    component = state.components.get(step)
+    if state.spec.steps[step].command is not None and component is not None:
+        state.problems += snapshot.check_references(component, state.folder)
+        state.problems += snapshot.check_uploads(component, state.folder, state.files)
         return
-    code = work.spec.steps[step].code
+    code = state.spec.steps[step].code
     if code is None:
         return
-    path = local_path(code.value, work.folder)
+    path = local_path(code.value, state.folder)
     if path is not None and not exists(path):
-        work.problems.append(describe_missing("`code`", code.value, path, code.span).under("code-missing"))
+        state.problems.append(missing("code-missing", "`code`", code.value, path, code.span))
 
 
-def collect(work: Work, step: str) -> Snapshot:
+def collect_files(state: ResolveState, step: str) -> Snapshot:
     """What the user's tree adds to the snapshot of a step with ``uses:``; faults are reported."""
     added = Snapshot()
-    spec_step = work.spec.steps[step]
+    spec_step = state.spec.steps[step]
     if spec_step.uses is None:
         return added
     if spec_step.code is not None:
-        path = local_path(spec_step.code.value, work.folder)
-        if path is not None and exists(path) and work.files.may_judge(path):
-            work.problems += snapshot.add_to_snapshot(
-                added, path, spec_step.code.span, work.files.gate, path.name
-            )
-    _user_function(work, step, added)
+        path = local_path(spec_step.code.value, state.folder)
+        if path is not None and exists(path) and state.files.may_judge(path):
+            state.problems += snapshot.add_to_snapshot(added, path, spec_step.code.span, state.files.gate, path.name)
+    _user_function(state, step, added)
     return added
 
 
-def _user_function(work: Work, step: str, added: Snapshot) -> None:
+def _user_function(state: ResolveState, step: str, added: Snapshot) -> None:
     """Check the input that names a built-in function or one of the user's, and take in the user's file."""
-    component = work.components.get(step)
+    component = state.components.get(step)
     tags = component.tags.value if component and component.tags else None
     name = tags.get(CODE_INPUT_TAG) if isinstance(tags, dict) else None
-    located = work.spec.steps[step].with_.get(name) if isinstance(name, str) else None
-    argument = work.arguments[step].get(name) if isinstance(name, str) else None
+    located = state.spec.steps[step].with_.get(name) if isinstance(name, str) else None
+    argument = state.arguments[step].get(name) if isinstance(name, str) else None
     if located is None or argument is None or not isinstance(argument.value, Literal):
         return
     text = located.node.text if isinstance(located.node, Scalar) else ""
     if ".py" in text:
-        _user_file(work, located, added)
+        _user_file(state, located, added)
         return
     built_in = tags.get(BUILT_IN_TAG) if isinstance(tags, dict) else None
     names = [word.strip() for word in built_in.split(",")] if isinstance(built_in, str) else []
@@ -73,31 +71,31 @@ def _user_function(work: Work, step: str, added: Snapshot) -> None:
         near = closest(text, names)
         listed = ", ".join(f"`{word}`" for word in names)
         help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
-        work.report("input-not-in-enum", located.span, message, help_)
+        state.report("input-not-in-enum", located.span, message, help_)
 
 
-def _user_file(work: Work, located: Located[Any], added: Snapshot) -> None:
+def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> None:
     text = located.value
     file, _, function = text.partition(":")
-    path = normalise(work.folder / file)
+    path = normal(state.folder / file)
     if not function:
         message = f"`{text}` names a file but no function in it"
-        work.report("user-model-missing", located.span, message, f"write `{file}:function`")
-    elif file.startswith("/") or ".." in PurePosixPath(normalise(Path(file))).parts:
+        state.report("user-model-missing", located.span, message, f"write `{file}:function`")
+    elif file.startswith("/") or ".." in PurePosixPath(normal(Path(file))).parts:
         message = f"`{file}` lies outside the spec's folder, so it cannot keep its place in the snapshot"
-        work.report("user-model-missing", located.span, message, "move it below the folder of the spec")
+        state.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
         span = part_span(located, 0, len(file))
-        work.problems.append(describe_missing("the input", file, path, span).under("user-model-missing"))
-    elif work.files.may_judge(path):
+        state.problems.append(missing("user-model-missing", "the input", file, path, span))
+    elif state.files.may_judge(path):
         own = Snapshot()
-        work.problems += snapshot.add_to_snapshot(own, path, located.span, work.files.gate)
+        state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate)
         for source in own.files.values():
-            if isinstance(source, Path) and _defines(work, located, source, len(file) + 1, function):
-                added.files.setdefault(normalise(Path(file)).as_posix(), source)
+            if isinstance(source, Path) and _defines(state, located, source, len(file) + 1, function):
+                added.files.setdefault(normal(Path(file)).as_posix(), source)
 
 
-def _defines(work: Work, located: Located[str], path: Path, start: int, function: str) -> bool:
+def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
     """Whether a file defines a function, read without running it."""
     import ast  # noqa: PLC0415 - only a model of the user is parsed
 
@@ -107,14 +105,14 @@ def _defines(work: Work, located: Located[str], path: Path, start: int, function
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else ""
         message = f"`{path.name}` is not valid Python{where}"[:200]
-        work.report("user-model-missing", located.span, message, "mend the file")
+        state.report("user-model-missing", located.span, message, "mend the file")
         return False
     names = set(_top_level(tree))
     if function in names or "*" in names:
         return True
     message = f"`{path.name}` defines no function `{function}`"
     help_ = did_you_mean(function, {name for name in names if not name.startswith("_")})
-    work.report(
+    state.report(
         "user-model-missing", span, message, help_ or f"define `def {function}(...)` at its top level"
     )
     return False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGEST = 1024 * 1024  # bytes of a Dockerfile or a requirements file
 
 
-def check(spec: Spec, job: Job, plan: Plan, files: Files) -> list[Problem]:
+def check_gpu_builds(spec: Spec, job: Job, plan: Plan, files: Files) -> list[Problem]:
     """Report environments whose torch or TensorFlow cannot run on the step's VM size."""
     return list(dict.fromkeys(_judge(spec, job, plan, files)))  # steps that share both share the fault
 

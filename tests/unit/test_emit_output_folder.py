@@ -14,7 +14,7 @@ import pytest
 import yaml as pyyaml
 
 import worldsize
-from worldsize.emit import place, plan_file
+from worldsize.emit import output_folder, plan_file
 from worldsize.errors import OutputError, SpecError
 
 HEAD = """\
@@ -176,9 +176,9 @@ def test_a_folder_without_rights_is_said(tree: Path) -> None:
 
 
 def test_a_file_that_vanishes_leaves_the_output(tmp_path: Path) -> None:
-    place.put({"plan.json": b"{}"}, tmp_path / "out")
+    output_folder.write_folder({"plan.json": b"{}"}, tmp_path / "out")
     with pytest.raises(OutputError, match=r"no such file or directory \(`gone`\)"):
-        place.put({"a": b"1", "b": tmp_path / "gone"}, tmp_path / "out")
+        output_folder.write_folder({"a": b"1", "b": tmp_path / "gone"}, tmp_path / "out")
     assert listing(tmp_path) == {"out/plan.json": b"{}"}
 
 
@@ -186,7 +186,7 @@ def test_modes_say_only_what_can_be_executed(tmp_path: Path) -> None:
     for name, mode in (("a", 0o600), ("b", 0o777)):
         (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(mode)
-    place.put({"a": tmp_path / "a", "b": tmp_path / "b", "c": b""}, tmp_path / "out")
+    output_folder.write_folder({"a": tmp_path / "a", "b": tmp_path / "b", "c": b""}, tmp_path / "out")
     modes = [(tmp_path / "out" / name).stat().st_mode & 0o777 for name in "abc"]
     assert modes == [0o644, 0o755, 0o644]
 
@@ -224,20 +224,20 @@ def test_a_foreign_folder_is_refused_without_reading_all_of_it(
 
     monkeypatch.setattr(Path, "rglob", counted)
     with pytest.raises(OutputError, match="is not empty and was not written"):
-        place.check_target(tmp_path)
+        output_folder.check_target(tmp_path)
     assert sum(path.name == "file" for path in seen) == 1
 
 
 KILLED = """
 import os, pathlib, signal, sys
-from worldsize.emit import place
+from worldsize.emit import output_folder
 rename = pathlib.Path.rename
 def killed(self, target):
     if self.name == "new":
         os.kill(os.getpid(), signal.SIGKILL)
     return rename(self, target)
 pathlib.Path.rename = killed
-place.put({"a.txt": b"new"}, pathlib.Path("out"))
+output_folder.write_folder({"a.txt": b"new"}, pathlib.Path("out"))
 """
 
 
@@ -246,11 +246,11 @@ def test_what_a_killed_compile_left_is_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place.put({"a.txt": b"old"}, Path("out"))
+    output_folder.write_folder({"a.txt": b"old"}, Path("out"))
     done = subprocess.run([sys.executable, "-c", KILLED], timeout=60, check=False)
     assert done.returncode == -9
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out.")]
-    place.put({"a.txt": b"newer"}, Path("out"))
+    output_folder.write_folder({"a.txt": b"newer"}, Path("out"))
     assert listing(tmp_path) == {"out/a.txt": b"newer"}
 
 
@@ -262,17 +262,19 @@ def test_what_another_compile_is_writing_stays(tmp_path: Path) -> None:
     theirs.mkdir()
     with (theirs / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        place.put({"a.txt": b"ours"}, tmp_path / "out")
+        output_folder.write_folder({"a.txt": b"ours"}, tmp_path / "out")
         assert theirs.exists()
-    place.put({"a.txt": b"ours"}, tmp_path / "out")
+    output_folder.write_folder({"a.txt": b"ours"}, tmp_path / "out")
     assert not theirs.exists()
 
 
 def test_compiles_at_once_leave_one_whole_output(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from worldsize.emit import place; from worldsize.errors import OutputError\n"
+        "import sys, pathlib; from worldsize.emit import output_folder\n"
+        "from worldsize.errors import OutputError\n"
         "for _ in range(30):\n"
-        "    place.put({name: sys.argv[1].encode() for name in ('a', 'b', 'c')}, pathlib.Path('out'))\n"
+        "    files = {name: sys.argv[1].encode() for name in ('a', 'b', 'c')}\n"
+        "    output_folder.write_folder(files, pathlib.Path('out'))\n"
     )
     running = [
         subprocess.Popen([sys.executable, "-c", code, each], cwd=tmp_path, stderr=subprocess.PIPE)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from worldsize.emit.samples import Samples
 from worldsize.planning.memory.network import Kept, Network, Part, Weight
+from worldsize.planning.memory.workload import Samples
 
 LONGEST = 120  # seconds for importing torch and the user's file, and for making the model
 
@@ -19,7 +19,7 @@ class ModelImportError(Exception):
     """The user's model could not be looked at; the text says why."""
 
 
-def read(folder: Path, reference: str, samples: Samples) -> Network:
+def import_model(folder: Path, reference: str, samples: Samples) -> Network:
     """Run a user's function on torch's meta device and return what it makes.
 
     What its layers keep is counted in a forward pass on that device, where one runs; else activations are
@@ -34,7 +34,7 @@ def read(folder: Path, reference: str, samples: Samples) -> Network:
         ModelImportError: torch is not installed, or the function fails or takes too long.
     """
     task = [samples.task, json.dumps(list(samples.shape)), str(samples.outputs)]
-    command = [sys.executable, "-m", "worldsize.emit.model_shapes", reference, *task]
+    command = [sys.executable, "-m", "worldsize.resolving.model_shapes", reference, *task]
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=LONGEST, check=False

@@ -1,4 +1,4 @@
-"""What resolving a spec keeps at hand: the parts read so far, what is bound, what is wrong."""
+"""What resolving a spec keeps at hand: the components, what is bound, the plan, what is wrong."""
 
 from __future__ import annotations
 
@@ -13,67 +13,25 @@ from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
-from worldsize.planning.model import Plan
-from worldsize.spec.model import Located, Spec
+from worldsize.planning.model import Plan, StepPlan
+from worldsize.spec.model import ComputeProfile, Located, Spec
 from worldsize.yaml.nodes import Scalar
 
-# Inputs that are filled from the plan wherever a component declares them.
-PLANNED = frozenset(
-    {
-        "world_size",
-        "data_parallel_size",
-        "tensor_parallel_size",
-        "pipeline_parallel_size",
-        "batch_size_per_device",
-        "gradient_accumulation_steps",
-        "global_batch_size",
-        "learning_rate",
-        "reference_learning_rate",
-        "warmup_epochs",
-        "warmup_steps",
-        "total_steps",
-        "steps_per_epoch",
-        "epochs",
-        "shards_per_rank",
-        "shard_count",
-        "checkpoint_interval",
-        "mean_time_between_preemptions",
-        "checkpoint_interval_seconds",
-    }
-)
-# Those of them that every step has, whether or not it trains.
-OF_TOPOLOGY = frozenset(
-    {"world_size", "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
-)
-FRACTIONS = frozenset(
-    {
-        "learning_rate",
-        "reference_learning_rate",
-        "warmup_epochs",
-        "epochs",
-        "kappa",
-        "gpus_per_instance",
-        "mean_time_between_preemptions",
-        "checkpoint_interval_seconds",
-    }
-)
-TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"})
 
-
-class Work(Struct):
-    """The state of one resolution; ``plan`` is None where planning failed and its values are unknown."""
+class ResolveState(Struct):
+    """The state of one resolution; ``plan`` is None until it is derived, and where planning failed."""
 
     spec: Spec
     components: dict[str, Component | None]
-    plan: Plan | None
     files: Files = field(default_factory=Files)  # what may be read and copied
+    plan: Plan | None = None
     problems: list[Problem] = field(default_factory=list)
     arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
-    templates: dict[str, dict[str, str]] = field(
-        default_factory=dict
-    )  # step -> input -> text with ${{plan.…}}
+    templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
     _open: dict[int, tuple[Mapping[str, Port], list[Port]]] = field(default_factory=dict)
+    _trainings: dict[str, list[StepPlan]] = field(default_factory=dict)
+    _shard_readers: dict[str, list[str]] | None = None
 
     @property
     def folder(self) -> Path:
@@ -85,6 +43,15 @@ class Work(Struct):
     ) -> None:
         """Add a problem."""
         self.problems.append(Problem(slug, span, message, help_, related))
+
+    def step_plan(self, step: str) -> StepPlan | None:
+        """The plan of a step; None where planning failed."""
+        return self.plan.steps.get(step) if self.plan is not None else None
+
+    def profile(self, step: str) -> ComputeProfile | None:
+        """The entry of ``compute:`` that a step runs on."""
+        chosen = self.spec.steps[step].compute
+        return self.spec.compute.get(chosen.value) if chosen is not None else None
 
     def ports(self, step: str) -> Mapping[str, Port]:
         """The inputs that a step's component declares; none where it cannot be seen."""
@@ -114,19 +81,44 @@ class Work(Struct):
                     self._makers.setdefault(name, []).append(step)
         return self._makers
 
+    def shard_readers(self, step: str) -> list[str]:
+        """The steps that read the shards of a step, in the order of the file; known once all is wired."""
+        if self._shard_readers is None:
+            self._shard_readers = {}
+            for reader, arguments in self.arguments.items():
+                shards = arguments.get("shards")
+                source = (
+                    shards.value.expression.step if shards and isinstance(shards.value, Binding) else None
+                )
+                if source is not None:
+                    self._shard_readers.setdefault(source, []).append(reader)
+        return self._shard_readers.get(step, [])
+
+    def trainings(self, quantity: str) -> list[StepPlan]:
+        """The plans of the training steps that have a quantity."""
+        if quantity not in self._trainings:
+            plans = self.plan.steps.values() if self.plan is not None else ()
+            self._trainings[quantity] = [plan for plan in plans if plan.training and quantity in plan.inputs]
+        return self._trainings[quantity]
+
     def unreadable(self, step: str) -> bool:
         """Whether a step's component should lie here but could not be read: its ports are unknown."""
         uses = self.spec.steps[step].uses
         return self.components.get(step) is None and (uses is None or classify(uses.value) == "local")
 
-    def sources(self, step: str) -> dict[str, tuple[str, Span | None]]:
-        """The steps that a step reads from, each with the place that says so."""
-        found: dict[str, tuple[str, Span | None]] = {}
+    def upstream(self, step: str) -> dict[str, tuple[str, Span | None]]:
+        """The steps that a step reads from, each with the input that does and its place."""
+        upstream: dict[str, tuple[str, Span | None]] = {}
         for name, argument in self.arguments.get(step, {}).items():
             value = argument.value
             if isinstance(value, Binding) and value.expression.step:
-                found.setdefault(value.expression.step, (name, argument.span))
-        return found
+                upstream.setdefault(value.expression.step, (name, argument.span))
+        return upstream
+
+
+def as_field(located: Located[Any] | None) -> Field[Any] | None:
+    """A value of the spec as a field of the graph, with its place."""
+    return Field(located.value, located.span, located.key_span, located.node) if located else None
 
 
 def part_span(located: Located[Any], start: int, end: int) -> Span:

@@ -11,28 +11,29 @@ from worldsize.base import budget
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.emit.own_script import OPEN
-from worldsize.emit.work import OF_TOPOLOGY, PLANNED, Work, part_span
+from worldsize.resolving.own_command import OPEN
+from worldsize.resolving.quantities import OF_TOPOLOGY, PLANNED
+from worldsize.resolving.state import ResolveState, part_span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
 _MODELS = {"mlflow_model", "custom_model", "triton_model"}
 _SHOWN = 6  # candidates that a message names
 
 
-def wire(work: Work) -> None:
+def wire_by_name(state: ResolveState) -> None:
     """Bind every required data input that nothing was given for. Steps are taken in spec order."""
-    order = {step: position for position, step in enumerate(work.spec.steps)}
-    forward = any(order.get(source, -1) > order[step] for step in order for source in work.sources(step))
+    order = {step: position for position, step in enumerate(state.spec.steps)}
+    forward = any(order.get(source, -1) > order[step] for step in order for source in state.upstream(step))
     readers: dict[str, list[str]] = {}
     for step in order if forward else ():  # only then can an earlier step depend on a later one
-        for source in work.sources(step):
+        for source in state.upstream(step):
             readers.setdefault(source, []).append(step)
     producers: dict[str, dict[str, list[str]]] = {}  # by name and type
     unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
-    for step in work.spec.steps:
+    for step in state.spec.steps:
         budget.check_time()
-        for port in work.open_ports(step):
-            if port.name not in work.arguments[step]:
+        for port in state.open_ports(step):
+            if port.name not in state.arguments[step]:
                 earlier = producers.get(port.name, {})
                 behind = _readers_of(step, readers)
                 if behind:
@@ -40,11 +41,11 @@ def wire(work: Work) -> None:
                         type_: [source for source in sources if source not in behind]
                         for type_, sources in earlier.items()
                     }
-                bound = _bind(work, step, port, earlier, order, silent=unknown)
+                bound = _bind(state, step, port, earlier, order, silent=unknown)
                 if bound is not None and forward:
                     readers.setdefault(bound, []).append(step)
-        unknown = unknown or work.unreadable(step)
-        for name, output in (work.outputs(step) or {}).items():
+        unknown = unknown or state.unreadable(step)
+        for name, output in (state.outputs(step) or {}).items():
             producers.setdefault(name, {}).setdefault(output.type, []).append(step)
 
 
@@ -57,53 +58,53 @@ def compatible(source: str, target: str) -> bool:
     return target in ("uri_folder", "path") and source in _FOLDERS
 
 
-def report_missing(work: Work, step: str) -> None:
+def report_missing(state: ResolveState, step: str) -> None:
     """Report every required input that has neither value, binding nor default."""
-    spec_step = work.spec.steps[step]
+    spec_step = state.spec.steps[step]
     place = spec_step.uses.span if spec_step.uses else spec_step.span
-    for port in work.ports(step).values():
-        if port.name in work.arguments[step] or port.optional or port.default is not None:
+    for port in state.ports(step).values():
+        if port.name in state.arguments[step] or port.optional or port.default is not None:
             continue
         if port.name in PLANNED:
-            if work.plan is None and (spec_step.scale is not None or port.name in OF_TOPOLOGY):
+            if state.plan is None and (spec_step.scale is not None or port.name in OF_TOPOLOGY):
                 continue
             help_ = "add `scale:` to the step, so that it is planned" if spec_step.scale is None else None
             message = f"step `{step}` needs `{port.name}`, which the plan does not give"
-            work.report("input-missing", place, message, help_ or f"write `{port.name}:` under `with:`")
+            state.report("input-missing", place, message, help_ or f"write `{port.name}:` under `with:`")
         elif not port.is_data:
             message = f"step `{step}` needs input `{port.name}`, {_kind(port)}"
-            work.report("input-missing", place, message, f"write `{port.name}:` under `with:`")
+            state.report("input-missing", place, message, f"write `{port.name}:` under `with:`")
 
 
-def find_cycle(work: Work) -> list[str] | None:
+def find_cycle(state: ResolveState) -> list[str] | None:
     """The steps of one cycle in the order data flows, or None. Linear in steps and bindings."""
-    return cycle.find_cycle(work.spec.steps, work.sources)
+    return cycle.find_cycle(state.spec.steps, state.upstream)
 
 
-def report_cycle(work: Work) -> None:
+def report_cycle(state: ResolveState) -> None:
     """Report one cycle, pointing at the binding that closes it."""
-    found = find_cycle(work)
+    found = find_cycle(state)
     if found is None:
         return
     first, last = found[0], found[-1]
-    name, span = work.sources(first)[last]
-    place = span or work.spec.steps[first].span
+    name, span = state.upstream(first)[last]
+    place = span or state.spec.steps[first].span
     if len(found) == 1:
         message = f"input `{name}` of step `{first}` is bound to the step's own output"
-        work.report("graph-cycle", place, message, "bind it to an earlier step")
+        state.report("graph-cycle", place, message, "bind it to an earlier step")
         return
     shown = found if len(found) <= 8 else [*found[:7], "…"]
     message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
     related = [
         Related(span, f"`{step}` reads from `{source}`")
         for source, step in pairwise(found)
-        if (span := work.sources(step)[source][1])
+        if (span := state.upstream(step)[source][1])
     ]
-    work.report("graph-cycle", place, message, "remove one of these bindings", *related)
+    state.report("graph-cycle", place, message, "remove one of these bindings", *related)
 
 
 def _bind(
-    work: Work,
+    state: ResolveState,
     step: str,
     port: Port,
     earlier: Mapping[str, list[str]],
@@ -118,36 +119,40 @@ def _bind(
         source = fitting[0][0]
         found = binding.whole(binding.to_step_output(source, port.name))
         assert found is not None
-        work.arguments[step][port.name] = Field(Binding(found))
+        state.arguments[step][port.name] = Field(Binding(found))
         return source
     if count:
         first = sorted(chain.from_iterable(each[:_SHOWN] for each in fitting), key=order.__getitem__)
         last = max((each[-1] for each in fitting), key=order.__getitem__)
-        _ambiguous(work, step, port, first[:_SHOWN], last, count=count)
+        _ambiguous(state, step, port, first[:_SHOWN], last, count=count)
     elif not silent:
         refused = [(source, type_) for type_, sources in earlier.items() for source in sources[:_SHOWN]]
-        _nowhere(work, step, port, dict(sorted(refused, key=lambda each: order[each[0]])))
+        _nowhere(state, step, port, dict(sorted(refused, key=lambda each: order[each[0]])))
     return None
 
 
-def _ambiguous(work: Work, step: str, port: Port, first: list[str], last: str, *, count: int) -> None:
+def _ambiguous(
+    state: ResolveState, step: str, port: Port, first: list[str], last: str, *, count: int
+) -> None:
     named = ", ".join(f"`{source}.{port.name}`" for source in first)
     more = f" and {count - len(first)} more" if count > len(first) else ""
     message = f"input `{port.name}` of step `{step}` could come from {named}{more}"
     text = binding.to_step_output(last, port.name)
     help_ = f"say which under `with:`, for example `{port.name}: {text}`"
-    work.report("input-ambiguous", _place(work, step, port), message, help_)
+    state.report("input-ambiguous", _place(state, step, port), message, help_)
 
 
-def _nowhere(work: Work, step: str, port: Port, refused: Mapping[str, str]) -> None:
+def _nowhere(state: ResolveState, step: str, port: Port, refused: Mapping[str, str]) -> None:
     bound = f"`{port.name}: {binding.to_step_output('STEP', 'OUTPUT')}`"
     if refused:
         listed = ", ".join(f"`{source}.{port.name}` is {type_}" for source, type_ in refused.items())
         message = f"step `{step}` needs `{port.name}` as {port.type}, but {listed}"[:200]
-        work.report("input-missing", _place(work, step, port), message, f"bind it under `with:`, as {bound}")
+        state.report(
+            "input-missing", _place(state, step, port), message, f"bind it under `with:`, as {bound}"
+        )
         return
     message = f"step `{step}` needs `{port.name}`, and no earlier step has an output of that name"
-    makers = work.makers()
+    makers = state.makers()
     later = [other for other in makers.get(port.name, [])[:2] if other != step]
     near = closest(port.name, [name for name, steps in makers.items() if steps != [step]])
     help_ = f"give it under `with:`, as {bound} or a path"
@@ -156,12 +161,12 @@ def _nowhere(work: Work, step: str, port: Port, refused: Mapping[str, str]) -> N
     elif near is not None:
         source = makers[near][0]
         help_ = f"did you mean `{near}`? write `{port.name}: {binding.to_step_output(source, near)}`"
-    work.report("input-missing", _place(work, step, port), message, help_)
+    state.report("input-missing", _place(state, step, port), message, help_)
 
 
-def _place(work: Work, step: str, port: Port) -> Span:
+def _place(state: ResolveState, step: str, port: Port) -> Span:
     """Where an open input is reported: at its name in an own command, else at `uses`."""
-    spec_step = work.spec.steps[step]
+    spec_step = state.spec.steps[step]
     if spec_step.uses is not None:
         return spec_step.uses.span
     if spec_step.command is None:

@@ -23,7 +23,7 @@ MOST_FILES = 100_000
 _BATCH_ROWS = 1 << 16
 
 
-def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[int] | None:
+def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[int] | None:
     """Rows of each class in a file or folder.
 
     Args:
@@ -56,7 +56,7 @@ def per_class(root: Path, kind: str, label: str, sequence_length: int) -> list[i
         return None
 
 
-def table_shape(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:
+def measure_table(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:
     """Numbers in a row and classes of a small local table.
 
     Args:
@@ -68,7 +68,7 @@ def table_shape(root: Path, kind: str, label: str, features: Sequence[str]) -> t
     Returns:
         Both, or None where :func:`per_class` knows nothing, or for what is not a table of columns.
     """
-    counted = per_class(root, kind, label, 1)
+    counted = count_rows_per_class(root, kind, label, 1)
     if counted is None or len(counted) < 2:
         return None
     try:

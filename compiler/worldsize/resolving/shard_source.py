@@ -4,40 +4,35 @@ from __future__ import annotations
 
 from worldsize.azureml.model import Component
 from worldsize.base.suggest import did_you_mean
-from worldsize.emit.work import Work
+from worldsize.planning.memory.workload import is_sharding
+from worldsize.resolving.state import ResolveState
 from wsshards import builtin
 
-SHARDING = "shard_data"  # the built-in component
 PREFIX = "builtin:"
 
 
-def is_sharding(component: Component | None) -> bool:
-    """Whether a step's component is the built-in one that shards data."""
-    return component is not None and component.name is not None and component.name.value == SHARDING
-
-
-def check(work: Work, step: str) -> None:
+def check_shard_source(state: ResolveState, step: str) -> None:
     """Report a source that is no built-in data set, or that lies in data which is not given."""
-    component = work.components.get(step)
+    component = state.components.get(step)
     if not is_sharding(component) or component is None:
         return
-    given = work.spec.steps[step].with_.get("source")
+    given = state.spec.steps[step].with_.get("source")
     default = component.inputs["source"].default if "source" in component.inputs else None
     source = given.value if given is not None else default.value if default is not None else None
     if not isinstance(source, str) or "${{" in source or source in builtin.SOURCES:
         return
-    uses = work.spec.steps[step].uses
-    span = given.span if given is not None else uses.span if uses is not None else work.spec.span
+    uses = state.spec.steps[step].uses
+    span = given.span if given is not None else uses.span if uses is not None else state.spec.span
     listed = " or ".join(f"`source: {name}`" for name in builtin.SOURCES)
     if source.startswith(PREFIX):
         message = f"there is no built-in data set `{source}`"
-        work.report("input-not-in-enum", span, message, did_you_mean(source, builtin.SOURCES))
-    elif "data" not in work.arguments[step] and not _has_unknown(work, step, component):
+        state.report("input-not-in-enum", span, message, did_you_mean(source, builtin.SOURCES))
+    elif "data" not in state.arguments[step] and not _has_unknown(state, step, component):
         what = f"the path `{source}` inside `data`" if given is not None else "all of `data`"
         message = f"step `{step}` reads {what}, but no `data` is given"
-        work.report("input-missing", span, message, f"give a file or folder as `data:`, or write {listed}")
+        state.report("input-missing", span, message, f"give a file or folder as `data:`, or write {listed}")
 
 
-def _has_unknown(work: Work, step: str, component: Component) -> bool:
+def _has_unknown(state: ResolveState, step: str, component: Component) -> bool:
     """Whether an input is misspelt, perhaps the one that is missed here: one report is enough then."""
-    return any(name not in component.inputs for name in work.spec.steps[step].with_)
+    return any(name not in component.inputs for name in state.spec.steps[step].with_)

@@ -1,0 +1,208 @@
+"""The verbs for one spec: check, plan and compile.
+
+A spec is read, validated, planned and resolved once: the check hands on what it resolved, and the other
+verbs go on with that. ``worldsize run`` goes on with what :func:`compile` returns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+
+from worldsize.azureml.model import Job
+from worldsize.base.problem import Problem
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.sources import Sources
+from worldsize.errors import SpecError
+from worldsize.planning.model import Plan
+
+if TYPE_CHECKING:
+    from worldsize.azureml.files import Files
+    from worldsize.checking import CheckedSpec
+    from worldsize.checking.boundary import Allowed
+    from worldsize.emit.layout import Layout
+    from worldsize.planning.memory.step_memory import Need
+    from worldsize.resolving.resolve import ResolvedSpec
+
+
+class Planned(Struct, frozen=True):
+    """A plan, and the findings that do not keep the spec from running."""
+
+    plan: Plan
+    warnings: tuple[Diagnostic, ...]
+    sources: Sources
+    resolved: ResolvedSpec
+
+
+class Compiled(Struct, frozen=True):
+    """What a compile wrote."""
+
+    folder: Path
+    files: tuple[str, ...]  # paths inside the folder, sorted
+    plan: Plan
+    warnings: tuple[Diagnostic, ...]  # findings that did not keep the spec from compiling
+    sources: Sources
+    job: Job  # the pipeline as it lies in the folder, each value with its place in the spec
+
+    @property
+    def pipeline(self) -> Path:
+        """The pipeline job, for ``az ml job create`` or ``worldsize run``."""
+        return self.folder / "pipeline.yml"
+
+
+def plan(spec: str | os.PathLike[str]) -> Plan:
+    """Derive every number of a spec.
+
+    Args:
+        spec: The spec file.
+
+    Returns:
+        The plan: by step its topology, its training, the arithmetic behind each number, and advice.
+
+    Raises:
+        SpecError: The spec has errors.
+    """
+    return plan_spec(spec).plan
+
+
+def plan_spec(spec: str | os.PathLike[str]) -> Planned:
+    """As :func:`plan`, with the warnings and the graph.
+
+    Raises:
+        SpecError: The spec has errors.
+    """
+    from worldsize import checking  # noqa: PLC0415 - importing the verb costs nothing until it is used
+    from worldsize.azureml.files import allow_anything  # noqa: PLC0415
+
+    checked = checking.check_spec(Path(spec), readable=allow_anything)
+    resolved, derived = _require_plan(checked)
+    return Planned(derived, checked.report.diagnostics, checked.report.sources, resolved)
+
+
+def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[str, Need]:
+    """The memory that each training step needs a process, where its model and samples are known.
+
+    Args:
+        planned: From :func:`plan_spec`.
+        import_models: Run the code of users' own models for their shapes; otherwise such steps are left out.
+
+    Raises:
+        ModelImportError: A user's model could not be made.
+        SpecError: It takes too long.
+    """
+    from worldsize.checking import in_budget  # noqa: PLC0415
+    from worldsize.planning.memory.step_memory import estimate_steps  # noqa: PLC0415
+    from worldsize.resolving import imported_model, rows  # noqa: PLC0415
+
+    spec = planned.resolved.spec
+    folder = spec.path.parent
+    import_model = partial(imported_model.import_model, folder) if import_models else None
+    read_table = partial(rows.read_table_samples, folder)
+    with in_budget(spec.path, planned.sources):
+        return estimate_steps(planned.resolved.job, planned.plan, import_model, read_table)
+
+
+def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:
+    """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
+    from worldsize.emit.plan_file import FORMAT  # noqa: PLC0415
+
+    steps = {name: to_builtins(step) for name, step in plan.steps.items()}
+    for name, need in (needs or {}).items():
+        steps[name]["memory"] = {
+            **to_builtins(need.breakdown),
+            "total": need.breakdown.total,
+            "available": need.available,
+            "device": need.device,
+        }
+    return {"format": FORMAT, "name": plan.name, "steps": steps}
+
+
+def compile(  # noqa: A001
+    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, text: str | None = None
+) -> Compiled:
+    """Compile a spec into a folder.
+
+    The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
+    refused. The same spec gives the same bytes on every machine and day.
+
+    Args:
+        spec: The spec file.
+        out: The folder to write.
+        text: What counts instead of the spec's content on the disk.
+
+    Returns:
+        What was written, with the plan behind it.
+
+    Raises:
+        SpecError: The spec has errors, or takes too long. Nothing was written.
+        OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
+    """
+    from worldsize.azureml.copying import allow_everything  # noqa: PLC0415 - importing the verb costs nothing
+    from worldsize.checking import boundary, check_spec, in_budget  # noqa: PLC0415
+    from worldsize.emit import output_folder  # noqa: PLC0415
+
+    path, folder = Path(spec), Path(out)
+    allowed = boundary.find_allowed(path)
+    checked = check_spec(path, text, readable=allowed or allow_everything)
+    with in_budget(path, checked.report.sources):
+        layout, derived = _lay_out(checked, folder, allowed)
+    output_folder.write_folder(layout.files, folder)
+    report = checked.report
+    return Compiled(folder, tuple(layout.files), derived, report.diagnostics, report.sources, layout.job)
+
+
+def read_graph(compiled: Compiled, files: Files) -> Job:
+    """The graph that a compile wrote, with the components as they lie in the folder.
+
+    Nothing of the pipeline is read: only component files are, each once. A component that the spec wrote
+    itself keeps its places there.
+
+    Args:
+        compiled: From :func:`compile`.
+        files: What may be read; problems are added to it.
+    """
+    from worldsize.emit.layout import load_components  # noqa: PLC0415 - only a run needs it
+
+    return load_components(compiled.job, compiled.folder, files)
+
+
+def _lay_out(checked: CheckedSpec, folder: Path, allowed: Allowed | None) -> tuple[Layout, Plan]:
+    """The files of a spec that was checked, and the plan behind them; nothing is written."""
+    from worldsize.checking import boundary  # noqa: PLC0415
+    from worldsize.emit import output_folder  # noqa: PLC0415
+    from worldsize.emit.layout import lay_out_files  # noqa: PLC0415
+
+    if refused := boundary.as_errors(checked.report.diagnostics, allowed):
+        raise SpecError(refused, checked.report.sources)
+    output_folder.check_target(folder)
+    resolved, derived = _require_plan(checked)
+    if outside := boundary.not_copied(resolved.problems):
+        raise _spec_error(outside, checked)
+    layout = lay_out_files(resolved, derived, folder)
+    problems = layout.problems or boundary.refusals(layout.files, allowed, resolved.spec.span)
+    if problems:
+        raise _spec_error(problems, checked)
+    return layout, derived
+
+
+def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
+    """What the check resolved. Errors may be silenced by a comment, and still leave nothing to go on with.
+
+    Raises:
+        SpecError: There is no graph or no plan.
+    """
+    resolved = checked.resolved
+    if resolved is None or resolved.plan is None:
+        raise _spec_error(list(checked.problems), checked)
+    return resolved, resolved.plan
+
+
+def _spec_error(problems: list[Problem], checked: CheckedSpec) -> SpecError:
+    from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
+
+    return SpecError(list(engine.diagnose(problems)), checked.report.sources)

@@ -1,0 +1,231 @@
+"""The memory of every training step whose model and samples are known, and what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.azureml import literals
+from worldsize.azureml.model import Component, Job, Step
+from worldsize.base import budget
+from worldsize.base.problem import Problem, Related
+from worldsize.facts import vm_sizes
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning.memory import built_in, sizes, verdict
+from worldsize.planning.memory.estimate import Breakdown, estimate
+from worldsize.planning.memory.network import Network
+from worldsize.planning.memory.remedies import Knobs
+from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.verdict import Place, gib
+from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
+from worldsize.planning.model import Plan, StepPlan, Topology
+from worldsize.planning.numbers import plural
+from worldsize.spec.model import Located, Spec
+
+_INPUTS = (
+    "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
+    "gpt_layers", "gpt_heads", "gpt_width", "fsdp_reshard", "fsdp_reduce", "fsdp_cpu_offload",
+    "pipeline_schedule", "zero_stage", "offload_optimizer", "offload_parameters",
+)  # fmt: skip
+
+MOST_LAYERS = 10_000  # worked out one by one, in a second; the deepest transformers have a tenth of it
+
+ImportModel = Callable[[str, Samples], Network]
+"""Gives the shapes of a user's model by its reference, which runs the user's code."""
+
+
+class Need(Struct, frozen=True):
+    """What a rank of a step needs, and the bytes that it has; None where the VM size is unknown."""
+
+    network: Network
+    setup: Setup
+    breakdown: Breakdown
+    available: int | None
+    device: str  # "GPU" or "RAM"
+
+
+def estimate_steps(
+    job: Job, plan: Plan, import_model: ImportModel | None = None, read_table: ReadTable | None = None
+) -> dict[str, Need]:
+    """The memory of each training step that is known inside.
+
+    Args:
+        job: The resolved graph.
+        plan: Its plan.
+        import_model: Reads a user's model; without it, steps with one are left out.
+        read_table: Looks into small local tables; without it, steps that read one are left out.
+    """
+    found: dict[str, Need] = {}
+    for name, step in job.steps.items():
+        budget.check_time()
+        need = _need(job, step, plan.steps[name], import_model, read_table) if name in plan.steps else None
+        if need is not None:
+            found[name] = need
+    return found
+
+
+def check_memory(spec: Spec, job: Job, plan: Plan) -> Iterator[Problem]:
+    """Report the steps that need more memory than a process has, or nearly all."""
+    yield from _check_deep_models(job, plan)
+    for name, need in estimate_steps(job, plan).items():
+        step, topology = job.steps[name], plan.steps[name].topology
+        size = _size(topology)
+        if size is None or step.component is None:
+            continue
+        processes = Place(size, topology.process_count_per_instance)
+        judged = verdict.judge(need.network, need.setup, need.breakdown, processes, _knobs(step.component))
+        if judged is None:
+            continue
+        slug, message, help_ = judged
+        typed = _instance_type(spec, name)
+        related = (Related(typed.span, "the VM size"),) if typed is not None else ()
+        chosen = step.inputs.get("model") or step.reference
+        span = (chosen.span if chosen is not None else None) or step.span or spec.span
+        yield Problem(slug, span, message, help_, related)
+
+
+def _instance_type(spec: Spec, step: str) -> Located[str] | None:
+    chosen = spec.steps[step].compute
+    profile = spec.compute.get(chosen.value) if chosen is not None else None
+    return profile.instance_type if profile is not None else None
+
+
+def _knobs(component: Component) -> Knobs:
+    """What a component lets one choose that saves memory."""
+    port = component.inputs.get("strategy")
+    offered = port.enum if port is not None else None
+    return Knobs(
+        checkpointing="activation_checkpointing" in component.inputs,
+        strategies=tuple(str(choice) for choice in (offered.value if offered is not None else ())),
+        stages="zero_stage" in component.inputs,
+    )
+
+
+def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
+    """What the memory of a training step would have to be known by, for people."""
+    step = job.steps[name]
+    if not is_trainer(step):
+        return "worked out for the built-in PyTorch trainers only"
+    if "ds_config" in step.inputs:
+        return "`ds_config` decides what is cut and offloaded"
+    values = literal_inputs(step, ("model", "gpt_layers"))
+    if not imported and isinstance(values["model"], str) and ":" in values["model"]:
+        return "the model or its samples are known only at run time; --import-model runs the model's code"
+    if values["model"] == "gpt" and (_count(values["gpt_layers"]) or 0) > MOST_LAYERS:
+        return f"worked out for at most {MOST_LAYERS} layers"
+    return "the samples are known only at run time"
+
+
+def _need(
+    job: Job, step: Step, plan: StepPlan, import_model: ImportModel | None, read_table: ReadTable | None
+) -> Need | None:
+    if not is_trainer(step) or plan.training is None or "ds_config" in step.inputs:
+        return None
+    values = literal_inputs(step, _INPUTS)
+    network = _network(job, step, values, import_model, read_table)
+    setup = _setup(values, plan) if network is not None else None
+    breakdown = estimate(network, setup) if network is not None and setup is not None else None
+    if network is None or setup is None or breakdown is None:
+        return None
+    size = _size(plan.topology)
+    room = sizes.available(size, plan.topology.process_count_per_instance) if size is not None else None
+    return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
+
+
+def _network(
+    job: Job,
+    step: Step,
+    values: Mapping[str, Any],
+    import_model: ImportModel | None,
+    read_table: ReadTable | None,
+) -> Network | None:
+    model = values["model"]
+    read = read_samples(job, step, text=model == "gpt", read_table=read_table)
+    if read is None or not isinstance(model, str):
+        return None
+    if model == "gpt":
+        layers, heads, width = (_count(values[name]) for name in ("gpt_layers", "gpt_heads", "gpt_width"))
+        if not layers or not heads or not width or width % heads or layers > MOST_LAYERS:
+            return None
+        return built_in.gpt(read.shape[0], layers, heads, width)
+    if model in built_in.NAMES:
+        if read.task != "classification":
+            return None
+        make = built_in.cnn if model == "cnn" else built_in.mlp
+        return make(read.shape, read.outputs)
+    return (
+        import_model(model, read)
+        if import_model is not None and ":" in model and "${{" not in model
+        else None
+    )
+
+
+def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
+    training, topology = plan.training, plan.topology
+    momentum = literals.number(values["momentum"])
+    texts = ("strategy", "optimizer", "precision")
+    if training is None or any(not isinstance(values[name], str) for name in texts):
+        return None
+    return Setup(
+        strategy=values["strategy"],
+        data=topology.data_parallel_size,
+        tensor=topology.tensor_parallel_size,
+        pipeline=topology.pipeline_parallel_size,
+        micro_batch=training.batch_size_per_device,
+        accumulation=training.gradient_accumulation_steps,
+        optimizer=values["optimizer"],
+        momentum=0.9 if momentum is None else momentum,
+        precision=values["precision"],
+        checkpointing=values["activation_checkpointing"] == "blocks",
+        gpu=topology.gpus_per_instance != 0,
+        stage=int(literals.number(values["zero_stage"]) or 0),
+        offload_optimizer=values["offload_optimizer"] in ("cpu", "nvme"),
+        offload_parameters=values["offload_parameters"] in ("cpu", "nvme"),
+        reshard=str(values["fsdp_reshard"] or "auto"),
+        reduce_always=values["fsdp_reduce"] == "micro_batch",
+        cpu_offload=str(values["fsdp_cpu_offload"]).lower() == "true",
+        schedule=str(values["pipeline_schedule"] or "gpipe"),
+    )
+
+
+def _size(topology: Topology) -> VmSize | None:
+    return vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
+
+
+def _count(value: Any) -> int | None:
+    number = literals.number(value)
+    return int(number) if number is not None and number >= 1 and number == int(number) else None
+
+
+def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
+    """Report deeper models whose weights alone, cut over all ranks, take more than a process has."""
+    for name, step in job.steps.items():
+        shape = _shape(step)
+        span = step.inputs["gpt_layers"].span if "gpt_layers" in step.inputs else None
+        if name not in plan.steps or shape is None or span is None:
+            continue
+        topology = plan.steps[name].topology
+        size = _size(topology)
+        room = sizes.available(size, topology.process_count_per_instance) if size is not None else None
+        layers, width = shape
+        least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
+        if room is not None and least > room:
+            message = (
+                f"`gpt` of {layers} layers needs {gib(least)} a process for its weights alone, cut over"
+                f" {plural(topology.world_size, 'process')}, but a process on `{topology.instance_type}`"
+                f" has {gib(room)}"
+            )
+            yield Problem("memory-exceeded", span, message, "write fewer `gpt_layers`")
+
+
+def _shape(step: Step) -> tuple[int, int] | None:
+    """Layers and width of a ``gpt`` with too many layers; None for any other step."""
+    values = literal_inputs(step, ("model", "gpt_layers", "gpt_width"))
+    layers, width = values["gpt_layers"], values["gpt_width"]
+    if not is_trainer(step) or values["model"] != "gpt":
+        return None
+    if not (literals.accepts("integer", layers) and literals.accepts("integer", width)):
+        return None
+    return (int(layers), int(width)) if int(layers) > MOST_LAYERS else None

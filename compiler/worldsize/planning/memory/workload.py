@@ -1,0 +1,107 @@
+"""What the graph says of a training step: its inputs, the samples it reads, whether its memory may matter.
+
+A check of small examples need not load the formulas: the bound here is coarse, and never too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.azureml import literals
+from worldsize.azureml.model import Binding, Component, Job, Literal, Step
+from worldsize.planning.model import StepPlan
+from wsshards import builtin
+
+PREDICTION = "predicted_memory_bytes"  # the input that tells a training step the memory planned for it
+SHARDING = "shard_data"  # the built-in component
+HARMLESS = 2**30  # bytes that every VM size of the catalogue has for a process
+BYTES = 256  # a language model reads and predicts bytes
+_DIGITS = (1, 8, 8), 10  # scikit-learn's handwritten digits
+_TRAINERS = ("train_ddp", "train_horovod", "train_deepspeed")  # known inside; Keras has not been measured
+_SIZES = ("gpt_layers", "gpt_heads", "gpt_width")
+
+
+class Samples(Struct, frozen=True):
+    """``task`` is that of a manifest, ``shape`` one sample as the model gets it, ``outputs`` the classes."""
+
+    task: str
+    shape: tuple[int, ...]
+    outputs: int
+
+
+ReadTable = Callable[[Step], Samples | None]
+"""Reads the shape of a small local table that a sharding step is given."""
+
+
+def is_sharding(component: Component | None) -> bool:
+    """Whether a step's component is the built-in one that shards data."""
+    return component is not None and component.name is not None and component.name.value == SHARDING
+
+
+def is_trainer(step: Step) -> bool:
+    """Whether a step's component is one whose models are known inside."""
+    name = step.component.name if step.component is not None else None
+    return name is not None and name.value in _TRAINERS
+
+
+def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | None = None) -> Samples | None:
+    """What a training step reads; None where the data would have to be looked into, or cannot be.
+
+    Args:
+        job: The whole graph.
+        step: The training step.
+        text: Whether its model reads nothing but text.
+        read_table: Looks into small local tables; without it nothing is looked into.
+    """
+    argument = step.inputs.get("shards")
+    if argument is None or not isinstance(argument.value, Binding):
+        return None
+    source = job.steps.get(argument.value.expression.step or "")
+    if source is None or not is_sharding(source.component):
+        return None
+    values = literal_inputs(source, ("source", "format", "sequence_length"))
+    if values["source"] == builtin.DIGITS:
+        return None if text else Samples("classification", *_DIGITS)
+    if not text and values["source"] != builtin.PYTHON_SOURCE and values["format"] != "text":
+        return read_table(source) if read_table is not None else None
+    length = literals.number(values["sequence_length"])
+    if length is None or length < 1:
+        return None
+    return Samples("language_model", (int(length),), BYTES)
+
+
+def literal_inputs(step: Step, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """Inputs as the step gives them, else the component's defaults; None where neither is a literal."""
+    values: dict[str, Any] = dict.fromkeys(names)
+    for name in names:
+        argument = step.inputs.get(name)
+        port = step.component.inputs.get(name) if step.component is not None else None
+        if argument is not None:
+            values[name] = argument.value.value if isinstance(argument.value, Literal) else None
+        elif port is not None and port.default is not None:
+            values[name] = port.default.value
+    return values
+
+
+def may_matter(job: Job, step: Step, plan: StepPlan) -> bool:
+    """Whether a training step may need more than :data:`HARMLESS` bytes a process, and that can be known."""
+    training = plan.training
+    if training is None or not is_trainer(step):
+        return False
+    values = literal_inputs(step, ("model", *_SIZES))
+    samples = training.batch_size_per_device
+    if plan.topology.pipeline_parallel_size > 1:
+        samples *= training.gradient_accumulation_steps
+    if values["model"] in ("mlp", "cnn"):
+        return samples * 2**18 > HARMLESS  # the built-in pictures leave 0.1 MB each
+    read = read_samples(job, step, text=True) if values["model"] == "gpt" else None
+    if read is None:
+        return False
+    sizes = [literals.number(values[name]) for name in _SIZES]
+    layers, heads, width = (size or 1 for size in sizes)
+    weights = layers * (13 * width * width + 20 * width) + 600 * width
+    kept = read.shape[0] * (layers * (32 * width + heads + 8) + 6 * 256)
+    return 40 * weights + 4 * samples * kept > HARMLESS

@@ -1,0 +1,201 @@
+"""A user's own command as a component: its ports are what the command names and ``with:`` gives.
+
+``${{plan.learning_rate}}`` in the command becomes an input of that name, so that Studio shows the
+planned value and a run with fewer processes can give another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Binding, Component, Data, Field, Port
+from worldsize.azureml.references import exists, is_file, classify, local_path
+from worldsize.base import budget
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
+from worldsize.planning import missing
+from worldsize.resolving import plan_values
+from worldsize.resolving.quantities import NAMES, PLANNED, input_type
+from worldsize.resolving.state import ResolveState, as_field, part_span
+from worldsize.spec.model import Located, Step
+
+OPEN = "open"  # the type of an input that nothing has been bound to yet
+
+
+def build_component(step: Step, folder: Path) -> Component:
+    """The component of a step with its own command.
+
+    Args:
+        step: The step.
+        folder: The spec's folder, which local paths are relative to.
+
+    Returns:
+        The component; inputs that a binding will feed have the type :data:`OPEN` for now.
+    """
+    assert step.command is not None
+    inputs = {
+        name: Port(name, type_of_value(located.value, folder), located.key_span)
+        for name, located in step.with_.items()
+    }
+    for name, optional in _named_in_command(step.command.value).items():
+        port = Port(name, _unsaid(name, optional=optional), step.command.span, optional=optional)
+        inputs.setdefault(name, port)
+    outputs = {
+        name: Port(name, _output_type(located.value), located.key_span)
+        for name, located in step.outputs.items()
+    }
+    return Component(
+        path=None,
+        type="command",
+        name=Field(step.name),
+        version=None,
+        inputs=inputs,
+        outputs=outputs,
+        command=as_field(step.command),
+        code=as_field(step.code),
+        environment=as_field(step.environment),
+        display_name=as_field(step.display_name),
+        description=as_field(step.description),
+    )
+
+
+def carry_plan(state: ResolveState, step: str) -> None:
+    """Turn the quantities that an own command takes from the plan into inputs of its component."""
+    spec_step = state.spec.steps[step]
+    component = state.components.get(step)
+    if spec_step.command is None or component is None:
+        return
+    _check_command(state, step, spec_step.command, component)
+    carried: dict[str, str] = {}  # by quantity the input that carries it
+    for expression in plan_values.plan_expressions(spec_step.command.value):
+        quantity = expression.port or ""
+        name = f"plan_{quantity}" if quantity in spec_step.with_ else quantity
+        if quantity not in NAMES or quantity in carried:
+            continue
+        planned = plan_values.planned_value(state, step, quantity)
+        if planned is not None:
+            plan_values.set_planned(state, step, name, quantity, planned)
+        if planned is not None or state.plan is None:  # one that the plan lacks was reported above
+            carried[quantity] = name
+    if carried:
+        state.components[step] = _with_planned(component, carried)
+
+
+def _with_planned(component: Component, carried: Mapping[str, str]) -> Component:
+    """The component with planned quantities as inputs, and a command that names these instead."""
+    assert component.command is not None
+    command = component.command.value
+    for expression in reversed(plan_values.plan_expressions(command)):
+        name = carried.get(expression.port or "")
+        if name is not None:
+            command = f"{command[: expression.start]}${{{{inputs.{name}}}}}{command[expression.end :]}"
+    ports = {name: Port(name, input_type(quantity)) for quantity, name in carried.items()}
+    inputs = {**component.inputs, **ports}
+    return replace(component, inputs=inputs, command=replace(component.command, value=command))
+
+
+def _check_command(state: ResolveState, step: str, command: Located[str], component: Component) -> None:
+    """Report expressions of a command that lead nowhere."""
+    template = binding.parse(command.value)
+    for start in template.unclosed:
+        span = part_span(command, start, start + 3)
+        text = command.value[start : start + 40]
+        state.report("binding-malformed", span, f"`{text}` is never closed", "close it with `}}` or `]]`")
+    for expression in template.expressions:
+        span = part_span(command, expression.start, expression.end)
+        if expression.scope == "outputs" and expression.port not in component.outputs:
+            message = f"the command writes to `{expression}`, which `outputs:` does not declare"
+            help_ = f"add `outputs: {{{expression.port}: uri_folder}}` to the step"
+            near = did_you_mean(expression.port or "", component.outputs) if component.outputs else None
+            state.report("binding-unknown-output", span, message, near or help_)
+        elif expression.scope == "plan":
+            _check_quantity(state, step, expression.port or "", span)
+        elif expression.scope not in ("inputs", "outputs"):
+            message = f"`{expression}` cannot stand in a command"
+            help_ = "bind it to an input under `with:` and write `${{inputs.NAME}}`"
+            state.report("binding-unknown-scope", span, message, help_)
+
+
+def _check_quantity(state: ResolveState, step: str, name: str, span: Span) -> None:
+    if name not in NAMES:
+        message = f"the plan has no quantity `{name}`"
+        state.report("plan-unknown-quantity", span, message, did_you_mean(name, NAMES))
+    elif state.plan is not None and plan_values.planned_value(state, step, name) is None:
+        state.report("plan-unknown-quantity", span, *missing.explain(state.plan, step, name))
+
+
+def type_open_inputs(state: ResolveState) -> None:
+    """Give the inputs of own commands the type of what feeds them."""
+    for step, component in state.components.items():
+        if component is None or not any(port.type == OPEN for port in component.inputs.values()):
+            continue
+        ports = {
+            name: replace(port, type=_type_of_source(state, step, name)) if port.type == OPEN else port
+            for name, port in component.inputs.items()
+        }
+        state.components[step] = replace(component, inputs=ports)
+
+
+def _type_of_source(state: ResolveState, step: str, name: str) -> str:
+    """The type at the end of a chain of bindings; a folder where the chain leads nowhere or in a circle."""
+    seen: set[tuple[str, str]] = set()
+    while (step, name) not in seen:
+        budget.check_time()
+        seen.add((step, name))
+        argument = state.arguments.get(step, {}).get(name)
+        value = argument.value if argument is not None else None
+        if isinstance(value, Data):
+            return value.type or "uri_folder"
+        if not isinstance(value, Binding):
+            return "uri_folder" if value is None else type_of_value(value.value, state.folder)
+        expression = value.expression
+        step, name = expression.step or "", expression.port or ""
+        port = (state.ports(step) if expression.side == "inputs" else state.outputs(step) or {}).get(name)
+        if port is None or port.type != OPEN or expression.side != "inputs":
+            return port.type if port is not None else "uri_folder"
+    return "uri_folder"
+
+
+def type_of_value(value: Any, folder: Path) -> str:
+    """The type of an input by the value that ``with:`` gives it; a path must exist to count as one."""
+    if isinstance(value, dict):
+        return str(value.get("type") or "uri_folder")
+    if not isinstance(value, str):
+        return literals.type_of(value)
+    if (expression := binding.whole(value)) is not None:
+        return input_type(expression.port or "") if expression.scope == "plan" else OPEN
+    if classify(value) == "asset":
+        return "uri_folder"
+    path = local_path(value, folder) if value.startswith(("./", "../", "/")) else None
+    if path is None or not exists(path):
+        return "string"
+    return "uri_file" if is_file(path) else "uri_folder"
+
+
+def _named_in_command(command: str) -> dict[str, bool]:
+    """Inputs the command names; True for those that stand in optional sections only."""
+    template = binding.parse(command)
+    inside = {found.start for section in template.sections for found in section.expressions}
+    named: dict[str, bool] = {}
+    for found in template.expressions:
+        if found.scope == "inputs" and found.port:
+            named[found.port] = named.get(found.port, True) and found.start in inside
+    return named
+
+
+def _unsaid(name: str, *, optional: bool) -> str:
+    """The type of an input that only the command names: planned, absent, or wired by its name."""
+    if name in PLANNED:
+        return input_type(name)
+    return "string" if optional else OPEN
+
+
+def _output_type(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("type") or "uri_folder")
+    return value if isinstance(value, str) else "uri_folder"

@@ -1,0 +1,148 @@
+"""A spec and its plan as an Azure ML job graph: every input bound, every number in its place.
+
+The order is: find the components, bind what ``with:`` and names bind, count the rows, plan, fill in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Job, Step
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.base import budget
+from worldsize.base.problem import Problem
+from worldsize.planning.model import Plan
+from worldsize.resolving import (
+    arguments,
+    components,
+    gpu_builds,
+    own_command,
+    plan_values,
+    quality_gate,
+    rows,
+    shard_source,
+    step_settings,
+    user_files,
+    wiring,
+)
+from worldsize.resolving.state import ResolveState, as_field
+from worldsize.spec.model import Spec
+
+
+class ResolvedSpec(Struct, frozen=True):
+    """A spec with its plan and job graph, which every command passes on.
+
+    With problems or without a plan the graph is good for further checks, not for emitting. ``added`` are
+    files of the user's tree that join the snapshot of a step with ``uses:``. ``templates`` are the texts that
+    the plan filled in, by step and input: a run with fewer processes fills them again.
+    """
+
+    spec: Spec
+    plan: Plan | None  # None where planning failed
+    job: Job
+    added: Mapping[str, Snapshot]
+    templates: Mapping[str, Mapping[str, str]]
+    files: Files  # what was read on the way, and what may be copied
+    problems: tuple[Problem, ...]
+
+
+def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
+    """Resolve a spec: everything that needs no output folder.
+
+    Args:
+        spec: The spec.
+        files: What was read before and what may be read, so that each component file is read once.
+    """
+    files = files or Files()
+    by_step, problems = components.find_components(spec, files)
+    state = ResolveState(spec, by_step, files, problems=problems)
+    _bind(state)
+    _plan(state)
+    _fill(state)
+    _report_missing(state)
+    added = {step: user_files.collect_files(state, step) for step in spec.steps}
+    job = step_settings.build_job(spec, {step: _build_step(state, step) for step in spec.steps})
+    if state.plan is not None:
+        state.problems += gpu_builds.check_gpu_builds(spec, job, state.plan, files)
+        state.problems += _check_memory(spec, state.plan, job)
+    return ResolvedSpec(spec, state.plan, job, added, state.templates, files, tuple(state.problems))
+
+
+def _bind(state: ResolveState) -> None:
+    """What ``with:`` gives, and what wiring by name binds."""
+    for step in state.spec.steps:
+        budget.check_time()
+        state.arguments[step] = arguments.read_arguments(state, step)
+        quality_gate.set_gate_inputs(state, step)
+    wiring.wire_by_name(state)
+
+
+def _plan(state: ResolveState) -> None:
+    from worldsize.planning import derive  # noqa: PLC0415 - the catalogue of VM sizes is read by it
+
+    interfaces = components.read_interfaces(state.components)
+    state.plan, problems = derive(state.spec, interfaces, rows.count_rows(state))
+    state.problems += problems
+
+
+def _fill(state: ResolveState) -> None:
+    """Put the plan into the graph."""
+    step_settings.check_clusters(state)
+    for step in state.spec.steps:
+        budget.check_time()
+        user_files.check_named_files(state, step)
+        arguments.fill_arguments(state, step)
+    for step in state.spec.steps:
+        budget.check_time()
+        own_command.carry_plan(state, step)
+        plan_values.fill_inputs(state, step)
+    own_command.type_open_inputs(state)
+
+
+def _report_missing(state: ResolveState) -> None:
+    """Report what the graph still lacks, or cannot have."""
+    for step in state.spec.steps:
+        budget.check_time()
+        wiring.report_missing(state, step)
+        quality_gate.check_metrics(state, step)
+        shard_source.check_shard_source(state, step)
+    wiring.report_cycle(state)
+
+
+def _build_step(state: ResolveState, step: str) -> Step:
+    budget.check_time()
+    spec_step = state.spec.steps[step]
+    component = state.components.get(step)
+    inputs = state.arguments[step]
+    order = dict.fromkeys([*(name for name in state.ports(step) if name in inputs), *inputs])
+    return Step(
+        name=step,
+        type=component.type if component else "command",
+        span=spec_step.span,
+        component=component,
+        reference=as_field(spec_step.uses),
+        inputs={name: inputs[name] for name in order},
+        outputs=step_settings.outputs(state, step),
+        compute=step_settings.compute(state, step),
+        resources=step_settings.resources(state, step),
+        distribution=step_settings.distribution(state, step),
+        limits=step_settings.limits(spec_step),
+        environment_variables=step_settings.environment_variables(state, step),
+        display_name=as_field(spec_step.display_name),
+        comment=as_field(spec_step.description),
+    )
+
+
+def _check_memory(spec: Spec, plan: Plan, job: Job) -> list[Problem]:
+    """Steps that do not fit their VM size; the formulas are loaded only for steps of some size."""
+    from worldsize.planning.memory import workload  # noqa: PLC0415 - only steps that train need it
+
+    planned = [(step, plan.steps[name]) for name, step in job.steps.items() if name in plan.steps]
+    if not any(workload.may_matter(job, step, each) for step, each in planned):
+        return []
+    from worldsize.planning.memory import step_memory  # noqa: PLC0415 - few specs train something that large
+
+    return list(step_memory.check_memory(spec, job, plan))

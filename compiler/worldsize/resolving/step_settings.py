@@ -1,0 +1,166 @@
+"""How a step runs: compute, resources, distribution, limits, variables; and the settings of the job.
+
+Every count has the place where the user pins it, else the places that it is derived from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Field, Job, OutputSetting, Step
+from worldsize.base.problem import Related
+from worldsize.base.suggest import did_you_mean
+from worldsize.planning.model import PlanValue
+from worldsize.resolving import plan_values
+from worldsize.resolving.quantities import comment
+from worldsize.resolving.state import ResolveState, as_field
+from worldsize.spec import model
+
+_UNCOMMENTED = ("instance_count", "parameter_server_count")  # they say nothing that the spec does not
+_CLUSTER_KEYS = ("instance_type", "tier", "min_instances", "max_instances", "idle_time_before_scale_down")
+
+
+def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
+    """The pipeline job around the steps.
+
+    It has no ``name``: in Azure ML that is the name of one submission, and a second one with the
+    same name would be refused.
+    """
+    # Without it Azure ML goes on after a failed step, which costs GPU-hours; so it is always written.
+    given = {"continue_on_step_failure": False, **{key: part.value for key, part in spec.settings.items()}}
+    order = ("default_datastore", "continue_on_step_failure", "force_rerun")
+    chosen = {key: given[key] for key in (*order, *given) if key in given}
+    return Job(
+        path=None,
+        type="pipeline",
+        display_name=as_field(spec.display_name) or as_field(spec.name),
+        description=as_field(spec.description),
+        experiment_name=as_field(spec.experiment_name) or as_field(spec.name),
+        tags=Field({name: tag.value for name, tag in spec.tags.items()}) if spec.tags else None,
+        steps=steps,
+        settings=Field(chosen),
+    )
+
+
+def cluster_of(profile: model.ComputeProfile) -> str:
+    """The cluster's name in the workspace; a profile without target is named after itself."""
+    if profile.target is None:
+        return profile.name.replace("_", "-")
+    return profile.target.value.removeprefix("azureml:").rstrip("/").rpartition("/")[2]
+
+
+def check_clusters(state: ResolveState) -> None:
+    """Report profiles that describe one cluster in two ways."""
+    first: dict[str, model.ComputeProfile] = {}
+    for profile in state.spec.compute.values():
+        other = first.setdefault(cluster_of(profile), profile)
+        for key in _CLUSTER_KEYS:
+            mine, theirs = getattr(profile, key), getattr(other, key)
+            if mine is None or theirs is None or mine.value == theirs.value:
+                continue
+            cluster = cluster_of(profile)
+            message = (
+                f"cluster `{cluster}` has `{key}` {mine.value} here, but {theirs.value} in `{other.name}`"
+            )
+            help_ = "give both profiles the same value, or each a `target` of its own"
+            state.report(
+                "compute-conflict", mine.span, message, help_, Related(theirs.span, "the other value")
+            )
+
+
+def compute(state: ResolveState, step: str) -> Field[Any] | None:
+    """``azureml:gpu-cluster``."""
+    chosen, profile = state.spec.steps[step].compute, state.profile(step)
+    if chosen is None or profile is None:
+        return None
+    target = profile.target.value if profile.target else f"azureml:{cluster_of(profile)}"
+    sources = (profile.target.span if profile.target else profile.span,)
+    return Field(target, chosen.span, chosen.key_span, chosen.node, sources=sources)
+
+
+def resources(state: ResolveState, step: str) -> Field[Any] | None:
+    """Instances and shared memory, where they are not Azure ML's defaults."""
+    plan, spec_step = state.step_plan(step), state.spec.steps[step]
+    block: dict[str, Any] = {}
+    if plan is not None and (plan.topology.instance_count > 1 or spec_step.instance_count is not None):
+        block["instance_count"] = _count(state, step, "instance_count", plan.topology.instance_count)
+    if spec_step.shm_size is not None:
+        block["shm_size"] = as_field(spec_step.shm_size)
+    elif plan is not None:
+        derived = next((row.value for row in plan.derivations if row.quantity == "shm_size"), None)
+        if derived is not None:
+            block["shm_size"] = _count(state, step, "shm_size", derived)
+    return Field(block) if block else None
+
+
+def distribution(state: ResolveState, step: str) -> Field[Any] | None:
+    """The launcher's block with its counts."""
+    plan = state.step_plan(step)
+    if plan is None or plan.topology.launcher == "none":
+        return None
+    topology, own = plan.topology, state.spec.steps[step].distribution
+    block: dict[str, Any] = {
+        "type": Field(topology.launcher, *((own.type.span, own.type.key_span) if own else ()))
+    }
+    names = ["process_count_per_instance"]
+    if topology.launcher == "tensorflow":
+        names = ["worker_count", *(["parameter_server_count"] if topology.parameter_server_count else ())]
+    for name in names:
+        block[name] = _count(state, step, name, getattr(topology, name))
+    return Field(block, own.span if own else None)
+
+
+def _count(state: ResolveState, step: str, quantity: str, value: PlanValue | None) -> Field[Any]:
+    """A planned value of a step's settings: at its pin, or with what it is derived from."""
+    plan, spec_step = state.step_plan(step), state.spec.steps[step]
+    assert plan is not None
+    why = None if quantity in _UNCOMMENTED else comment(plan, quantity)
+    for block in (spec_step, spec_step.distribution):
+        pinned = getattr(block, quantity, None)
+        # Planning puts parameter servers beside workers on purpose: no rule shall point at their number.
+        if isinstance(pinned, model.Located) and quantity != "parameter_server_count":
+            return Field(value, pinned.span, pinned.key_span, pinned.node, why)
+    return Field(value, comment=why, sources=plan_values.source_spans(state, step, quantity))
+
+
+def limits(step: model.Step) -> Field[Any] | None:
+    """The time limit, in seconds."""
+    return Field({"timeout": as_field(step.timeout)}) if step.timeout else None
+
+
+def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
+    """Variables as text, since what a boolean looks like in the process is not documented."""
+    variables: dict[str, Any] = {}
+    for name, located in state.spec.steps[step].environment_variables.items():
+        filled = plan_values.fill_text(state, step, located)
+        if filled.follows:
+            state.templates.setdefault(step, {})[f"${name}"] = str(located.value)
+        text = literals.render(filled.value)
+        variables[name] = Field(
+            text, located.span, located.key_span, comment=filled.comment, sources=filled.sources
+        )
+        strange = [part for part in binding.find(str(filled.value)) if part.scope != "plan"]
+        if strange:
+            message = f"`{strange[0]}` cannot stand in an environment variable"
+            help_ = "write `${{plan.NAME}}`, or pass it as an input of the command"
+            state.report("binding-unknown-scope", located.span, message, help_)
+    return Field(variables) if variables else None
+
+
+def outputs(state: ResolveState, step: str) -> dict[str, Field[OutputSetting]]:
+    """Settings of outputs beyond their type, which the component declares."""
+    declared = state.outputs(step)
+    settings: dict[str, Field[OutputSetting]] = {}
+    for name, located in state.spec.steps[step].outputs.items():
+        if declared is not None and name not in declared:
+            message = f"step `{step}` has no output `{name}`"
+            state.report("binding-unknown-output", located.key_span, message, did_you_mean(name, declared))
+        value = located.value
+        keys = ("path", "mode", "name", "version")
+        if isinstance(value, dict) and any(key in value for key in keys):
+            parts = {key: Field(value[key]) if key in value else None for key in keys}
+            type_ = declared[name].type if declared and name in declared else value.get("type")
+            settings[name] = Field(OutputSetting(type=type_, **parts), located.span, located.key_span)
+    return settings

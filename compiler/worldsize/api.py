@@ -48,6 +48,7 @@ class Compiled(Struct, frozen=True):
     warnings: tuple[Diagnostic, ...]  # findings that did not keep the spec from compiling
     sources: Sources
     job: Job  # the pipeline as it lies in the folder, each value with its place in the spec
+    resolved: ResolvedSpec
 
     @property
     def pipeline(self) -> Path:
@@ -148,12 +149,13 @@ def compile(  # noqa: A001
 
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
-    checked = check_spec(path, text, readable=allowed or allow_everything)
-    with in_budget(path, checked.report.sources):
-        layout, derived = _lay_out(checked, folder, allowed)
-    output_folder.write_folder(layout.files, folder)
+    checked = check_spec(path, text, readable=allowed or everything)
     report = checked.report
-    return Compiled(folder, tuple(layout.files), derived, report.diagnostics, report.sources, layout.job)
+    with in_budget(path, report.sources):
+        resolved, derived, layout = _lay_out(checked, folder, allowed)
+    output_folder.write_folder(layout.files, folder)
+    files = tuple(layout.files)
+    return Compiled(folder, files, derived, report.diagnostics, report.sources, layout.job, resolved)
 
 
 def read_graph(compiled: Compiled, files: Files) -> Job:
@@ -171,8 +173,10 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
     return load_components(compiled.job, compiled.folder, files)
 
 
-def _lay_out(checked: CheckedSpec, folder: Path, allowed: Allowed | None) -> tuple[Layout, Plan]:
-    """The files of a spec that was checked, and the plan behind them; nothing is written."""
+def _lay_out(
+    checked: CheckedSpec, folder: Path, allowed: Allowed | None
+) -> tuple[ResolvedSpec, Plan, Layout]:
+    """What was resolved, and the files that it becomes; nothing is written."""
     from worldsize.checking import boundary  # noqa: PLC0415
     from worldsize.emit import output_folder  # noqa: PLC0415
     from worldsize.emit.layout import lay_out_files  # noqa: PLC0415
@@ -187,7 +191,7 @@ def _lay_out(checked: CheckedSpec, folder: Path, allowed: Allowed | None) -> tup
     problems = layout.problems or boundary.refusals(layout.files, allowed, resolved.spec.span)
     if problems:
         raise _spec_error(problems, checked)
-    return layout, derived
+    return resolved, derived, layout
 
 
 def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:

@@ -347,7 +347,9 @@ def test_running_here_says_the_mesh_in_one_line(
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
     found, _ = job.read_job(path)
     assert found is not None
-    fitted = fit.fit(flatten(found, AssetMap())[0].tasks, path, Machine(cores=2), processes)
+    fitted = fit.fit(
+        flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(cores=2), processes
+    )
     said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"
     assert fitted.notices == [f"{said} with accumulation ×{accumulation}, global batch 128 unchanged{why}"]
     given = fitted.tasks["train"].inputs["tensor"]

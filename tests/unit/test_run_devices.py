@@ -10,6 +10,7 @@ import pytest
 from worldsize import api
 from worldsize.azureml import job
 from worldsize.azureml.model import Component
+from worldsize.emit import plan_file
 from worldsize.running.graph import flatten
 from worldsize.running.nodes import emulation
 from worldsize.running.preparing import fit
@@ -45,8 +46,9 @@ def test_a_compiled_step_is_told_of_this_machine(
     tasks = flatten(read, AssetMap())[0].tasks
     assert tasks["train"].inputs["planned_gpus_per_instance"] == Text(4)
     assert tasks["train"].inputs["planned_instance_type"] == Text(SIZE)
-    fitted = fit.fit(tasks, pipeline, machine, len(machine.gpus) or None)
-    found, said = fit_devices(fitted.tasks, emulation.sizes(tasks, pipeline), machine)
+    compiled = plan_file.load(pipeline.parent)
+    fitted = fit.fit(tasks, pipeline, compiled, machine, len(machine.gpus) or None)
+    found, said = fit_devices(fitted.tasks, emulation.sizes(tasks, compiled and compiled[0]), machine)
     assert found["train"].inputs["planned_gpus_per_instance"] == Text(here)
     assert said == ([] if here else [SAID])
 

@@ -9,6 +9,7 @@ import pytest
 
 from worldsize import api
 from worldsize.azureml import job
+from worldsize.emit import plan_file
 from worldsize.running.graph import flatten
 from worldsize.running.preparing import fit
 from worldsize.running.preparing.assets import AssetMap
@@ -54,7 +55,14 @@ def planned(
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(read.tasks, pipeline, machine, processes, keep_instances=keep_instances)
+    return fit.fit(
+        read.tasks,
+        pipeline,
+        plan_file.load(pipeline.parent),
+        machine,
+        processes,
+        keep_instances=keep_instances,
+    )
 
 
 GPUS = Machine(16, ("0", "1", "2", "3"))
@@ -220,7 +228,9 @@ def native(
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(read.tasks, path, machine, processes, keep_instances=keep_instances)
+    return fit.fit(
+        read.tasks, path, plan_file.load(path.parent), machine, processes, keep_instances=keep_instances
+    )
 
 
 @pytest.mark.parametrize(
@@ -324,5 +334,7 @@ distribution: {distribution}
     )
     found, _ = job.read_job(path)
     assert found is not None
-    fitted = fit.fit(flatten(found, AssetMap())[0].tasks, path, Machine(2), processes)
+    fitted = fit.fit(
+        flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(2), processes
+    )
     assert [said in problem.message for problem in fitted.problems] == [True]

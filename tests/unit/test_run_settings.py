@@ -222,7 +222,8 @@ def test_a_spec_is_planned_with_what_is_set(
     spec = tmp_path / "spec.yml"
     spec.write_text(textwrap.dedent(SPEC), encoding="utf-8")
     (tmp_path / "leaf.yml").write_text(textwrap.dedent(LEAF), encoding="utf-8")
-    path, left = targets.pipeline_file(spec, tmp_path / "build", settings)
+    found = targets.find_target(spec, tmp_path / "build", settings)
+    path, left = found.path, found.settings
     assert left == {}
     assert list(commands(path, {}).values()) == said
 
@@ -258,7 +259,7 @@ def test_what_keeps_a_job_from_running_is_not_lost_among_notes(tmp_path: Path) -
     job.write_text("type: command\ncommand: a\nenvironment: {image: base}\ncompute: azureml:c\ntags: 1\n")
     assert {each.severity for each in checking.check([job]).diagnostics} == {"error", "info"}
     with pytest.raises(SpecError) as caught:
-        targets.pipeline_file(job, tmp_path / "build", {})
+        targets.find_target(job, tmp_path / "build", {})
     assert {each.severity for each in caught.value.diagnostics} == {"error"}
 
 
@@ -266,7 +267,7 @@ def test_what_is_wrong_with_the_components_of_a_job_is_said_before_it_runs(folde
     (folder / "fit.yml").write_text(textwrap.dedent(FIT).replace("command: fit", "comand: fit"))
     (folder / "inner.yml").write_text(textwrap.dedent(INNER) + "# worldsize: ignore[WS203]\nversion: 1\n")
     with pytest.raises(SpecError) as caught:
-        targets.pipeline_file(folder / "pipeline.yml", folder / "build", {})
+        targets.find_target(folder / "pipeline.yml", folder / "build", {})
     told = [(Path(each.span.path).name, each.message) for each in caught.value.diagnostics]
     assert ("fit.yml", "the file has no key `comand`") in told
     assert len(told) == len({message for _, message in told})
@@ -299,7 +300,7 @@ def test_files_that_are_no_jobs_are_told_apart(name: str, tmp_path: Path) -> Non
     file, text, said = NO_JOBS[name]
     (tmp_path / file).write_text(textwrap.dedent(text), encoding="utf-8")
     with pytest.raises(RunError) as caught:
-        targets.pipeline_file(tmp_path / file, tmp_path / "build", {})
+        targets.find_target(tmp_path / file, tmp_path / "build", {})
     assert [problem.message for problem in caught.value.problems] == [said]
     assert all(problem.help for problem in caught.value.problems)
 

@@ -26,7 +26,8 @@ class Field(Struct, Generic[T], frozen=True):
 
     A value that the user wrote has the span of its text, the span of its key, and the YAML node (for spans
     inside it). A value that is derived, such as a planned learning rate, has ``sources`` instead: the places
-    in the user's file that it comes from, the most telling first.
+    in the user's file that it comes from, the most telling first. A mapping that was put together, such as
+    the ``distribution`` of a spec's step, has ``parts``: its entries, each with its own place.
     """
 
     value: T
@@ -35,6 +36,12 @@ class Field(Struct, Generic[T], frozen=True):
     node: Node | None = None
     comment: str | None = None  # written behind the value by the emitter
     sources: tuple[Span, ...] = ()
+    parts: Mapping[str, Field[Any]] | None = None
+
+
+def join_fields(parts: Mapping[str, Field[Any]], span: Span | None = None) -> Field[Any]:
+    """The field of a mapping that is put together from fields."""
+    return Field({name: part.value for name, part in parts.items()}, span, parts=parts)
 
 
 class Port(Struct, frozen=True):

@@ -73,10 +73,10 @@ def step_document(step: Step) -> Document:
             "display_name": step.display_name,
             "comment": step.comment,
             "compute": step.compute,
-            "resources": step.resources,
-            "distribution": step.distribution,
-            "limits": step.limits,
-            "environment_variables": step.environment_variables,
+            "resources": _entries(step.resources),
+            "distribution": _entries(step.distribution),
+            "limits": _entries(step.limits),
+            "environment_variables": _entries(step.environment_variables),
             "inputs": {name: _argument(argument) for name, argument in step.inputs.items()} or None,
             "outputs": {name: _setting(setting) for name, setting in step.outputs.items()} or None,
         }
@@ -166,6 +166,11 @@ def compute(
 def present(document: Mapping[str, Any]) -> Document:
     """The document without the keys that hold nothing."""
     return {key: value for key, value in document.items() if value is not None}
+
+
+def _entries(block: Field[Any] | None) -> Any:
+    """A mapping, its entries as fields where they have comments."""
+    return block.parts if block is not None and block.parts is not None else block
 
 
 def _argument(argument: Field[Argument]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.model import Field, Job, OutputSetting, Step
+from worldsize.azureml.model import Field, Job, OutputSetting, Step, join_fields
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean
 from worldsize.planning.model import PlanValue
@@ -83,16 +83,17 @@ def compute(state: ResolveState, step: str) -> Field[Any] | None:
 def resources(state: ResolveState, step: str) -> Field[Any] | None:
     """Instances and shared memory, where they are not Azure ML's defaults."""
     plan, spec_step = state.step_plan(step), state.spec.steps[step]
-    block: dict[str, Any] = {}
+    block: dict[str, Field[Any]] = {}
     if plan is not None and (plan.topology.instance_count > 1 or spec_step.instance_count is not None):
         block["instance_count"] = _count(state, step, "instance_count", plan.topology.instance_count)
-    if spec_step.shm_size is not None:
-        block["shm_size"] = as_field(spec_step.shm_size)
+    shared = as_field(spec_step.shm_size)
+    if shared is not None:
+        block["shm_size"] = shared
     elif plan is not None:
         derived = next((row.value for row in plan.derivations if row.quantity == "shm_size"), None)
         if derived is not None:
             block["shm_size"] = _count(state, step, "shm_size", derived)
-    return Field(block) if block else None
+    return join_fields(block) if block else None
 
 
 def distribution(state: ResolveState, step: str) -> Field[Any] | None:
@@ -101,7 +102,7 @@ def distribution(state: ResolveState, step: str) -> Field[Any] | None:
     if plan is None or plan.topology.launcher == "none":
         return None
     topology, own = plan.topology, state.spec.steps[step].distribution
-    block: dict[str, Any] = {
+    block: dict[str, Field[Any]] = {
         "type": Field(topology.launcher, *((own.type.span, own.type.key_span) if own else ()))
     }
     names = ["process_count_per_instance"]
@@ -109,7 +110,7 @@ def distribution(state: ResolveState, step: str) -> Field[Any] | None:
         names = ["worker_count", *(["parameter_server_count"] if topology.parameter_server_count else ())]
     for name in names:
         block[name] = _count(state, step, name, getattr(topology, name))
-    return Field(block, own.span if own else None)
+    return join_fields(block, own.span if own else None)
 
 
 def _count(state: ResolveState, step: str, quantity: str, value: PlanValue | None) -> Field[Any]:
@@ -127,12 +128,13 @@ def _count(state: ResolveState, step: str, quantity: str, value: PlanValue | Non
 
 def limits(step: model.Step) -> Field[Any] | None:
     """The time limit, in seconds."""
-    return Field({"timeout": as_field(step.timeout)}) if step.timeout else None
+    timeout = as_field(step.timeout)
+    return join_fields({"timeout": timeout}) if timeout is not None else None
 
 
 def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
     """Variables as text, since what a boolean looks like in the process is not documented."""
-    variables: dict[str, Any] = {}
+    variables: dict[str, Field[Any]] = {}
     for name, located in state.spec.steps[step].environment_variables.items():
         filled = plan_values.fill_text(state, step, located)
         if filled.follows:
@@ -146,7 +148,7 @@ def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
             message = f"`{strange[0]}` cannot stand in an environment variable"
             help_ = "write `${{plan.NAME}}`, or pass it as an input of the command"
             state.report("binding-unknown-scope", located.span, message, help_)
-    return Field(variables) if variables else None
+    return join_fields(variables) if variables else None
 
 
 def outputs(state: ResolveState, step: str) -> dict[str, Field[OutputSetting]]:

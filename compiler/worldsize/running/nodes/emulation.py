@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from worldsize.azureml import distribution
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.emit import plan_file
+from worldsize.planning import Plan
 from worldsize.running.nodes import faults, links, namespaces
 from worldsize.running.nodes.faults import Fault, FaultError, Kind
 from worldsize.running.nodes.links import Link, LinkError
@@ -157,16 +156,15 @@ class _Reader:
         return able
 
 
-def sizes(tasks: Mapping[str, Task], pipeline: Path) -> dict[str, str]:
+def sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str]:
     """By step the VM size that its plan, or its ``resources.instance_type``, names."""
-    compiled = plan_file.load(pipeline.parent)
     found = {}
     for name, task in tasks.items():
         own = task.step.resources if task.step is not None else None
         given = distribution.member(own or task.component.resources, "instance_type")
         if given is not None and isinstance(given.value, str):
             found[name] = given.value
-    for name, plan in compiled[0].steps.items() if compiled else ():
-        if plan.topology.instance_type is not None:
-            found[name] = plan.topology.instance_type
+    for name, step in plan.steps.items() if plan is not None else ():
+        if step.topology.instance_type is not None:
+            found[name] = step.topology.instance_type
     return found

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.emit import plan_file
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.running.preparing.machine import Machine
@@ -33,6 +32,7 @@ class Fitted:
 def fit(
     tasks: Mapping[str, Task],
     pipeline: Path,
+    compiled: tuple[Plan, Templates] | None,
     machine: Machine,
     processes: int | None,
     *,
@@ -42,14 +42,14 @@ def fit(
 
     Args:
         tasks: By name, as the pipeline says.
-        pipeline: Its file; a plan beside it says which inputs follow the number of processes.
+        pipeline: Its file.
+        compiled: The plan of the spec that it was compiled from, and which inputs follow it.
         machine: What there is.
         processes: How many the user wants for a distributed step; None for as many as fit.
         keep_instances: Whether a step keeps its instances, because each is a machine of its own here; they
             share the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
-    compiled = plan_file.load(pipeline.parent)
     if keep_instances and processes is not None and (unequal := list(_indivisible(tasks, processes, at))):
         return Fitted(dict(tasks), [], unequal)
     fitted = (

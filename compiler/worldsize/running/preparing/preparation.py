@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import classify
 from worldsize.azureml.snapshot import Snapshot
@@ -35,6 +34,7 @@ from worldsize.running.preparing import (
     targets,
 )
 from worldsize.running.preparing.machine import Machine
+from worldsize.running.preparing.targets import Target
 from worldsize.running.recording import disclosure
 from worldsize.running.recovering.restarts import planned as planned_restarts
 from worldsize.running.starting import contract, workplace
@@ -77,26 +77,27 @@ def prepare(
         options: How to run it.
         track: Whether MLflow records the run.
     """
-    path, settings = targets.pipeline_file(target, pipeline, options.settings)
+    found = targets.find_target(target, pipeline, options.settings)
     try:
         with Budgets().charge(str(target)):
-            return _read(target, path, options, settings, track=track)
+            return _read(target, found, options, track=track)
     except OverBudgetError:
         raise RunError([over_budget(str(target))]) from None
 
 
-def _read(
-    target: Path, path: Path, options: RunOptions, settings: Mapping[str, str], *, track: bool
-) -> Prepared:
+def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> Prepared:
+    path, settings, compiled = found.path, found.settings, found.read_plan()
+    plan = compiled[0] if compiled is not None else None
     known = assets.read(target, options.assets)
     files = boundary.files_of(path, known.paths, [DRIVER])
     files.elsewhere = known.local
-    job, problems = jobs.read_job(path, files)
-    texts = {document.path: document.source for document in files.documents.values()} | dict(known.sources)
+    job, problems = found.read_job(files)
+    documents = found.read_documents(files)
+    texts = {document.path: document.source for document in documents} | dict(known.sources)
     if job is None or problems:
         raise RunError(problems, texts)
-    named = references.elsewhere(document.root for document in files.documents.values())
-    if unknown := known.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
+    named = references.elsewhere(document.root for document in documents)
+    if unknown := known.unnamed(named | {text for text in settings.values() if kind(text) != "local"}):
         raise RunError(unknown, texts)
     job, problems = overrides.apply(job, settings)
     graph, more = flatten(job, known)
@@ -105,8 +106,8 @@ def _read(
         raise RunError(problems, texts)
     here = machine.detect()
     keep = options.nodes == "namespaces"
-    fitted = fit.fit(graph.tasks, path, here, options.processes, keep_instances=keep)
-    sizes = emulation.sizes(graph.tasks, path)
+    fitted = fit.fit(graph.tasks, path, compiled, here, options.processes, keep_instances=keep)
+    sizes = emulation.sizes(graph.tasks, plan)
     tasks, devices_said = devices.fit_devices(fitted.tasks, sizes, here)
     devices_said += devices.warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), here)
     code, missing = workplace.snapshots(tasks, files.gate)
@@ -121,7 +122,7 @@ def _read(
         raise RunError(wrong, texts)
     said = (graph.notices, fitted.notices, devices_said, emulated.notices, surroundings.notices)
     notices = tuple(itertools.chain.from_iterable((*said, _overridden(tasks))))
-    restarts = planned_restarts(path)
+    restarts = planned_restarts(plan)
     return Prepared(
         target,
         options,

@@ -3,48 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from worldsize import api
+from worldsize.azureml import job as jobs
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.emit import plan_file
+from worldsize.planning import Plan
 from worldsize.running.errors import RunError
+
+if TYPE_CHECKING:
+    from worldsize.api import Compiled
+    from worldsize.yaml import Document
 
 # Errors of the check that a run gets over, and mentions: a binding with text around it is put together,
 # which the service may not do; an input that the component does not have is passed over.
 MENTIONED = frozenset({"WS612", "WS624"})
 
 
-def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple[Path, Mapping[str, str]]:
-    """The job file to run: the target itself, checked, or what the spec compiles to.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be run.
+
+    Attributes:
+        path: The job file: what the user named, or what the spec was compiled to.
+        settings: Values for inputs, by name, that are still to be applied.
+        compiled: What the spec was compiled to; None where the user named a job.
+    """
+
+    path: Path
+    settings: Mapping[str, str]
+    compiled: Compiled | None = None
+
+    def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
+        """The graph: of a spec the one that was just compiled, else the one in the file."""
+        if self.compiled is None:
+            return jobs.read(self.path, files)
+        before = len(files.problems)
+        job = api.read_graph(self.compiled, files)
+        return job, files.problems[before:]
+
+    def read_plan(self) -> tuple[Plan, Mapping[str, Mapping[str, str]]] | None:
+        """The plan and its templates: just derived, or from beside the pipeline; None where there is none."""
+        if self.compiled is None:
+            return plan_file.load(self.path.parent)
+        return self.compiled.plan, self.compiled.resolved.templates
+
+    def read_documents(self, files: Files) -> list[Document]:
+        """The YAML files behind the graph."""
+        known = self.compiled.resolved.files.documents if self.compiled is not None else {}
+        return list((known | files.documents).values())
+
+
+def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
+    """The job to run: the target itself, checked, or what the spec compiles to.
 
     Args:
         target: What the user named.
         out: Where a spec is compiled to.
         settings: Values for inputs, by name.
 
-    Returns:
-        The file, and the settings that are still to be applied to it.
-
     Raises:
         SpecError: The file has errors.
         RunError: It is nothing that can be run.
     """
     from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
-    from worldsize.api import compile as compile_spec  # noqa: PLC0415
     from worldsize.checking import boundary, discover  # noqa: PLC0415
     from worldsize.errors import SpecError  # noqa: PLC0415
-    from worldsize.running.preparing import spec_settings  # noqa: PLC0415
     from worldsize.yaml import load  # noqa: PLC0415
 
     document = load(target)
     kind = discover.kind_of(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
-        if not settings:
-            return compile_spec(target, out).pipeline, {}
-        text, problems = spec_settings.apply(target, settings)
-        if problems:
-            raise RunError(problems)
-        return compile_spec(target, out, text=text).pipeline, {}
+        compiled = api.compile(target, out, text=_with_settings(target, settings))
+        return Target(compiled.pipeline, {}, compiled)
     refused = _refused(kind, target, document.root)
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
@@ -54,7 +91,19 @@ def pipeline_file(target: Path, out: Path, settings: Mapping[str, str]) -> tuple
         raise SpecError(wrong, report.sources)
     if outside := boundary.as_errors(report.diagnostics, boundary.find_allowed(target)):
         raise SpecError(outside, report.sources)
-    return target, settings
+    return Target(target, settings)
+
+
+def _with_settings(target: Path, settings: Mapping[str, str]) -> str | None:
+    """The text of a spec with other inputs; None where it stays as it is."""
+    from worldsize.running.preparing import spec_settings  # noqa: PLC0415 - few runs have settings
+
+    if not settings:
+        return None
+    text, problems = spec_settings.apply(target, settings)
+    if problems:
+        raise RunError(problems)
+    return text
 
 
 def _may_be_job(root: object) -> bool:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from worldsize.emit import plan_file
+from worldsize.planning import Plan
 from worldsize.running.attempt import Attempt
 from worldsize.running.recovering.attribution import signature
 from worldsize.running.recovering.hangs import current
@@ -133,12 +132,11 @@ class Restarting:
         return decision.seconds
 
 
-def planned(pipeline: Path) -> dict[str, int]:
-    """How often the spec wants steps to be started again, by the plan beside a compiled pipeline."""
-    compiled = plan_file.load(pipeline.parent)
-    steps = compiled[0].steps if compiled is not None else {}
-    found = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
-    return {name: most for name, most in found.items() if isinstance(most, int)}
+def planned(plan: Plan | None) -> dict[str, int]:
+    """How often the spec wants steps to be started again, by its plan."""
+    steps = plan.steps if plan is not None else {}
+    wanted = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
+    return {name: most for name, most in wanted.items() if isinstance(most, int)}
 
 
 def keeps_checkpoints(task: Task) -> bool:

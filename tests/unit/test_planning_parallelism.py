@@ -342,7 +342,7 @@ def test_running_here_says_the_mesh_in_one_line(
     plan, _ = planner.planned(planner.write(more="instance_count: 2\n    parallelism: {tensor: 2}"))
     given = {"tensor": "tensor_parallel_size", "accumulation": "gradient_accumulation_steps"}
     templates = {"train": {name: f"${{{{plan.{quantity}}}}}" for name, quantity in given.items()}}
-    (tmp_path / "plan.json").write_text(plan_file.dump(plan, templates, []), encoding="utf-8")
+    (tmp_path / "plan.json").write_bytes(plan_file.dump(plan, templates, []))
     path = tmp_path / "pipeline.yml"
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
     found, _ = job.read_job(path)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -22,6 +23,28 @@ _OPENING = re.compile(r"\$\{\{")
 _SECTION = re.compile(r"\$\[\[|\]\]")
 
 
+class _Name(NamedTuple):
+    """A dotted name taken apart."""
+
+    parts: tuple[str, ...]
+    scope: str
+    step: str | None
+    side: Side | None
+    port: str | None
+
+
+@lru_cache(maxsize=1 << 14)  # every reader of a graph asks each of its expressions for these
+def _take_name_apart(name: str) -> _Name:
+    parts = tuple(name.split("."))
+    nested = parts[0] == "parent" and len(parts) > 1
+    scope = f"parent.{parts[1]}" if nested else parts[0]
+    step = parts[2] if scope == "parent.jobs" and len(parts) > 2 else None
+    at = {"parent.jobs": 3, "parent.inputs": 1, "parent.outputs": 1}.get(scope, 0)
+    word = parts[at] if len(parts) > at else None
+    side: Side | None = "inputs" if word == "inputs" else "outputs" if word == "outputs" else None
+    return _Name(parts, scope, step, side, ".".join(parts[at + 1 :]) or None)
+
+
 class Expression(Struct, frozen=True):
     """One ``${{…}}``: ``name`` is what stands between the braces, offsets are those in the whole text."""
 
@@ -33,34 +56,27 @@ class Expression(Struct, frozen=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """The dotted parts: ``("parent", "jobs", "train", "outputs", "model")``."""
-        return tuple(self.name.split("."))
+        return _take_name_apart(self.name).parts
 
     @property
     def scope(self) -> str:
         """What it reaches into, such as ``inputs``, ``plan`` or, below ``parent``, ``parent.jobs``."""
-        first, *rest = self.parts
-        return f"parent.{rest[0]}" if first == "parent" and rest else first
+        return _take_name_apart(self.name).scope
 
     @property
     def step(self) -> str | None:
         """The step that ``parent.jobs.<step>.…`` names."""
-        parts = self.parts
-        return parts[2] if self.scope == "parent.jobs" and len(parts) > 2 else None
+        return _take_name_apart(self.name).step
 
     @property
     def side(self) -> Side | None:
         """Whether ``inputs`` or ``outputs`` are meant, of this job, its parent or another step."""
-        parts = self.parts
-        position = {"parent.jobs": 3, "parent.inputs": 1, "parent.outputs": 1}.get(self.scope, 0)
-        word = parts[position] if len(parts) > position else None
-        return "inputs" if word == "inputs" else "outputs" if word == "outputs" else None
+        return _take_name_apart(self.name).side
 
     @property
     def port(self) -> str | None:
         """The input or output named; a member of a group keeps its dots: ``group.member``."""
-        skip = {"parent.jobs": 4, "parent.inputs": 2, "parent.outputs": 2}.get(self.scope, 1)
-        rest = self.parts[skip:]
-        return ".".join(rest) if rest else None
+        return _take_name_apart(self.name).port
 
     def part_range(self, index: int) -> tuple[int, int]:
         """Start and end offset of one dotted part in the whole text."""
@@ -91,8 +107,11 @@ class Template(Struct, frozen=True):
 
 def find(text: str) -> tuple[Expression, ...]:
     """All expressions of a text, in order."""
-    if "${{" not in text:
-        return ()
+    return _find(text) if "${{" in text else ()
+
+
+@lru_cache(maxsize=1 << 10)  # of one command line, many readers in turn want them
+def _find(text: str) -> tuple[Expression, ...]:
     return tuple(_expression(match) for match in _EXPRESSION.finditer(text))
 
 

@@ -80,8 +80,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
         config = deepspeed.config(step, plan.steps[name])
         if config is not None:
             files[f"deepspeed/{name}.json"] = config.encode()
-    text = plan_file.dump(plan, resolved.templates, list(files))
-    files[plan_file.NAME] = text.encode("utf-8", "surrogateescape")  # names of files may be no text
+    files[plan_file.NAME] = plan_file.dump(plan, resolved.templates, list(files))
     return Layout({name: files[name] for name in sorted(files)}, job, shelf.problems)
 
 

@@ -13,7 +13,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from worldsize.azureml.archive import Archive
@@ -70,6 +70,8 @@ def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None
         with _beside(target) as temporary:
             new = temporary / "new"
             new.mkdir(mode=0o755)
+            for folder in sorted({path.parent for path in map(PurePosixPath, files)}):
+                (new / folder).mkdir(mode=0o755, parents=True, exist_ok=True)
             for name, source in files.items():
                 _write(new / name, source)
             _swap(new, target, temporary / "old")
@@ -114,7 +116,6 @@ def _sweep(target: Path) -> None:
 
 def _write(path: Path, source: Path | bytes | Archive) -> None:
     """One file, its mode reduced to whether it can be executed, so that it is the same everywhere."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     executable = False
     if isinstance(source, bytes):
         path.write_bytes(source)

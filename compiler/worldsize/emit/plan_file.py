@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import to_builtins
 
 from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
@@ -15,8 +16,8 @@ NAME = "plan.json"
 FORMAT = "worldsize-plan/1"
 
 
-def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence[str]) -> str:
-    """The file's text.
+def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence[str]) -> bytes:
+    """The file's content; names of files in it may be no text.
 
     Args:
         plan: The plan.
@@ -29,7 +30,9 @@ def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence
         for name, step in plan.steps.items()
     }
     document = {"format": FORMAT, "name": plan.name, "steps": steps, "files": sorted(files)}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    # The standard library writes indented JSON without its C code, which takes ten times as long.
+    text = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return msgspec.json.format(text, indent=2) + b"\n"
 
 
 def read(folder: Path) -> dict[str, Any] | None:

@@ -149,7 +149,7 @@ def compile(  # noqa: A001
 
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
-    checked = check_spec(path, text, readable=allowed or everything)
+    checked = check_spec(path, text, readable=allowed or allow_everything)
     report = checked.report
     with in_budget(path, report.sources):
         resolved, derived, layout = _lay_out(checked, folder, allowed)

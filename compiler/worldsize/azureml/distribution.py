@@ -52,5 +52,5 @@ def member(block: Field[Any] | None, name: str) -> Field[Any] | None:
     if block is None or not isinstance(block.value, dict) or name not in block.value:
         return None
     if isinstance(block.node, Mapping):
-        return fields.get(block.node, name)
+        return fields.read_field(block.node, name)
     return block.parts[name] if block.parts is not None else Field(block.value[name])

@@ -127,13 +127,13 @@ def check_files(
     for project in discover.projects(listed):
         run, wanted, severity = _run(project, files, asked, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
-        levelled = [_levelled(each, severity) for each in arrange(engine.diagnose(problems))]
+        levelled = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
         kept = _suppressed([each for each in levelled if wanted(each.code)], run, wanted)
         diagnostics += shorten.many(kept, wanted)
         sources |= run.context.sources()
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = conceal.mask_findings(shorten.whole(arrange(diagnostics), asked), sources, roots)
+    masked, shown = reports.mask_findings(shorten.whole(sort_unique(diagnostics), asked), sources, roots)
     checked = sorted(path for run in runs for path in run.files)
     return Report(tuple(masked), shown, tuple(checked)), runs
 

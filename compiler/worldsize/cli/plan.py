@@ -59,17 +59,19 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     if as_json:
         import json  # noqa: PLC0415
 
-        texts.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
+        formatting.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
         return
     from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
 
     if _colour(sys.stdout.isatty()):
         plan_table.show_plan(planned.plan)
     else:
-        texts.say(plan_table.render_plan(planned.plan), nl=False)
+        formatting.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
         job = planned.resolved.job
-        texts.say("\n" + memory_table.render_memory(planned.plan, needs, job, imported=import_model), nl=False)
+        formatting.say(
+            "\n" + memory_table.render_memory(planned.plan, needs, job, imported=import_model), nl=False
+        )
 
 
 def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:

@@ -39,7 +39,7 @@ class Bundle(Struct):
 
 
 def bundle_component(
-    component: Component, folder: Path, at: Span, gate: Gate, added: Snapshot | None = None
+    component: Component, folder: Path, at: Span, gate: CopyAccess, added: Snapshot | None = None
 ) -> Bundle:
     """Gather a component.
 

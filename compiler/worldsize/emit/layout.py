@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from worldsize.azureml import write
 from worldsize.azureml.archive import Archive
 from worldsize.azureml.component import load_component
-from worldsize.azureml.files import Files
 from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base import budget
@@ -96,7 +96,9 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
     for name, step in job.steps.items():
         path = out / step.reference.value if step.component is not None and step.reference else None
         written = step.component is not None and step.component.path == path
-        steps[name] = step if path is None or written else replace(step, component=load_component(path, files))
+        steps[name] = (
+            step if path is None or written else replace(step, component=load_component(path, files))
+        )
     return replace(job, steps=steps)
 
 

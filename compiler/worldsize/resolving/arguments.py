@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields, port_values, literals
+from worldsize.azureml import binding, fields, literals, port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path
@@ -130,7 +130,7 @@ def _data(state: ResolveState, located: Located[Any], value: Any, port: Port) ->
 def _check_path(state: ResolveState, located: Located[Any], path: str) -> None:
     local = local_path(path, state.folder)
     if local is not None and not exists(local):
-        state.problems.append(describe_missing("data-missing", "the input", path, local, located.span))
+        state.problems.append(describe_missing("the input", path, local, located.span).under("data-missing"))
 
 
 def _check_literal(state: ResolveState, name: str, located: Located[Any], value: Any, port: Port) -> None:

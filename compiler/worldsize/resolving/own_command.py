@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Binding, Component, Data, Field, Port
-from worldsize.azureml.references import exists, is_file, classify, local_path
+from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import budget
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean

@@ -34,7 +34,7 @@ def check_named_files(state: ResolveState, step: str) -> None:
         return
     path = local_path(code.value, state.folder)
     if path is not None and not exists(path):
-        state.problems.append(missing("code-missing", "`code`", code.value, path, code.span))
+        state.problems.append(describe_missing("`code`", code.value, path, code.span).under("code-missing"))
 
 
 def collect_files(state: ResolveState, step: str) -> Snapshot:
@@ -46,7 +46,9 @@ def collect_files(state: ResolveState, step: str) -> Snapshot:
     if spec_step.code is not None:
         path = local_path(spec_step.code.value, state.folder)
         if path is not None and exists(path) and state.files.may_judge(path):
-            state.problems += snapshot.add_to_snapshot(added, path, spec_step.code.span, state.files.gate, path.name)
+            state.problems += snapshot.add_to_snapshot(
+                added, path, spec_step.code.span, state.files.gate, path.name
+            )
     _user_function(state, step, added)
     return added
 
@@ -77,22 +79,22 @@ def _user_function(state: ResolveState, step: str, added: Snapshot) -> None:
 def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> None:
     text = located.value
     file, _, function = text.partition(":")
-    path = normal(state.folder / file)
+    path = normalise(state.folder / file)
     if not function:
         message = f"`{text}` names a file but no function in it"
         state.report("user-model-missing", located.span, message, f"write `{file}:function`")
-    elif file.startswith("/") or ".." in PurePosixPath(normal(Path(file))).parts:
+    elif file.startswith("/") or ".." in PurePosixPath(normalise(Path(file))).parts:
         message = f"`{file}` lies outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
         span = part_span(located, 0, len(file))
-        state.problems.append(missing("user-model-missing", "the input", file, path, span))
+        state.problems.append(describe_missing("the input", file, path, span).under("user-model-missing"))
     elif state.files.may_judge(path):
         own = Snapshot()
         state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate)
         for source in own.files.values():
             if isinstance(source, Path) and _defines(state, located, source, len(file) + 1, function):
-                added.files.setdefault(normal(Path(file)).as_posix(), source)
+                added.files.setdefault(normalise(Path(file)).as_posix(), source)
 
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:

@@ -97,7 +97,7 @@ def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> P
     if job is None or problems:
         raise RunError(problems, texts)
     named = references.elsewhere(document.root for document in documents)
-    if unknown := known.unnamed(named | {text for text in settings.values() if kind(text) != "local"}):
+    if unknown := known.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
         raise RunError(unknown, texts)
     job, problems = overrides.apply(job, settings)
     graph, more = flatten(job, known)

@@ -43,7 +43,7 @@ class Target:
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: of a spec the one that was just compiled, else the one in the file."""
         if self.compiled is None:
-            return jobs.read(self.path, files)
+            return jobs.read_job(self.path, files)
         before = len(files.problems)
         job = api.read_graph(self.compiled, files)
         return job, files.problems[before:]

@@ -96,9 +96,9 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
     for name, step in job.steps.items():
         path = out / step.reference.value if step.component is not None and step.reference else None
         written = step.component is not None and step.component.path == path
-        steps[name] = (
-            step if path is None or written else replace(step, component=load_component(path, files))
-        )
+        if path is not None and not written:
+            step = replace(step, component=load_component(path, files))  # noqa: PLW2901 - the same step, read back
+        steps[name] = step
     return replace(job, steps=steps)
 
 

@@ -44,7 +44,7 @@ def test_a_spec_is_read_planned_wired_and_resolved_once(
     calls: Counter[str] = Counter()
     for stage, target in ONCE.items():
         _count_calls(monkeypatch, target, stage, calls)
-    _count_calls(monkeypatch, "worldsize.azureml.job.read", "parsed back", calls)
+    _count_calls(monkeypatch, "worldsize.azureml.job.read_job", "parsed back", calls)
     VERBS[verb](PIPELINES / "digits_ddp.yml", tmp_path / "out")
     assert calls == dict.fromkeys(ONCE, 1)
 
@@ -63,7 +63,7 @@ def _count_calls(monkeypatch: pytest.MonkeyPatch, target: str, stage: str, calls
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_the_graph_that_a_run_gets_is_the_one_in_the_written_files(spec: Path, tmp_path: Path) -> None:
     compiled = api.compile(spec, tmp_path / "out")
-    written, problems = jobs.read(compiled.pipeline, Files())
+    written, problems = jobs.read_job(compiled.pipeline, Files())
     assert problems == []
     assert _plain(api.read_graph(compiled, Files())) == _plain(written)
 

@@ -310,6 +310,7 @@ def test_a_right_spec_loads_no_rules_for_scripts_and_native_jobs() -> None:
         "jsonschema",
         "pathspec",
         "rich",
+        "ruamel.yaml",
         "worldsize.rules.graph.graph_cycle",
     }
     assert not late & set(loaded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from worldsize.azureml import yaml_text
+from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import (
     Argument,
     Binding,
@@ -31,18 +31,7 @@ def dump(job: Job, *, header: str | None = None) -> str:
         job: The pipeline.
         header: A comment for the first line.
     """
-    document = job_document(job)
-    steps: Document = document.pop("jobs")
-    parts = [yaml_text.dump(document)]
-    for position, (name, step) in enumerate(steps.items()):
-        text = yaml_text.dump({"jobs": {name: step}})
-        parts.append(text if position == 0 else text.removeprefix("jobs:\n"))
-    return (f"# {header}\n" if header else "") + "\n".join(parts)
-
-
-def dump_component(component: Component) -> str:
-    """A command component as YAML."""
-    return yaml_text.dump(component_document(component))
+    return yaml_dump.dump(job_document(job), header=header, paragraphs="jobs")
 
 
 def job_document(job: Job) -> Document:
@@ -124,7 +113,7 @@ def schedule(
     create: Document = {"type": "pipeline", "job": job}
     if force_rerun:
         create["settings"] = {"force_rerun": settings}
-    return yaml_text.dump(
+    return yaml_dump.dump(
         present(
             {
                 "$schema": f"{_SCHEMAS}/schedule.schema.json",
@@ -147,7 +136,7 @@ def compute(
     idle_time_before_scale_down: int | None,
 ) -> str:
     """An AmlCompute cluster; the idle time is in seconds."""
-    return yaml_text.dump(
+    return yaml_dump.dump(
         present(
             {
                 "$schema": f"{_SCHEMAS}/amlCompute.schema.json",

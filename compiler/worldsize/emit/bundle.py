@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from worldsize import yaml
-from worldsize.azureml import snapshot, write, yaml_text
+from worldsize.azureml import snapshot, write, yaml_dump
 from worldsize.azureml.archive import Archive
 from worldsize.azureml.copying import CopyAccess, are_equal
 from worldsize.azureml.model import Component, Field
@@ -64,7 +64,7 @@ def bundle_component(
 
 def text(bundle: Bundle) -> str:
     """The ``component.yml`` of a bundle."""
-    return yaml_text.dump(bundle.document)
+    return yaml_dump.dump(bundle.document)
 
 
 def _document(component: Component) -> dict[str, Any]:

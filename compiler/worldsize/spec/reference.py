@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
+from worldsize.azureml import yaml_dump
 from worldsize.spec import schema
 from worldsize.spec.values import TYPE_WORDS, flow
 
@@ -39,7 +38,7 @@ def _short(examples: list[Any]) -> list[Any]:
 def _written(example: Any) -> str:
     """On one line where it fits, else as a block."""
     line = flow(example)
-    return line if len(line) <= 110 else yaml.safe_dump(example, sort_keys=False).rstrip()
+    return line if len(line) <= 110 else yaml_dump.dump(example).rstrip()
 
 
 def _row(name: str, field: Fields, required: bool) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import xml.etree.ElementTree as ET
 
@@ -9,6 +10,7 @@ from worldsize.diagnostics import Diagnostic, Related, Severity, github, json_fo
 from worldsize.diagnostics.diagnostic import sort_unique
 from worldsize.diagnostics.render import report
 from worldsize.diagnostics.sarif import RuleInfo
+from worldsize.diagnostics.text import wants_colour
 from worldsize.yaml import Mapping, Source, Span, load
 
 DOCS = "https://example.com/rules/too_many.md"
@@ -201,3 +203,26 @@ def test_every_format_is_reachable_and_repeatable(format_: str) -> None:
     assert once == again
     assert once.endswith("\n")
     assert "`a` is 3 but 2 fit" in once
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_tty", "wanted"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
+    ],
+)
+def test_colour_is_for_terminals_unless_asked_for(
+    variables: dict[str, str], is_tty: bool, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_tty)
+    assert wants_colour(stream) == wanted

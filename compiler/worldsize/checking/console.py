@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 from worldsize.checking import check as run_check
+from worldsize.diagnostics.text import wants_colour
 
 
 def check(
@@ -21,7 +21,7 @@ def check(
         ValueError: A word of ``select`` or ``ignore`` is no code or slug.
     """
     report = run_check(paths, select=select, ignore=ignore)
-    write(report.render(format_, colour=colour()))
+    write(report.render(format_, colour=wants_colour(sys.stdout)))
     return report.exit_code
 
 
@@ -30,10 +30,3 @@ def write(text: str) -> None:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def colour() -> bool:
-    """Whether terminal colours are wanted: ``NO_COLOR`` and ``FORCE_COLOR`` go before the terminal."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")

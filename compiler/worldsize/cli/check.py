@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 import click
 
@@ -71,10 +72,11 @@ def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, w
     """Mend the files and report on what is left; or only show the differences."""
     from worldsize import fixing  # noqa: PLC0415 - most checks only look
     from worldsize.checking import console  # noqa: PLC0415
+    from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
 
     fixed = fixing.fix(paths, **rules, write=write)
     if write:
-        console.write(fixed.report.render(format_, colour=console.colour()))
+        console.write(fixed.report.render(format_, colour=wants_colour(sys.stdout)))
         return fixed.report.exit_code
     console.write("".join(fixing.unified_diff(change) for change in fixed.changes))
     files = f"{len(fixed.changes)} file{'s' * (len(fixed.changes) != 1)}"

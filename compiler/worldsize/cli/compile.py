@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,16 +41,13 @@ def command(spec: Path, output: Path) -> None:
     try:
         compiled = compile_spec(spec, output)
     except SpecError as error:
-        click.echo(error.render(colour=_colour()), nl=False, color=True, err=True)
-        internal = any(found.code == "WS000" for found in error.diagnostics)
-        raise SystemExit(3 if internal else 1) from None
+        texts.refuse_spec(error)
     except OutputError as error:
         formatting.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     if compiled.warnings:
-        shown = SpecError(compiled.warnings, compiled.sources)
-        click.echo(shown.render(colour=_colour()), nl=False, color=True, err=True)
-    formatting.say(_summary(compiled), nl=False)
+        texts.show_findings(SpecError(compiled.warnings, compiled.sources))
+    texts.say(_summary(compiled), nl=False)
 
 
 def _summary(compiled: Compiled) -> str:
@@ -77,9 +72,3 @@ def _commands(compiled: Compiled) -> list[str]:
     if "schedule.yml" in compiled.files:
         lines.append(f"az ml schedule create -f {quoted('schedule.yml')}")
     return lines
-
-
-def _colour() -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from worldsize.errors import SpecError
 
 
 def format_age(seconds: float) -> str:
@@ -56,3 +60,17 @@ def refuse(message: str, help_: str | None = None) -> NoReturn:
     """Say why not, and end with status 1."""
     say(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
     raise SystemExit(1)
+
+
+def show_findings(error: SpecError) -> None:
+    """Print the findings of a spec to standard error."""
+    from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415 - `--help` needs none of it
+
+    click.echo(error.render(colour=wants_colour(sys.stderr)), nl=False, color=True, err=True)
+
+
+def refuse_spec(error: SpecError) -> NoReturn:
+    """Print why a spec cannot be used, and end with status 1, or 3 where the fault is ours."""
+    show_findings(error)
+    is_internal = any(diagnostic.code == "WS000" for diagnostic in error.diagnostics)
+    raise SystemExit(3 if is_internal else 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,21 +49,19 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
         planned = api.plan_spec(spec)
         needs = _memory(planned, import_model) if with_memory or import_model else None
     except SpecError as error:
-        click.echo(error.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
-        internal = any(found.code == "WS000" for found in error.diagnostics)
-        raise SystemExit(3 if internal else 1) from None
-    if planned.warnings:
-        shown = SpecError(planned.warnings, planned.sources)
-        click.echo(shown.render(colour=_colour(sys.stderr.isatty())), nl=False, color=True, err=True)
+        texts.refuse_spec(error)
+    if derived.warnings:
+        texts.show_findings(SpecError(derived.warnings, derived.sources))
     if as_json:
         import json  # noqa: PLC0415
 
         formatting.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
         return
     from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
+    from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
 
-    if _colour(sys.stdout.isatty()):
-        plan_table.show_plan(planned.plan)
+    if wants_colour(sys.stdout):
+        plan_table.show_plan(derived.plan)
     else:
         formatting.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
@@ -83,9 +80,3 @@ def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
     except ModelImportError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
-
-
-def _colour(terminal: bool) -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,9 +154,7 @@ def answering() -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        click.echo(error.render(colour=_colour()), nl=False, color=True, err=True)
-        internal = any(found.code == "WS000" for found in error.diagnostics)
-        raise SystemExit(3 if internal else 1) from None
+        texts.refuse_spec(error)
     except running.RunError as error:
         click.echo(str(error), err=True)
         raise SystemExit(1) from None
@@ -175,10 +172,11 @@ def answering() -> Iterator[None]:
 
 def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
     """Say how a run ended, and end with its status."""
+    from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
     from worldsize.running.showing import summary  # noqa: PLC0415
 
     # The table of a terminal stays on the screen: its rows are not said twice.
-    text = summary.render(result, steps=quiet or not _on_terminal())
+    text = summary.render(result, steps=quiet or not is_terminal(sys.stdout))
     click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
@@ -206,24 +204,15 @@ def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
 
 def view(*, quiet: bool) -> View:
     """The table on a terminal, lines elsewhere."""
+    from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
     from worldsize.running.showing.view import Plain, Quiet  # noqa: PLC0415
 
     if quiet:
         return Quiet(lambda line: click.echo(line, err=True))
-    if _on_terminal():
+    if is_terminal(sys.stdout):
         from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
 
         from worldsize.running.showing.live import Live  # noqa: PLC0415
 
         return Live(Console())
     return Plain(click.echo)
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _colour() -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")

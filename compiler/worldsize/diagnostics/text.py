@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import TextIO
 
 from msgspec import Struct
 
@@ -20,6 +22,18 @@ _COLOURS = {
     "dim": "\x1b[2m",
 }
 _RESET = "\x1b[0m"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that understands control sequences."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to write colours to a stream: ``NO_COLOR`` wins, then ``FORCE_COLOR``, then the terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or is_terminal(stream)
 
 
 def render(

@@ -132,9 +132,9 @@ def test_an_edited_module_changes_the_hash_only_of_components_that_import_it(tmp
     )  # after an edit of any of these, Azure ML reuses shard_data, evaluate and register
 
 
-def content_hash(folder: Path) -> tuple[str, str]:
+def content_hash(folder: Path) -> tuple[dict[str, bytes], str]:
     """What is uploaded, and what `worldsize run` compares before it reuses a step."""
     described, _ = component.read_component(folder / "component.yml")
     assert described is not None
-    merged = snapshot.read_snapshot(described, folder, CopyAccess())[0]
-    return merged.digest(), Digests().files(merged.files, folder).digest()
+    merged = snapshot.of(described, folder, Gate())[0]
+    return snapshot_files(folder), Digests().files(merged.files, folder).digest()

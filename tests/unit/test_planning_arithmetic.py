@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.planning import batch, learning_rate, shards, steps, topology, warmup
+from worldsize.planning import batch, learning_rate, steps, topology, warmup
 from worldsize.planning.kappa import kappa
 from worldsize.planning.learning_rate import Adam
 from worldsize.planning.model import Launcher
 from worldsize.planning.numbers import clean, plural, show
+from worldsize.planning.train import shards_per_rank
 
 sizes = st.integers(1, 10_000)
 
@@ -152,16 +153,11 @@ def test_steps() -> None:
 
 @given(st.integers(1, 512), st.integers(0, 16), st.integers(0, 10**7))
 def test_shards_are_even(world: int, workers: int, rows: int) -> None:
-    count = shards.count(world, workers, rows)
-    assert count % world == 0
-    assert count >= world
+    per_rank = shards_per_rank(world, workers, rows)
+    assert per_rank >= 1
     if rows >= world:
-        assert count <= rows
-        parts = shards.sizes(rows, count)
-        assert sum(parts) == rows
-        assert max(parts) - min(parts) <= 1
-        assert min(parts) >= 1
-    assert shards.count(world, workers, None) == world * max(workers, 1)
+        assert per_rank * world <= rows
+    assert shards_per_rank(world, workers, None) == max(workers, 1)
 
 
 def test_numbers() -> None:

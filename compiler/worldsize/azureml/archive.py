@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 from pathlib import Path
 from typing import IO
@@ -30,11 +29,6 @@ class Archive(Struct, frozen=True):
         """
         with target.open("wb") as file:
             self.write(file)
-
-    def content(self) -> bytes:
-        """The bytes of the zip."""
-        self.write(file := io.BytesIO())
-        return file.getvalue()
 
     def write(self, file: IO[bytes]) -> None:
         """Write the zip into an open file, one piece of a file after the other."""

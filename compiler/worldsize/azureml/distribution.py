@@ -10,20 +10,6 @@ from worldsize.azureml import fields
 from worldsize.azureml.model import Field
 from worldsize.yaml.nodes import Mapping
 
-FIELDS = {
-    "pytorch": ("process_count_per_instance",),
-    "mpi": ("process_count_per_instance",),
-    "tensorflow": ("worker_count", "parameter_server_count"),
-    "ray": (
-        "port",
-        "address",
-        "include_dashboard",
-        "dashboard_port",
-        "head_node_additional_args",
-        "worker_node_additional_args",
-    ),
-}
-
 
 class Distribution(Struct, frozen=True):
     """The counts as written: not coerced, not defaulted. ``type`` is in lower case."""

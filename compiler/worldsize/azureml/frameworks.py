@@ -48,7 +48,6 @@ class Installed(Struct, frozen=True):
         text: as it is written.
         span: where, in a YAML file; None where it stands in another file.
         image: the image it runs in, where that is named.
-        is_in_image: whether the image brings it.
     """
 
     package: str
@@ -57,7 +56,6 @@ class Installed(Struct, frozen=True):
     text: str
     span: Span | None
     image: str = ""
-    is_in_image: bool = False
 
 
 def read_installed(
@@ -105,7 +103,7 @@ def _of_image(name: str, span: Span | None) -> Iterator[Installed]:
     found = _IMAGE.search(name[:500])
     if found is not None:
         version, tag = found["curated"] or found["hub"], "cu" + found["cuda"].replace(".", "")
-        yield Installed("torch", version, tag, name, span, name, is_in_image=True)
+        yield Installed("torch", version, tag, name, span, name)
 
 
 def _of_conda(root: Node | None) -> list[Installed]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.base.span import Span
-from worldsize.planning import shards as sharding
 from worldsize.planning import stages, warmup
 from worldsize.planning import steps as stepping
 from worldsize.planning.batches import Batches, Replicas, batches
@@ -206,10 +205,22 @@ def _explain_steps(
         notes.derive("warmup_steps", counts.warmup, formula, "rounded half up")
 
 
+def shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> int:
+    """Shards for each rank: one a loader worker, fewer where rows are few, never fewer than one.
+
+    Args:
+        world_size: ranks that read.
+        loader_workers: processes or threads that load data for one rank; 0 counts as 1.
+        rows: training rows, None where unknown.
+    """
+    wanted = max(loader_workers, 1)
+    return wanted if rows is None else max(1, min(wanted, rows // world_size))
+
+
 def _shards(settings: Settings, replicas: Replicas, rows: int | None, notes: Notes) -> int:
     loaders = settings.find("loader_workers")
     workers = literals.number(loaders.value) if loaders else None
-    per_rank = sharding.per_rank(replicas.number, int(workers or 1), rows)
+    per_rank = shards_per_rank(replicas.number, int(workers or 1), rows)
     formula = f"{replicas.number} × {per_rank}"
     notes.derive("shard_count", replicas.number * per_rank, formula, f"{replicas.name} × shards per rank")
     source = f"{loaders.source}: loader_workers" if loaders else "default"

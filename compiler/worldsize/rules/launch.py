@@ -41,11 +41,6 @@ class Count(Struct, frozen=True):
         """Where it is written; None where it is a default."""
         return self.field.span if self.field is not None else None
 
-    @property
-    def literal(self) -> bool:
-        """Whether a number stands in the file, not a binding."""
-        return self.field is not None and not isinstance(binding.whole(self.field.value), binding.Expression)
-
 
 class Launch(Struct, frozen=True):
     """One step of a graph."""

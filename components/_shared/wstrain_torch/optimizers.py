@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-NAMES = ("sgd", "adam", "adamw")
-
 
 @dataclass(frozen=True, slots=True)
 class OptimizerOptions:

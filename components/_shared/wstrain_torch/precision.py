@@ -8,8 +8,6 @@ import torch
 
 from wsshards.errors import UserError
 
-NAMES = ("fp32", "bf16", "fp16")
-
 
 class Precision:
     """What the forward pass computes in; parameters and their updates stay fp32.

@@ -69,13 +69,6 @@ class Module(Struct, eq=False):
             yield above, node
             node = above
 
-    def function_of(self, node: ast.AST) -> ast.AST:
-        """The innermost function around a node, or the module."""
-        for above, _ in self.ancestors(node):
-            if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                return above
-        return self.tree
-
     def called(self, *endings: str) -> list[ast.Call]:
         """Calls whose name is, or ends with a dot and, one of these."""
         lasts = {ending.rpartition(".")[2] for ending in endings} & self.callers.keys()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from worldsize.running.results import ending
 from worldsize.running.starting.processes import Process
@@ -87,11 +86,6 @@ def signature(message: str, lines: Sequence[str]) -> str:
     """What makes two failures the same: their words without what changes from try to try."""
     last = said(lines) or (lines[-1] if lines else "")
     return re.sub(r"0x[0-9a-f]+|\d+", "#", f"{message} {last}")
-
-
-def log_of(logs: Path, process: Process) -> Path:
-    """Where a process writes."""
-    return logs / f"{process.name}.log"
 
 
 def others_failed(followers: Sequence[Process]) -> str:

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench soak fuzz golden clean
+.PHONY: help demo test fast check format horovod bench soak fuzz golden picture clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -47,6 +47,9 @@ fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for twenty m
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo
+
+picture: $(VENV)/.all ## draw the packages and their imports into the README
+	$(BIN)/python tests/repo/architecture.py --write
 
 clean: ## remove what was installed and run
 	rm -rf $(VENV) .worldsize build dist

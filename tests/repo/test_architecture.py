@@ -1,0 +1,57 @@
+"""The architecture does not get worse: each measure of ``architecture.py`` has a bound."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
+
+# The most that the compiler may have of each. Lower a bound when its measure falls.
+BOUNDS = {
+    "files": 649,
+    "lines": 52_200,
+    "small modules": 231,
+    "edges between packages": 103,
+    "packages in knots": 0,
+    "edges in running": 138,
+    "parts of running in knots": 23,
+    "back imports": 0,
+    "rules without logic": 112,
+    "pages above one a rule": 259,
+    "functions called of": 11,
+    "noqa": 319,
+    "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
+}
+
+
+def test_every_measure_has_a_bound() -> None:
+    assert ARCHITECTURE["measure"]().keys() == BOUNDS.keys()
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_no_measure_is_above_its_bound(name: str) -> None:
+    assert ARCHITECTURE["measure"]()[name] <= BOUNDS[name], "see `python tests/repo/architecture.py`"
+
+
+def test_ruamel_is_imported_where_yaml_is_written_only() -> None:
+    assert ARCHITECTURE["yaml_libraries"]()["ruamel"] == ["azureml.yaml_dump"]
+
+
+def test_the_readme_shows_the_packages_of_today() -> None:
+    text = ARCHITECTURE["README"].read_text(encoding="utf-8")
+    assert ARCHITECTURE["picture"]() in text, "write it with `make picture`"
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
+        ({"a": {"b"}, "b": {"a"}, "c": {"a"}}, [["a", "b"]]),
+        ({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"e"}, "e": {"d"}}, [["a", "b", "c"], ["d", "e"]]),
+    ],
+)
+def test_a_knot_is_found(graph: dict[str, set[str]], expected: list[list[str]]) -> None:
+    assert ARCHITECTURE["knots"](graph) == expected

@@ -133,3 +133,18 @@ def test_a_long_text_costs_little_more_memory_than_itself(
     worldsize.check("job.yml").render()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown < 100 * 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("batch_size: 32", "batch_size: {}"), ("epochs: 20", "epochs: {}"), ("0.05}", "{}}}")]
+)
+def test_a_whole_number_beyond_every_float_is_a_finding(
+    old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml").read_text(encoding="utf-8")
+    assert old in text
+    monkeypatch.chdir(tmp_path)
+    Path("spec.yml").write_text(text.replace(old, new.format("9" * 400)), encoding="utf-8")
+    report = worldsize.check("spec.yml")
+    assert report.exit_code == 1
+    assert {each.code for each in report.errors} <= {"WS106", "WS613"}

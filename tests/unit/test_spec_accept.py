@@ -36,8 +36,8 @@ FULL = {
     "schedule": {"recurrence": {"frequency": "week", "interval": 1, "schedule": {"hours": 3, "minutes": 0}}},
 }
 JUNK: list[Any] = [
-    None, True, False, 0, 1, -1, 0.5, 1.0, math.nan, math.inf, 10**18, "", "x", "azureml:a", "a\n", "linear",
-    [], {}, [1], ["x"], {"a": 1}, {"type": "string"}, {1: 2}, {"uses": "x"},
+    None, True, False, 0, 1, -1, 0.5, 1.0, math.nan, math.inf, 10**18, 10**400, "", "x", "azureml:a", "a\n",
+    "linear", [], {}, [1], ["x"], {"a": 1}, {"type": "string"}, {1: 2}, {"uses": "x"},
 ]  # fmt: skip
 junk = st.sampled_from(JUNK).map(copy.deepcopy)  # a later mutation may change what an earlier one put in
 

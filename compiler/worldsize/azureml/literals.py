@@ -49,13 +49,13 @@ def number(value: Any) -> float | int | None:
 def _number(value: Any) -> float | int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, int):
-        return value
     try:
-        found = float(value)
-    except ValueError:
+        as_float = float(value)
+    except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    if not math.isfinite(as_float):
+        return None
+    return value if isinstance(value, int) else as_float
 
 
 def _is_integer(value: Any) -> bool:

@@ -48,8 +48,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(exact(pattern))
 
 
-def _is_number(instance: object) -> bool:
-    return isinstance(instance, int | float) and not isinstance(instance, bool) and math.isfinite(instance)
+def is_number(instance: object) -> bool:
+    """Whether a value is a finite number; JSON has no others."""
+    if isinstance(instance, float):
+        return math.isfinite(instance)
+    return isinstance(instance, int) and not isinstance(instance, bool)
 
 
 def _is_integer(instance: object) -> bool:
@@ -65,7 +68,7 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "array": lambda instance: isinstance(instance, list),
     "string": lambda instance: isinstance(instance, str),
     "integer": _is_integer,
-    "number": _is_number,
+    "number": is_number,
     "boolean": lambda instance: isinstance(instance, bool),
 }
 
@@ -154,8 +157,8 @@ _JUDGES: dict[str, Callable[[Any, Any, Schema, Schema], bool]] = {
     "minItems": _bound(_TYPES["array"], lambda value, length: len(value) >= length),
     "minProperties": _bound(_is_mapping, lambda value, length: len(value) >= length),
     "maxProperties": _bound(_is_mapping, lambda value, length: len(value) <= length),
-    "minimum": _bound(_is_number, lambda value, bound: value >= bound),
-    "maximum": _bound(_is_number, lambda value, bound: value <= bound),
-    "exclusiveMinimum": _bound(_is_number, lambda value, bound: value > bound),
-    "exclusiveMaximum": _bound(_is_number, lambda value, bound: value < bound),
+    "minimum": _bound(is_number, lambda value, bound: value >= bound),
+    "maximum": _bound(is_number, lambda value, bound: value <= bound),
+    "exclusiveMinimum": _bound(is_number, lambda value, bound: value > bound),
+    "exclusiveMaximum": _bound(is_number, lambda value, bound: value < bound),
 }

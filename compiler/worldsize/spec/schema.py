@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from worldsize import resources
 from worldsize.base import limits
-from worldsize.spec.accept import accepts, exact
+from worldsize.spec.accept import accepts, exact, is_number
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -71,16 +70,10 @@ def _validator() -> Any:
     from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.validators import extend  # noqa: PLC0415
 
-    checker = Draft202012Validator.TYPE_CHECKER.redefine("number", _is_finite_number)
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: is_number(instance))
     make: Any = extend  # typeshed's stub leaves it untyped
     strict = make(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
     return strict(document())
-
-
-def _is_finite_number(_checker: object, instance: object) -> bool:
-    if isinstance(instance, bool) or not isinstance(instance, int | float):
-        return False
-    return isinstance(instance, int) or math.isfinite(instance)
 
 
 def _pattern(

@@ -90,7 +90,9 @@ def _is_integer(value: Any, shape: Shape) -> bool:
 def _is_number(value: Any, shape: Shape) -> bool:
     if isinstance(value, str):
         return compiled(shape["pattern"]).search(value) is not None
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_boolean(value: Any, shape: Shape) -> bool:

@@ -13,25 +13,14 @@ import datetime as dt
 import io
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, events
 from ruamel.yaml.emitter import Emitter
 from ruamel.yaml.error import CommentMark
-from ruamel.yaml.events import (
-    DocumentEndEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-    StreamStartEvent,
-)
 from ruamel.yaml.tag import Tag
 from ruamel.yaml.tokens import CommentToken
 
@@ -46,6 +35,7 @@ _NOT_PRINTABLE = re.compile(
     "[^\n -~\xa1-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
 )
 _BREAKS_BEFORE = re.compile(r" (?=--|\$\[\[|&& |\|\| )")
+_NOT_FINITE = {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}
 _FOLD = "\a "  # ruamel.yaml breaks a line of a folded text here
 _STRING = Tag(suffix="tag:yaml.org,2002:str")
 _UNTAGGED = (True, True, True)  # neither plain nor quoted values show their tag
@@ -63,7 +53,7 @@ def dump(document: Mapping[str, Any], *, header: str | None = None, paragraphs: 
     """
     text = io.StringIO()
     if header:
-        text.write(f"# {header}\n")
+        text.write(f"{_remark(header)[1:]}\n")
     # Texts are folded where this module says, and never elsewhere.
     emitter = Emitter(text, width=sys.maxsize, allow_unicode=True, dumper=YAML())
     emitter.best_sequence_indent, emitter.sequence_dash_offset = 4, 2
@@ -74,12 +64,12 @@ def dump(document: Mapping[str, Any], *, header: str | None = None, paragraphs: 
     return text.getvalue()
 
 
-def _document(document: Mapping[str, Any], paragraphs: str | None) -> Iterator[Event]:
-    yield StreamStartEvent()
-    yield DocumentStartEvent(explicit=False)
+def _document(document: Mapping[str, Any], paragraphs: str | None) -> Iterator[events.Event]:
+    yield events.StreamStartEvent()
+    yield events.DocumentStartEvent(explicit=False)
     yield from _mapping(document, 0, paragraphs=paragraphs)
-    yield DocumentEndEvent(explicit=False)
-    yield StreamEndEvent()
+    yield events.DocumentEndEvent(explicit=False)
+    yield events.StreamEndEvent()
 
 
 def _mapping(
@@ -89,38 +79,42 @@ def _mapping(
     *,
     paragraphs: str | None = None,
     is_spaced: bool = False,
-) -> Iterator[Event]:
+) -> Iterator[events.Event]:
     """The events of a mapping whose keys start at column ``indent``."""
     budget.check_time()
-    yield MappingStartEvent(None, None, True, flow_style=not mapping, comment=_behind(comment, mapping))
+    yield events.MappingStartEvent(
+        None, None, True, flow_style=not mapping, comment=_behind(comment, mapping)
+    )
     for number, (key, value) in enumerate(mapping.items()):
         is_paragraph = key == paragraphs
         gap = [None, [_token("\n")]] if is_paragraph or (is_spaced and number) else None
         yield _scalar(key, gap)
         yield from _mapping(value, indent + 2, is_spaced=True) if is_paragraph else _node(value, indent + 2)
-    yield MappingEndEvent(comment=_behind(comment))
+    yield events.MappingEndEvent(comment=_behind(comment))
 
 
-def _node(value: Any, indent: int) -> Iterator[Event]:
+def _node(value: Any, indent: int) -> Iterator[events.Event]:
     """The events of a value; its further lines start at column ``indent``."""
     value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
     if isinstance(value, Mapping):
         yield from _mapping(value, indent, comment)
     elif isinstance(value, (list, tuple)):
-        yield SequenceStartEvent(None, None, True, flow_style=not value, comment=_behind(comment, value))
+        yield events.SequenceStartEvent(
+            None, None, True, flow_style=not value, comment=_behind(comment, value)
+        )
         for item in value:
             yield from _node(item, indent + 2)
-        yield SequenceEndEvent(comment=_behind(comment))
+        yield events.SequenceEndEvent(comment=_behind(comment))
     elif isinstance(value, str) and (block := _literal(value) or _folded(value, indent)):
         text, style = block
         remark = [None, [f" {_remark(comment)}"]] if comment else None
-        yield ScalarEvent(None, None, _UNTAGGED, text, style=style, comment=remark)
+        yield events.ScalarEvent(None, None, _UNTAGGED, text, style=style, comment=remark)
     else:
         yield _scalar(value, _behind(comment))
 
 
 def _behind(comment: str | None, container: object = None) -> list[CommentToken | None] | None:
-    """A comment behind a value; an empty container has it behind its end, any other behind its start."""
+    """A comment behind a value; an empty ``container`` has none behind its start, only behind its end."""
     if not comment or (container is not None and not container):
         return None
     return [_token(_remark(comment)), None]
@@ -134,14 +128,14 @@ def _token(text: str) -> CommentToken:
     return CommentToken(text, _MARK, None)
 
 
-def _scalar(value: Any, comment: list[Any] | None = None) -> ScalarEvent:
+def _scalar(value: Any, comment: list[Any] | None = None) -> events.ScalarEvent:
     """A value on one line."""
     if not isinstance(value, str):
-        return ScalarEvent(None, None, _UNTAGGED, _word(value), comment=comment)
+        return events.ScalarEvent(None, None, _UNTAGGED, _word(value), comment=comment)
     may_be_plain = kind(value) == "str" and not _NUMBER_IN_1_2.match(value)
     style = '"' if "\n" in value or _NOT_PRINTABLE.search(value) else None
     tag = None if value else _STRING  # the emitter asks for the tag of empty text only
-    return ScalarEvent(None, tag, (may_be_plain, True, True), value, style=style, comment=comment)
+    return events.ScalarEvent(None, tag, (may_be_plain, True, True), value, style=style, comment=comment)
 
 
 def _word(value: Any) -> str:
@@ -151,17 +145,10 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _float(value)
+        text = _NOT_FINITE.get(repr(value)) or repr(value)
+        # YAML 1.1 reads an exponent only behind a dot: 1e-05 is text to it.
+        return text.replace("e", ".0e") if "." not in text else text
     return value.isoformat() if isinstance(value, (dt.date, dt.datetime)) else str(value)
-
-
-def _float(value: float) -> str:
-    special = {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}
-    text = repr(value)
-    if text in special:
-        return special[text]
-    # YAML 1.1 reads an exponent only behind a dot: 1e-05 would be text.
-    return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
 def _literal(text: str) -> tuple[str, str] | None:
@@ -178,21 +165,11 @@ def _folded(text: str, indent: int) -> tuple[str, str] | None:
     """A long line as ``>-``, broken before its options where it is a command, else at the width."""
     if len(text) + indent <= WIDTH or "\n" in text or text != text.strip() or _NOT_PRINTABLE.search(text):
         return None
-    lines = (
-        _BREAKS_BEFORE.split(text) if _BREAKS_BEFORE.search(text) else list(_wrapped(text, WIDTH - indent))
-    )
+    if _BREAKS_BEFORE.search(text):
+        lines = _BREAKS_BEFORE.split(text)
+    else:
+        lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False)
     # Folding turns a break into one blank; a line that starts or ends with another would keep its own.
-    if len(lines) < 2 or any(not line or line != line.strip() for line in lines):
+    if len(lines) < 2 or " ".join(lines) != text or any(line != line.strip() for line in lines):
         return None
     return _FOLD.join(lines), ">"
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    line = ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > width:
-            yield line
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    yield line

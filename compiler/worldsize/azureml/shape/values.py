@@ -1,4 +1,7 @@
-"""Whether a scalar has the shape it should have, by the SDK's reading: ``"4"`` is a whole number."""
+"""Whether a scalar has the shape it should have, by the SDK's reading: ``"4"`` is a whole number.
+
+JSON Schema reads otherwise, which is why specs are not judged here: see :mod:`worldsize.spec.accept`.
+"""
 
 from __future__ import annotations
 

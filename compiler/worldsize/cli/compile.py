@@ -41,13 +41,13 @@ def command(spec: Path, output: Path) -> None:
     try:
         compiled = compile_spec(spec, output)
     except SpecError as error:
-        texts.refuse_spec(error)
+        formatting.refuse_spec(error)
     except OutputError as error:
         formatting.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     if compiled.warnings:
-        texts.show_findings(SpecError(compiled.warnings, compiled.sources))
-    texts.say(_summary(compiled), nl=False)
+        formatting.show_findings(SpecError(compiled.warnings, compiled.sources))
+    formatting.say(_summary(compiled), nl=False)
 
 
 def _summary(compiled: Compiled) -> str:

@@ -49,9 +49,9 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
         planned = api.plan_spec(spec)
         needs = _memory(planned, import_model) if with_memory or import_model else None
     except SpecError as error:
-        texts.refuse_spec(error)
-    if derived.warnings:
-        texts.show_findings(SpecError(derived.warnings, derived.sources))
+        formatting.refuse_spec(error)
+    if planned.warnings:
+        formatting.show_findings(SpecError(planned.warnings, planned.sources))
     if as_json:
         import json  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
 
     if wants_colour(sys.stdout):
-        plan_table.show_plan(derived.plan)
+        plan_table.show_plan(planned.plan)
     else:
         formatting.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:

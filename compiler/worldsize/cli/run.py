@@ -154,7 +154,7 @@ def answering() -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        texts.refuse_spec(error)
+        formatting.refuse_spec(error)
     except running.RunError as error:
         click.echo(str(error), err=True)
         raise SystemExit(1) from None

@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 from torch import nn  # noqa: E402
 
-from wstrain.background import Background  # noqa: E402
-from wstrain.checkpoint import Keep  # noqa: E402
-from wstrain.due import Due  # noqa: E402
-from wstrain.launch import read_pytorch  # noqa: E402
+from wstrain.checkpoint.background_writer import Background  # noqa: E402
+from wstrain.checkpoint.checkpoint_folder import Keep  # noqa: E402
+from wstrain.checkpoint.save_policy import Due  # noqa: E402
+from wstrain.launch.environment import read_pytorch  # noqa: E402
 from wstrain_torch import strategies  # noqa: E402
+from wstrain_torch.checkpoint.saver import CheckpointSaver  # noqa: E402
+from wstrain_torch.launch.process_group import Group  # noqa: E402
 from wstrain_torch.optimizers import OptimizerOptions  # noqa: E402
 from wstrain_torch.precision import Precision  # noqa: E402
-from wstrain_torch.process_group import Group  # noqa: E402
-from wstrain_torch.saver import CheckpointSaver  # noqa: E402
 from wstrain_torch.strategies.protocol import MicroBatches, Updates  # noqa: E402
 
 WIDTH, DEPTH = 2048, 6  # 25.2 million parameters

@@ -15,8 +15,8 @@ import horovod.torch as hvd
 import torch
 from train_loops import RATE, STRETCH, Setting, compare
 
-from wstrain.launch import read_mpi
-from wstrain_torch.process_group import Group
+from wstrain.launch.environment import read_mpi
+from wstrain_torch.launch.process_group import Group
 
 
 def plain_loop(setting: Setting) -> Callable[[int], None]:

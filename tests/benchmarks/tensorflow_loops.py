@@ -19,31 +19,31 @@ from typing import Any
 
 import numpy as np
 
-from wsshards.data import ShardReader
 from wsshards.errors import entry
-from wstrain.gpus import Planned
-from wstrain.progress import Progress
-from wstrain.sampler import GlobalBatchSampler
-from wstrain.schedule import Schedule
-from wstrain_tensorflow import library, tf_config
-from wstrain_tensorflow.meeting import Meeting
+from wsshards.reader import ShardReader
+from wstrain.data.sampler import GlobalBatchSampler
+from wstrain.launch.gpus import Planned
+from wstrain.lr_schedule import Schedule
+from wstrain.tracking.step_recorder import Progress
+from wstrain_tensorflow.launch import setup, tf_config
+from wstrain_tensorflow.launch.rendezvous import Meeting
 
 CLUSTER = tf_config.read(os.environ)
 MEETING = Meeting(CLUSTER.members, CLUSTER.place, 120)
-library.load(CLUSTER, Planned(), neighbours=2, precision="fp32")
+setup.load(CLUSTER, Planned(), neighbours=2, precision="fp32")
 
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from wstrain.recorder import StepRecorder  # noqa: E402
-from wstrain.tracking import Tracker  # noqa: E402
-from wstrain_tensorflow import mirrored  # noqa: E402
-from wstrain_tensorflow.feeding import Feed, prepare  # noqa: E402
+from wstrain.tracking.mlflow_tracker import Tracker  # noqa: E402
+from wstrain.tracking.step_recorder import StepRecorder  # noqa: E402
+from wstrain_tensorflow.loader import Feed, prepare  # noqa: E402
 from wstrain_tensorflow.loss_scale import LossScale  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
-from wstrain_tensorflow.network import Functional  # noqa: E402
+from wstrain_tensorflow.models.network import Functional  # noqa: E402
+from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions  # noqa: E402
+from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: E402
 from wstrain_tensorflow.training import Averaged, samples_in  # noqa: E402
-from wstrain_tensorflow.updates import Optimizer, OptimizerOptions  # noqa: E402
 
 STRETCH = 10  # steps of one loop before the other takes its turn
 TURNS = 15
@@ -59,7 +59,7 @@ class Setting:
         self.model = model
         self.batch, self.optimizer = CASES[model]
         self.size = 2 * self.batch
-        self.strategy = mirrored.strategy_of(CLUSTER)
+        self.strategy = multi_worker_mirrored.join_workers(CLUSTER)
         self.reader = ShardReader(shards, "train")
         self.samples = samples_in(self.reader.manifest)
         features, labels = self.reader.gather(np.arange(len(self.reader)))
@@ -106,7 +106,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
     """Return ours: train `STRETCH` steps from a given one."""
     steps, strategy = STRETCH * (TURNS + 1), setting.strategy
     network = Functional(setting.models.make(), strategy)
-    trainer = mirrored.Mirrored(
+    trainer = multi_worker_mirrored.Mirrored(
         strategy,
         network,
         Optimizer(OptimizerOptions(setting.optimizer), network.trained, strategy),

@@ -19,21 +19,20 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from wsshards.data import ShardReader
 from wsshards.errors import end_process
-from wstrain import watchdog
-from wstrain.launch import read_pytorch
-from wstrain.progress import Progress
-from wstrain.recorder import StepRecorder
-from wstrain.sampler import GlobalBatchSampler
-from wstrain.schedule import Schedule
-from wstrain.tracking import Tracker
-from wstrain_torch import busy, loop, models, optimizers, strategies
-from wstrain_torch.batches import Batches
+from wsshards.reader import ShardReader
+from wstrain.data.sampler import GlobalBatchSampler
+from wstrain.health import watchdog
+from wstrain.launch.environment import read_pytorch
+from wstrain.lr_schedule import Schedule
+from wstrain.tracking.mlflow_tracker import Tracker
+from wstrain.tracking.step_recorder import Progress, StepRecorder
+from wstrain_torch import compute_clock, loop, models, optimizers, strategies
+from wstrain_torch.data.loader import Batches
+from wstrain_torch.data.task import task_of
+from wstrain_torch.launch.process_group import TORCH_DISTRIBUTED, Group
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import TORCH_DISTRIBUTED, Group
 from wstrain_torch.strategies import Updates
-from wstrain_torch.tasks import task_of
 
 STRETCH = 10  # steps of one loop before the other takes its turn
 TURNS = 15
@@ -124,7 +123,7 @@ def our_loop(
         "saver": NoSaver(),
         "pulse": pulse,
     }
-    busy.attach(pulse, strategy.model, group.device)
+    compute_clock.attach(pulse, strategy.model, group.device)
 
     def train(start: int) -> None:
         loop.train(loop.Run(start, start + STRETCH, setting.accumulation, setting.rank, seed=0), **common)

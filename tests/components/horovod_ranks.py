@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wstrain.launch import read_mpi
+from wstrain.launch.environment import read_mpi
+from wstrain_torch.data.task import Task, task_of
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import batch_norm
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import Group
 from wstrain_torch.strategies import MicroBatches, Objective, Updates, build
-from wstrain_torch.tasks import Task, task_of
 
 SGD = OptimizerOptions("sgd", momentum=0.9)
 RATE, ROWS = 0.5, 8

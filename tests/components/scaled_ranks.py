@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, multiprocessing
 
 from wsshards.errors import end_process
-from wstrain.launch import Launch
+from wstrain.launch.environment import Launch
 from wstrain_ddp import ddp, fsdp
 from wstrain_torch import models, optimizers
+from wstrain_torch.data.task import task_of
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import Group
 from wstrain_torch.strategies import MicroBatches, Objective, Updates
-from wstrain_torch.tasks import task_of
 
 TASK = task_of("classification", (1, 8, 8), "float32", 10)
 RANKS, STEPS, OVERFLOWS = 2, 6, 3

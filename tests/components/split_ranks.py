@@ -21,16 +21,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from wsshards.errors import UserError, end_process
-from wstrain.launch import Launch
-from wstrain.mesh import Mesh
-from wstrain_torch import named, optimizers, parts
+from wstrain.launch.environment import Launch
+from wstrain.launch.mesh import Mesh
+from wstrain_torch import optimizers
+from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state
+from wstrain_torch.data.task import task_of
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import gpt
-from wstrain_torch.models.options import ModelOptions
+from wstrain_torch.models.layers import ModelOptions
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import Group
 from wstrain_torch.strategies import MicroBatches, Objective, Strategy, Updates, build
-from wstrain_torch.tasks import task_of
 
 RANKS, ROWS, TOKENS = 4, 2, 16  # rows of a micro-batch; a global batch is 16 rows
 PLACES = 8  # micro-batches of a global batch
@@ -202,10 +203,12 @@ def every_way_follows_the_same_curve(group: Group, _folder: Path) -> None:
 
 
 def write(folder: Path, state: dict[str, Any], group: Group) -> None:
-    layout = parts.lay_out(state, group.launch.rank, group.everyone)
-    written = group.everyone(parts.write(folder, layout, parts.own_slices(layout, state)))
+    layout = sharded_checkpoint.lay_out(state, group.launch.rank, group.everyone)
+    written = group.everyone(
+        sharded_checkpoint.write(folder, layout, sharded_checkpoint.own_slices(layout, state))
+    )
     if group.launch.is_main:
-        parts.finish(folder, layout, written)
+        sharded_checkpoint.finish(folder, layout, written)
     dist.barrier()
 
 
@@ -216,15 +219,15 @@ def what_one_saved_any_other_takes_up(group: Group, folder: Path) -> None:
         ours = Divided(trial, group)
         assert ours.strategy.sharded
         if leg:
-            ours.strategy.load(parts.Parts(folder / f"leg-{leg - 1}"))
+            ours.strategy.load(sharded_checkpoint.Parts(folder / f"leg-{leg - 1}"))
         for step in (2 * leg, 2 * leg + 1):
             same(ours.step(step), alone.step(step), f"{trial.name} from another's, step {step}")
         place = folder / f"leg-{leg}"
         place.mkdir(exist_ok=True)
         dist.barrier()
         write(place, ours.strategy.state(), group)
-    stored = parts.Parts(folder / "leg-4")
-    named.restore(stored, alone.model, alone.optimizer, torch.amp.GradScaler("cpu", enabled=False))
+    stored = sharded_checkpoint.Parts(folder / "leg-4")
+    tensor_state.restore(stored, alone.model, alone.optimizer, torch.amp.GradScaler("cpu", enabled=False))
     same(alone.step(10), ours.step(10), "one process from the ranks'")
 
 

@@ -14,12 +14,12 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import torch  # noqa: E402
 
-from wstrain.samples import Samples  # noqa: E402
+from wstrain.data.sample_spec import Samples  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
-from wstrain_tensorflow.updates import Optimizer, OptimizerOptions, clip  # noqa: E402
+from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions, clip  # noqa: E402
 from wstrain_torch import models as torch_models  # noqa: E402
 from wstrain_torch import optimizers  # noqa: E402
-from wstrain_torch.tasks import task_of  # noqa: E402
+from wstrain_torch.data.task import task_of  # noqa: E402
 
 SIZES = {"gpt_layers": 2, "gpt_heads": 2, "gpt_width": 16}
 

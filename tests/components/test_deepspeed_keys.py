@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from wstrain_deepspeed.config import tables
+from wstrain_deepspeed.config import schema
 
 pytestmark = pytest.mark.run
 READ = "2026-11-21"  # the day it was last made
-TABLE = Path(tables.__file__).with_name("keys.json")
+TABLE = Path(schema.__file__).with_name("keys.json")
 
 SWITCH, WHOLE, NUMBER, TEXT, BLOCK, LIST = "boolean", "integer", "number", "text", "block", "list"
 # DeepSpeed checks no type outside its pydantic models. These are what its code does with the values.

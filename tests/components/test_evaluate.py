@@ -57,7 +57,7 @@ def _fitted(folder: Path) -> tuple[Any, Any, Any]:
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     parts = []
     for split in ("train", "validation"):

@@ -17,10 +17,14 @@ import worldsize  # noqa: E402
 from worldsize.errors import OutputError  # noqa: E402
 from wsshards import manifest  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
-from wstrain import checkpoint, found  # noqa: E402
-from wstrain.background import Background  # noqa: E402
-from wstrain.checkpoint import Keep  # noqa: E402
-from wstrain_torch import export, tasks  # noqa: E402
+from wstrain.checkpoint import (  # noqa: E402
+    checkpoint_folder,
+    latest_checkpoint,
+)
+from wstrain.checkpoint.background_writer import Background  # noqa: E402
+from wstrain.checkpoint.checkpoint_folder import Keep  # noqa: E402
+from wstrain_torch import export  # noqa: E402
+from wstrain_torch.data import task as tasks  # noqa: E402
 
 FULL = "no space left on device"
 PLAN = {
@@ -55,19 +59,19 @@ def state(kilobytes: int) -> dict[str, Any]:
 
 
 def test_a_checkpoint(disk: Path) -> None:
-    checkpoint.save(disk, 1, state(100), {}, keep=Keep(2))
+    checkpoint_folder.save(disk, 1, state(100), {}, keep=Keep(2))
     background = Background()
-    background.start(lambda: checkpoint.save(disk, 2, state(600), {}, keep=Keep(2)) and None)
+    background.start(lambda: checkpoint_folder.save(disk, 2, state(600), {}, keep=Keep(2)) and None)
     background.wait()
     with pytest.raises(UserError, match=f"cannot write checkpoint `step-00000002`: {FULL}") as raised:
         background.take_failure()
     assert raised.value.help == "free space for it and resume; older checkpoints are whole"
     assert [path.name for path in disk.iterdir()] == ["step-00000001"]
-    newest = found.newest([disk])
+    newest = latest_checkpoint.newest([disk])
     assert newest is not None
     assert newest.step == 1
     grow(disk)
-    checkpoint.save(disk, 2, state(600), {}, keep=Keep(2))
+    checkpoint_folder.save(disk, 2, state(600), {}, keep=Keep(2))
     assert sorted(path.name for path in disk.iterdir()) == ["step-00000001", "step-00000002"]
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as contents
-from wsshards.arithmetic import validation_rows
-from wsshards.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class
+from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, validation_rows
 
 pytestmark = pytest.mark.run
 
@@ -32,7 +31,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
 def _rows(out: Path, split: str) -> tuple[Any, Any]:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     reader = ShardReader(out, split)
     return reader.gather(np.arange(len(reader)))

@@ -14,15 +14,17 @@ pytestmark = pytest.mark.run
 from torch import nn  # noqa: E402
 
 from wsshards.errors import UserError  # noqa: E402
-from wstrain.launch import Launch  # noqa: E402
+from wstrain.launch.environment import Launch  # noqa: E402
 from wstrain_ddp import fsdp  # noqa: E402
 from wstrain_torch import export, models, optimizers  # noqa: E402
-from wstrain_torch.models.blocks import blocks  # noqa: E402
-from wstrain_torch.models.recompute import recompute_blocks  # noqa: E402
+from wstrain_torch.data.task import task_of  # noqa: E402
+from wstrain_torch.launch.process_group import Group  # noqa: E402
+from wstrain_torch.models.blocks import (  # noqa: E402
+    blocks,
+    recompute_blocks,
+)
 from wstrain_torch.precision import Precision  # noqa: E402
-from wstrain_torch.process_group import Group  # noqa: E402
 from wstrain_torch.strategies import MicroBatches, Objective, Updates  # noqa: E402
-from wstrain_torch.tasks import task_of  # noqa: E402
 
 TEXT = task_of("language_model", (65,), "uint8", 0)
 PICTURES = task_of("classification", (1, 8, 8), "float32", 10)

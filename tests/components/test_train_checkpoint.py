@@ -18,11 +18,15 @@ pytestmark = pytest.mark.run
 
 from torch import nn  # noqa: E402
 
+from wsshards.checksummed_json import sealed  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
-from wsshards.sealed import sealed  # noqa: E402
-from wstrain import checkpoint, found  # noqa: E402
-from wstrain.checkpoint import Keep  # noqa: E402
-from wstrain_torch import named, optimizers, parts  # noqa: E402
+from wstrain.checkpoint import (  # noqa: E402
+    checkpoint_folder,
+    latest_checkpoint,
+)
+from wstrain.checkpoint.checkpoint_folder import Keep  # noqa: E402
+from wstrain_torch import optimizers  # noqa: E402
+from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state  # noqa: E402
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -36,16 +40,16 @@ def state(step: int) -> dict[str, object]:
 
 def save(folder: Path, *steps: int, keep: Keep | None = None, **about: Any) -> None:
     for step in steps:
-        checkpoint.save(folder, step, state(step), SAME, keep=keep or Keep(3), about=about)
+        checkpoint_folder.save(folder, step, state(step), SAME, keep=keep or Keep(3), about=about)
 
 
 def test_the_newest_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     save(tmp_path, 5, 10, 15, 20)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{step:08d}" for step in (10, 15, 20)]
-    newest = found.newest([tmp_path])
+    newest = latest_checkpoint.newest([tmp_path])
     assert newest is not None
     assert (newest.step, newest.identity) == (20, SAME)
-    assert torch.equal(checkpoint.load(newest)["model"]["w"], torch.full((1000,), 20.0))
+    assert torch.equal(checkpoint_folder.load(newest)["model"]["w"], torch.full((1000,), 20.0))
 
 
 def flip(path: Path, place: int) -> None:
@@ -69,13 +73,13 @@ def test_every_rank_vouches_for_its_share(tmp_path: Path, capsys: pytest.Capture
     def everyone(value: Any) -> list[Any]:
         return next(said, [value, value])
 
-    newest = found.newest([tmp_path], found.Share(0, 2, everyone=everyone))
+    newest = latest_checkpoint.newest([tmp_path], latest_checkpoint.Share(0, 2, everyone=everyone))
     assert newest is not None
     assert newest.step == 5
     assert "`step-00000010` is damaged (i/o error)" in capsys.readouterr().err
     said = iter([[[str(tmp_path / "step-00000010")]], [None, "does not exist"]])
     with pytest.raises(UserError, match="`step-00000010` is whole for rank 0, but rank 1 does not see it"):
-        found.newest([tmp_path], found.Share(0, 2, everyone=everyone))
+        latest_checkpoint.newest([tmp_path], latest_checkpoint.Share(0, 2, everyone=everyone))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_a_damaged_newest_is_passed_over_aloud(
 ) -> None:
     save(tmp_path, 5, 10)
     damage(tmp_path / "step-00000010" / file)
-    newest = found.newest([tmp_path])
+    newest = latest_checkpoint.newest([tmp_path])
     assert newest is not None
     assert newest.step == 5
     assert f"warning: checkpoint `step-00000010` is damaged ({reason}" in capsys.readouterr().err
@@ -108,7 +112,7 @@ def test_a_damaged_newest_is_passed_over_aloud(
 def test_what_is_being_written_is_not_a_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 5)
     shutil.copytree(tmp_path / "step-00000005", tmp_path / ".writing-step-00000010")
-    newest = found.newest([tmp_path])
+    newest = latest_checkpoint.newest([tmp_path])
     assert newest is not None
     assert newest.step == 5
 
@@ -124,7 +128,7 @@ def test_a_disk_that_fills_up_harms_no_older_checkpoint(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
     save(tmp_path, 10)
-    newest = found.newest([tmp_path])
+    newest = latest_checkpoint.newest([tmp_path])
     assert newest is not None
     assert newest.step == 10
 
@@ -132,19 +136,19 @@ def test_a_disk_that_fills_up_harms_no_older_checkpoint(tmp_path: Path) -> None:
 def test_the_newest_of_several_folders_wins(tmp_path: Path) -> None:
     save(tmp_path / "own", 5)
     save(tmp_path / "other", 10)
-    newest = found.newest([tmp_path / "own", tmp_path / "other", tmp_path / "missing"])
+    newest = latest_checkpoint.newest([tmp_path / "own", tmp_path / "other", tmp_path / "missing"])
     assert newest is not None
     assert newest.path == tmp_path / "other" / "step-00000010"
-    assert found.newest([tmp_path / "missing"]) is None
+    assert latest_checkpoint.newest([tmp_path / "missing"]) is None
 
 
 def test_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     save(tmp_path, 5)
-    newest = found.newest([tmp_path])
+    newest = latest_checkpoint.newest([tmp_path])
     assert newest is not None
-    checkpoint.expect_identity(newest, SAME)
+    checkpoint_folder.expect_identity(newest, SAME)
     with pytest.raises(UserError, match="was trained with `seed` 0, but this run has 1"):
-        checkpoint.expect_identity(newest, {**SAME, "seed": 1})
+        checkpoint_folder.expect_identity(newest, {**SAME, "seed": 1})
 
 
 def spread(mesh: DeviceMesh, *values: float) -> Any:
@@ -154,19 +158,19 @@ def spread(mesh: DeviceMesh, *values: float) -> Any:
 
 
 def save_parts(folder: Path, step: int, tensors: dict[str, Any]) -> Path:
-    temporary = checkpoint.begin(folder, step)
-    layout = parts.lay_out(tensors, 0, lambda value: [value])
-    written = parts.write(temporary, layout, parts.own_slices(layout, tensors))
-    files = parts.finish(temporary, layout, [written])
-    return checkpoint.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
+    temporary = checkpoint_folder.begin(folder, step)
+    layout = sharded_checkpoint.lay_out(tensors, 0, lambda value: [value])
+    written = sharded_checkpoint.write(temporary, layout, sharded_checkpoint.own_slices(layout, tensors))
+    files = sharded_checkpoint.finish(temporary, layout, [written])
+    return checkpoint_folder.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
 
 
 def test_parts_are_read_whole_or_sliced(tmp_path: Path, group_of_one: DeviceMesh) -> None:
     save_parts(tmp_path, 5, {"model.w": spread(group_of_one, 1.0, 2.0, 3.0), "step": torch.tensor(5.0)})
-    newest = found.newest([tmp_path])
+    newest = latest_checkpoint.newest([tmp_path])
     assert newest is not None
     assert (newest.step, newest.in_parts, newest.identity) == (5, True, SAME)
-    stored = parts.Parts(newest.path)
+    stored = sharded_checkpoint.Parts(newest.path)
     assert {name: tuple(like.shape) for name, like in stored.like.items()} == {"model.w": (3,), "step": ()}
     whole, sliced, step = torch.zeros(3), spread(group_of_one, 0.0, 0.0, 0.0), torch.zeros(())
     stored.fill({"model.w": whole, "step": step})
@@ -193,7 +197,7 @@ def test_nothing_in_a_list_of_parts_is_executed(tmp_path: Path, group_of_one: De
     with pytest.raises(
         UserError, match=re.escape("cannot read checkpoint `step-00000005`: `.metadata` names")
     ):
-        parts.Parts(folder)
+        sharded_checkpoint.Parts(folder)
     assert not ran.exists()
 
 
@@ -202,20 +206,20 @@ def test_a_card_cannot_name_files_elsewhere(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, 5)
-    path = tmp_path / "step-00000005" / checkpoint.CARD
-    card = json.loads(path.read_text().replace(checkpoint.STATE, name))
+    path = tmp_path / "step-00000005" / checkpoint_folder.CARD
+    card = json.loads(path.read_text().replace(checkpoint_folder.STATE, name))
     del card["sha256"]
     path.write_text(json.dumps(sealed(card)))
-    assert found.newest([tmp_path]) is None
+    assert latest_checkpoint.newest([tmp_path]) is None
     assert f"`checkpoint.json` names a file `{name}`" in capsys.readouterr().err
 
 
 def test_a_part_that_rank_0_does_not_see_is_no_checkpoint(tmp_path: Path) -> None:
-    temporary = checkpoint.begin(tmp_path, 5)
+    temporary = checkpoint_folder.begin(tmp_path, 5)
     (temporary / "__0_0.distcp").write_bytes(b"part")
     files = {f"__{rank}_0.distcp": {"bytes": 4, "sha256": ""} for rank in (0, 1)}
     with pytest.raises(UserError, match=r"part `__1_0.distcp` of checkpoint `step-00000005` was written by"):
-        checkpoint.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
+        checkpoint_folder.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -243,10 +247,10 @@ def test_a_state_by_name_is_the_state_by_number(name: str) -> None:
     order = optimizers.order(model)
 
     by_name, by_number = made(2), made(3)
-    named.restore(named.from_state(state, order), *by_name)
-    taken = named.Whole(named.take(*by_name))
+    tensor_state.restore(tensor_state.from_state(state, order), *by_name)
+    taken = tensor_state.Whole(tensor_state.take(*by_name))
     own = {"model": by_number[0].state_dict(), "optimizer": by_number[1].state_dict(), "scaler": {}}
-    again = named.into_state(taken, own, order)
+    again = tensor_state.into_state(taken, own, order)
     by_number[0].load_state_dict(again["model"])
     by_number[1].load_state_dict(again["optimizer"])
     assert again["scaler"] == by_name[2].state_dict() == scaler.state_dict()
@@ -260,16 +264,16 @@ def test_a_state_by_name_is_the_state_by_number(name: str) -> None:
 def test_another_model_is_not_filled() -> None:
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters())
-    wide = named.Whole({"model.weight": torch.zeros(2, 5), "model.bias": torch.zeros(2)})
+    wide = tensor_state.Whole({"model.weight": torch.zeros(2, 5), "model.bias": torch.zeros(2)})
     with pytest.raises(
         UserError, match=re.escape("`weight` of the model has shape [2, 4], but in the checkpoint it has")
     ):
-        named.restore(wide, model, optimizer, torch.amp.GradScaler("cpu", enabled=False))
+        tensor_state.restore(wide, model, optimizer, torch.amp.GradScaler("cpu", enabled=False))
     with pytest.raises(
         UserError, match=re.escape("`bias` of the model has shape [2], but in the checkpoint it is missing")
     ):
-        named.restore(
-            named.Whole({"model.weight": torch.zeros(2, 4)}),
+        tensor_state.restore(
+            tensor_state.Whole({"model.weight": torch.zeros(2, 4)}),
             model,
             optimizer,
             torch.amp.GradScaler("cpu", enabled=False),

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from wsshards.errors import UserError
-from wstrain import gpus
-from wstrain.launch import Launch
+from wstrain.launch import gpus
+from wstrain.launch.environment import Launch
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
 
@@ -99,7 +99,7 @@ def test_gpus_that_only_the_driver_can_use_are_refused_without_a_plan_too(
 def test_tensorflow_has_the_last_word(driver: Callable[[int], dict[str, str]]) -> None:
     pytest.importorskip("tensorflow")
     program = """
-from wstrain import gpus
+from wstrain.launch import gpus
 from wstrain_tensorflow import tf_config
 from wsshards.errors import UserError
 from wstrain_tensorflow import library
@@ -152,7 +152,7 @@ def test_fewer_gpus_than_planned_are_counted_by_the_driver(
 
 def test_torch_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    from wstrain_torch.process_group import Group
+    from wstrain_torch.launch.process_group import Group
 
     def too_old() -> None:
         raise RuntimeError(

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from wsshards.errors import UserError
-from wstrain import agreement
-from wstrain_tensorflow import tf_config
-from wstrain_tensorflow.meeting import Meeting
+from wstrain.launch import consistency
+from wstrain_tensorflow.launch import tf_config
+from wstrain_tensorflow.launch.rendezvous import Meeting
 
 LIBRARY = Path(__file__).parents[2] / "components" / "_shared"
 TWO = ["a:1", "b:2"]
@@ -168,7 +168,7 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
 def test_a_member_that_dies_ends_the_others() -> None:
     there = members(2)
     code = "import sys, time; sys.path.insert(0, sys.argv[3])\n"
-    code += "from wstrain_tensorflow.meeting import Meeting\n"
+    code += "from wstrain_tensorflow.launch.rendezvous import Meeting\n"
     code += "m = Meeting(eval(sys.argv[1]), int(sys.argv[2]), 20)\n"
     code += "time.sleep(0 if sys.argv[2] == '1' else 30)\n"
     ranks = [
@@ -197,26 +197,29 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text("same")
         (tmp_path / name / "manifest.json").write_text("{}")
-    first = agreement.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 2})
-    second = agreement.fingerprint(tmp_path / "b", tmp_path / "b", {"epochs": 2})
-    assert agreement.differing([first, second]) is None
+    first = consistency.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 2})
+    second = consistency.fingerprint(tmp_path / "b", tmp_path / "b", {"epochs": 2})
+    assert consistency.differing([first, second]) is None
     (tmp_path / "b" / "net.py").write_text("more")
     (tmp_path / "b" / "manifest.json").write_text("{ }")
-    code = agreement.fingerprint(tmp_path / "b", tmp_path / "a", {"epochs": 2})
-    data = agreement.fingerprint(tmp_path / "a", tmp_path / "b", {"epochs": 2})
-    plan = agreement.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 3})
+    code = consistency.fingerprint(tmp_path / "b", tmp_path / "a", {"epochs": 2})
+    data = consistency.fingerprint(tmp_path / "a", tmp_path / "b", {"epochs": 2})
+    plan = consistency.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 3})
     names = ["worker 0", "worker 1", "worker 2"]
-    said = agreement.differing([first, second, code], names)
+    said = consistency.differing([first, second, code], names)
     assert said == "worker 2 runs other code than worker 0: worker 0 has no `net.py`"
     assert (
-        agreement.differing([first, data]) == "rank 1 reads other shards than rank 0: `manifest.json` differs"
+        consistency.differing([first, data])
+        == "rank 1 reads other shards than rank 0: `manifest.json` differs"
     )
-    assert agreement.differing([first, plan]) == "rank 1 was started with `epochs` 3, but rank 0 with 2"
+    assert consistency.differing([first, plan]) == "rank 1 was started with `epochs` 3, but rank 0 with 2"
 
 
-@pytest.mark.parametrize("module", ["wstrain_tensorflow.start", "wstrain.recorder", "wstrain.mlflow_model"])
+@pytest.mark.parametrize(
+    "module", ["wstrain_tensorflow.launch.start", "wstrain.tracking.step_recorder", "wstrain.export"]
+)
 def test_what_tensorflow_s_component_imports_needs_no_torch(module: str) -> None:
-    if module == "wstrain.mlflow_model":
+    if module == "wstrain.export":
         pytest.importorskip("mlflow")
     code = f"import sys; sys.modules['torch'] = None; import {module}; print('tensorflow' in sys.modules)"
     done = subprocess.run(

@@ -35,9 +35,10 @@ from worldsize.yaml import json_text
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "components" / "_shared"))
 
-from wsshards import data, manifest  # noqa: E402
+from wsshards import manifest  # noqa: E402
+from wsshards import reader as data  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
-from wstrain import checkpoint  # noqa: E402
+from wstrain.checkpoint import checkpoint_folder  # noqa: E402
 
 JSON_PIECES = [
     "null", "true", "-1", "0", "1e999", "NaN", "-Infinity", '"x"', '""', "[]", "{}", "[[[[[[", '{"a": {"a": ',
@@ -121,8 +122,8 @@ class Targets:
             document.pop("sha256", None)
             plain = json.dumps(document, sort_keys=True).encode("utf-8", "surrogatepass")
             text = json.dumps({**document, "sha256": hashlib.sha256(plain).hexdigest()}).encode()
-        (folder / checkpoint.CARD).write_bytes(text)
-        checkpoint.read_card(folder)
+        (folder / checkpoint_folder.CARD).write_bytes(text)
+        checkpoint_folder.read_card(folder)
 
     def deepspeed(self, draw: random.Random) -> None:
         """A mutated configuration, read with places."""

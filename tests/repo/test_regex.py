@@ -36,8 +36,11 @@ class Use(NamedTuple):
 # Those of the schemas are tested as the schemas have them.
 BUILT: dict[str, tuple[str, ...]] = {
     "azureml/shape/values.py:compiled": (),
-    "components/_shared/wstrain/gpus.py:installed_build": (r"(?m)^cuda\b.*'", r"'is_cuda_build', True"),
-    "resolving/components.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
+    "components/_shared/wstrain/launch/gpus.py:installed_build": (
+        r"(?m)^cuda\b.*'",
+        r"'is_cuda_build', True",
+    ),
+    "emit/lookup.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/parallel/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),

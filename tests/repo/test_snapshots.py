@@ -108,10 +108,10 @@ def test_frameworks_keep_to_themselves() -> None:
     assert "wstrain_torch" not in carried["train_tensorflow"]
     for trainer in TRAINERS:
         others = {f"wstrain_{name.removeprefix('train_')}" for name in TRAINERS - {trainer}}
-        assert not carried[trainer] & others
-    assert carried["shard_data"] & SHARED == {"wsshards"}
+        assert not carried[trainer] & {*others, "wsmodels", "wssources"}
+    assert carried["shard_data"] & SHARED == {"wsshards", "wssources"}
     for name in ("evaluate", "register"):
-        assert carried[name] & SHARED == {"wsmlflow", "wsshards"}
+        assert carried[name] & SHARED == {"wsmlflow", "wsmodels", "wsshards"}
 
 
 def test_an_edited_module_changes_the_hash_only_of_components_that_import_it(tmp_path: Path) -> None:

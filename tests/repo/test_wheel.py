@@ -34,10 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_carries_components_schemas_pages_and_no_tests(installed: Path) -> None:
     assert (installed / "worldsize/_data/schemas/spec.schema.json").is_file()
     assert (installed / "worldsize/_data/components/train_ddp/component.yml").is_file()
-    assert (installed / "wsshards/arithmetic.py").is_file()
-    assert {str(path.relative_to(installed / RULES)) for path in (installed / RULES).rglob("*.md")} == {
-        str(path.relative_to(ROOT / "compiler" / RULES)) for path in (ROOT / "compiler" / RULES).rglob("*.md")
-    }
+    assert (installed / "wstrain/data/step_counts.py").is_file()
     assert not list(installed.rglob("test_*.py"))
     assert not list(installed.rglob("*.pyc"))
 

@@ -19,14 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import end_process
-from wstrain import memory
-from wstrain.launch import read_pytorch
-from wstrain.mesh import Mesh
-from wstrain_torch import models, strategies, tasks
-from wstrain_torch.models.options import ModelOptions
+from wstrain.health import peak_memory
+from wstrain.launch.environment import read_pytorch
+from wstrain.launch.mesh import Mesh
+from wstrain_torch import models, strategies
+from wstrain_torch.data import task as tasks
+from wstrain_torch.launch.process_group import Group
+from wstrain_torch.models.layers import ModelOptions
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import Group
 from wstrain_torch.strategies import MicroBatches, Objective, Updates
 
 MODULES = {"deepspeed": "wstrain_deepspeed.strategy"}  # the others lie in train_ddp's package
@@ -55,7 +56,7 @@ def main() -> None:
 
 def _measure(case: dict[str, Any], group: Group) -> dict[str, int]:
     gc.collect()
-    used = memory.peak_bytes()
+    used = peak_memory.peak_bytes()
     before = {storage for storage, _ in _storages(_alive())}
     group.mesh = Mesh(case["data"], case["tensor"], case["pipeline"])
     task = tasks.task_of("language_model", (case["tokens"] + 1,), "uint8", 0)
@@ -83,7 +84,7 @@ def _measure(case: dict[str, Any], group: Group) -> dict[str, int]:
     optimizer = getattr(strategy, "_optimizer", None) or strategy._part._optimizer
     state = [value for each in optimizer.state.values() for value in each.values()]
     return {
-        "peak": memory.peak_bytes() - used,
+        "peak": peak_memory.peak_bytes() - used,
         "total": sum(alive.values()),
         "parameters": _size(getattr(p, "ds_tensor", p) for p in parameters),
         "gradients": _size(p.grad for p in parameters if p.grad is not None),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wstrain import beats
+from wstrain.health import heartbeat
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
 
@@ -20,9 +20,9 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {library!r})
 from wstrain import watchdog
-from wstrain.beats import Phase
+from wstrain.health.heartbeat import Phase
 from wsshards.errors import end_process
-from wstrain.launch import read_pytorch
+from wstrain.launch.environment import read_pytorch
 
 folder, fault = Path(sys.argv[1]), sys.argv[2]
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -72,20 +72,20 @@ class Training:
     """A run of two ranks in a folder."""
 
     def __init__(self, project: Any, fault: str, *words: str) -> None:
-        library = str(Path(beats.__file__).parents[1])
+        library = str(Path(heartbeat.__file__).parents[1])
         project.write("src/train.py", TRAINING.format(library=library))
         project.write("job.yml", JOB.format(fault=fault))
         self.project = project
         self.process = project.start("job.yml", *words)
 
-    def beats(self) -> dict[int, beats.Beat]:
-        return beats.read(self.step / "heartbeats")
+    def beats(self) -> dict[int, heartbeat.Beat]:
+        return heartbeat.read(self.step / "heartbeats")
 
     @property
     def step(self) -> Path:
         return self.project.newest / "steps" / "command"
 
-    def reach(self, step: int, other_than: int = 0) -> dict[int, beats.Beat]:
+    def reach(self, step: int, other_than: int = 0) -> dict[int, heartbeat.Beat]:
         """Wait until both ranks of a try have done so many steps; which try, rank 0's process tells."""
         deadline = time.monotonic() + 40
         while True:

@@ -68,7 +68,7 @@ def shards(tmp_path: Path) -> Made:
 def test_gather_takes_rows_in_any_order_and_repeats_them(shards: Made, batches: Any) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     folder, features, labels = shards(batches)
     reader = ShardReader(folder, "train")
@@ -86,7 +86,7 @@ def test_gather_takes_rows_in_any_order_and_repeats_them(shards: Made, batches: 
 def test_stored_bytes_are_read_scaled(shards: Made) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     folder, features, _ = shards(stored="uint8")
     x, _ = ShardReader(folder, "train").gather(np.arange(20))
@@ -97,7 +97,7 @@ def test_stored_bytes_are_read_scaled(shards: Made) -> None:
 def test_reader_survives_pickling(shards: Made) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     reader = ShardReader(shards()[0], "train")
     x, _ = reader.gather(np.arange(20))
@@ -108,7 +108,7 @@ def test_reader_survives_pickling(shards: Made) -> None:
 def test_rows_outside_the_split_are_refused(shards: Made) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     reader = ShardReader(shards()[0], "train")
     for index in (-1, 20):
@@ -119,7 +119,7 @@ def test_rows_outside_the_split_are_refused(shards: Made) -> None:
 def test_corrupted_shard_is_named_before_its_rows_are_used(shards: Made) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     folder, features, _ = shards()
     path = folder / "train" / "shard-00001.arrow"
@@ -136,7 +136,7 @@ def test_corrupted_shard_is_named_before_its_rows_are_used(shards: Made) -> None
 def test_truncated_shard_is_named(shards: Made) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     folder = shards()[0]
     path = folder / "train" / "shard-00002.arrow"
@@ -148,7 +148,7 @@ def test_truncated_shard_is_named(shards: Made) -> None:
 def test_empty_split_says_so(shards: Made) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     reader = ShardReader(shards()[0], "validation")
     assert len(reader) == 0
@@ -160,7 +160,7 @@ def test_empty_split_says_so(shards: Made) -> None:
 def test_compressed_shard_is_refused_before_it_is_unpacked(shards: Made, compression: str) -> None:
     import numpy as np
 
-    from wsshards.data import ShardReader
+    from wsshards.reader import ShardReader
 
     folder = shards(((200_000,),), compression=compression)[0]
     with pytest.raises(UserError, match=r"shard-00000.arrow` is not .*: record batch 1 of it is compressed"):
@@ -179,7 +179,7 @@ def test_compressed_shard_is_refused_before_it_is_unpacked(shards: Made, compres
 def test_what_is_not_an_arrow_file_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
     import pyarrow as pa
 
-    from wsshards.batches import map_batches
+    from wsshards.reader import map_batches
 
     (tmp_path / "shard").write_bytes(content)
     with pytest.raises((OSError, ValueError, pa.ArrowException), match=fault):
@@ -189,7 +189,7 @@ def test_what_is_not_an_arrow_file_is_refused(tmp_path: Path, content: bytes, fa
 def test_dictionaries_in_a_shard_are_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
-    from wsshards.batches import map_batches
+    from wsshards.reader import map_batches
 
     batch = pa.record_batch({"label": pa.array(["a", "b"]).dictionary_encode()})
     with pa.ipc.new_file(str(tmp_path / "shard"), batch.schema) as writer:
@@ -201,7 +201,7 @@ def test_dictionaries_in_a_shard_are_refused(tmp_path: Path) -> None:
 def test_a_shard_that_begins_with_its_rows_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
-    from wsshards.batches import map_batches
+    from wsshards.reader import map_batches
 
     batch = pa.record_batch({"label": pa.array([1, 2])})
     (tmp_path / "shard").write_bytes(b"ARROW1\0\0" + batch.serialize().to_pybytes())

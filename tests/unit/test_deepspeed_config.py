@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wstrain_deepspeed import config as ds
-from wstrain_deepspeed.config.tables import tables
+from wstrain_deepspeed.config.schema import read_tables
 
 PLAN = ds.Plan(micro_batch=4, accumulation=2, world_size=8, zero_stage=2, optimizer="adamw")
 
@@ -194,10 +194,10 @@ def test_keys_of_others_are_left_alone_unless_the_version_is_known() -> None:
     assert kinds(config, ds.Known(pinned=True)) == {"my_own_setting": "key-ignored"}
 
 
-@pytest.mark.parametrize("name", sorted(tables().blocks["zero_optimization"].keys))
+@pytest.mark.parametrize("name", sorted(read_tables().blocks["zero_optimization"].keys))
 def test_a_misspelt_key_of_zero_is_refused_with_the_right_one(name: str) -> None:
     misspelt = name[:-2] + name[-1] + name[-2] if name[-1] != name[-2] else name + "x"
-    if misspelt in tables().blocks["zero_optimization"].keys:
+    if misspelt in read_tables().blocks["zero_optimization"].keys:
         return
     config = {"train_batch_size": 8, "zero_optimization": {misspelt: 1}}
     (found,) = ds.verify(config)
@@ -205,7 +205,9 @@ def test_a_misspelt_key_of_zero_is_refused_with_the_right_one(name: str) -> None
     assert found.help == f"did you mean `{name}`?"
 
 
-NAMES = sorted({key for block in tables().blocks.values() for key in block.keys} | {"lr", "betas", "oops"})
+NAMES = sorted(
+    {key for block in read_tables().blocks.values() for key in block.keys} | {"lr", "betas", "oops"}
+)
 json_values = st.recursive(
     st.none()
     | st.booleans()

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 
 from wsshards import manifest
 from wsshards.errors import UserError
-from wstrain import checkpoint
+from wstrain.checkpoint import checkpoint_folder
 
 PROGRAM = Path(__file__).parents[1] / "fuzz" / "layers.py"
 CASES = {"arrow": 60, "card": 150, "compile": 12, "deepspeed": 200, "manifest": 100, "prepare": 20}
@@ -88,6 +88,6 @@ def test_a_manifest_larger_than_any_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "1e999", '{"sha256": 1, "step": 1e999}'])
 def test_a_hostile_card_of_a_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "step-00000001").mkdir()
-    (tmp_path / "step-00000001" / checkpoint.CARD).write_text(text)
+    (tmp_path / "step-00000001" / checkpoint_folder.CARD).write_text(text)
     with pytest.raises(ValueError, match="is not what was written"):
-        checkpoint.read_card(tmp_path / "step-00000001")
+        checkpoint_folder.read_card(tmp_path / "step-00000001")

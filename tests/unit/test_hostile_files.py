@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.resolving import row_counts
-from wsshards import bounds, cards, errors, manifest, regular
+from worldsize.emit import row_counts
+from wsmodels import mlmodel
+from wsshards import errors, manifest, regular_files
 from wsshards.errors import UserError
+from wssources import unpack_limits
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="named pipes and devices")
 REGISTER = Path(__file__).parents[2] / "components" / "register" / "src"
@@ -31,14 +33,14 @@ def test_only_regular_files_are_opened(tmp_path: Path, pipe: Path, monkeypatch: 
     kinds = {"pipe": "a named pipe", "device": "a device", "socket": "a socket", ".": "a folder"}
     for name, kind in kinds.items():
         with pytest.raises(OSError, match=f"it is {kind}, not a file"):
-            regular.open_regular(tmp_path / name)
+            regular_files.open_regular(tmp_path / name)
         with pytest.raises(OSError, match=f"it is {kind}, not a file"):
-            regular.check_regular(tmp_path / name)
+            regular_files.check_regular(tmp_path / name)
 
 
 def test_a_file_that_takes_the_place_of_another_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("first")
-    with regular.path_of_open(tmp_path / "a") as path:
+    with regular_files.path_of_open(tmp_path / "a") as path:
         if not path.startswith("/proc"):
             pytest.skip("open files have names on Linux alone")
         (tmp_path / "a").unlink()
@@ -50,18 +52,18 @@ def test_no_more_than_was_bargained_for_is_read(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(OSError, match="more than the 100 it may have"):
-        regular.read_regular(tmp_path / "a", 100)
+        regular_files.read_regular(tmp_path / "a", 100)
     for number in range(4):
         (tmp_path / str(number)).touch()
     with pytest.raises(OSError, match="more than 3 files"):
-        list(regular.list_files(tmp_path, 3))
+        list(regular_files.list_files(tmp_path, 3))
 
 
 def test_what_data_packs_to_is_believed() -> None:
-    bounds.check_unpacked(bounds.FREE, 1)
-    bounds.check_unpacked(10**12, 10**12 // bounds.MOST_TIMES)
+    unpack_limits.check_unpacked(unpack_limits.FREE, 1)
+    unpack_limits.check_unpacked(10**12, 10**12 // unpack_limits.MOST_TIMES)
     with pytest.raises(ValueError, match="over 500 times as many"):
-        bounds.check_unpacked(bounds.FREE + 1, 1)
+        unpack_limits.check_unpacked(unpack_limits.FREE + 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -114,23 +116,23 @@ def test_a_manifest_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
             + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
             "says more by its anchors",
         ),
-        (" " * (cards.LARGEST + 1), "more than the 1,048,576 it may have"),
+        (" " * (mlmodel.LARGEST + 1), "more than the 1,048,576 it may have"),
     ],
 )
 def test_a_hostile_card_of_a_model_is_refused(tmp_path: Path, text: str | None, fault: str) -> None:
     if text is not None:
-        (tmp_path / cards.NAME).write_text(text)
+        (tmp_path / mlmodel.NAME).write_text(text)
     with pytest.raises(UserError, match=fault):
-        cards.read_card(str(tmp_path))
+        mlmodel.read_card(str(tmp_path))
 
 
 def test_a_model_with_a_pipe_among_its_files_is_refused(tmp_path: Path) -> None:
-    (tmp_path / cards.NAME).write_text("flavors: {}")
-    assert cards.read_card(str(tmp_path)) == {"flavors": {}}
+    (tmp_path / mlmodel.NAME).write_text("flavors: {}")
+    assert mlmodel.read_card(str(tmp_path)) == {"flavors": {}}
     (tmp_path / "data").mkdir()
     os.mkfifo(tmp_path / "data" / ".model.pkl")
     with pytest.raises(UserError, match=r"data/\.model\.pkl`: it is a named pipe, not a file"):
-        cards.read_card(str(tmp_path))
+        mlmodel.read_card(str(tmp_path))
 
 
 @pytest.mark.parametrize(

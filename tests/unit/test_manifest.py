@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards import manifest as m
-from wsshards.builtin import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
+from wsshards.checksummed_json import sealed
 from wsshards.errors import UserError
-from wsshards.sealed import sealed
+from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=12).filter(
     lambda name: name not in {".", ".."}

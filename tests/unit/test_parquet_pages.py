@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from wsshards.pages import Page, walk_pages
+from wssources.parquet_pages import Page, walk_pages
 
 # A data page of 3 values that takes 5 bytes packed and 12 unpacked: its type, both sizes, and a struct of the
 # number of values and three encodings.

@@ -30,7 +30,8 @@ CASES: list[tuple[str, Any]] = [
 
 def made(kind: str, case: Any) -> tuple[Network, Any, Any]:
     """The closed form, the real module, and its task."""
-    from wstrain_torch import models, tasks
+    from wstrain_torch import models
+    from wstrain_torch.data import task as tasks
 
     if kind == "gpt":
         tokens, layers, heads, width = case
@@ -141,8 +142,8 @@ def test_a_model_of_the_users_own_is_weighed_without_its_weights(folder: Path) -
 def test_a_model_that_looks_at_values_has_shapes_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from worldsize.resolving import model_shapes
-    from wstrain_torch import tasks
+    from worldsize.emit import model_shapes
+    from wstrain_torch.data import task as tasks
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])

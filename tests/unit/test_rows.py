@@ -12,9 +12,8 @@ import pytest
 
 from worldsize import spec as spec_layer
 from worldsize import yaml
-from worldsize.resolving import row_counts
-from worldsize.resolving.resolve import resolve_spec
-from wsshards import arithmetic, builtin
+from worldsize.emit import build, row_counts
+from wssources import planned_rows
 
 SPEC = """\
 name: test
@@ -43,7 +42,7 @@ def rows(folder: Path, given: str) -> int | None:
 
 
 def held_out(per_class: list[int], fraction: float = 0.2) -> int:
-    return sum(per_class) - arithmetic.validation_rows(per_class, fraction)
+    return sum(per_class) - planned_rows.validation_rows(per_class, fraction)
 
 
 def write_csv(path: Path, labels: list[str]) -> None:
@@ -52,13 +51,13 @@ def write_csv(path: Path, labels: list[str]) -> None:
 
 def test_builtin_digits(tmp_path: Path) -> None:
     assert rows(tmp_path, 'source: "builtin:digits"') == 1438
-    expected = held_out(list(builtin.DIGITS_ROWS), 0.3)
+    expected = held_out(list(planned_rows.DIGITS_ROWS), 0.3)
     assert rows(tmp_path, 'source: "builtin:digits", validation_fraction: 0.3') == expected
 
 
 def test_builtin_python_source_follows_the_sequence_length(tmp_path: Path) -> None:
     for length in (64, 128):
-        (total,) = builtin.rows_per_class(builtin.PYTHON_SOURCE, length)
+        (total,) = planned_rows.rows_per_class(planned_rows.PYTHON_SOURCE, length)
         given = f'source: "builtin:python-source", sequence_length: {length}'
         assert rows(tmp_path, given) == held_out([total])
 
@@ -66,7 +65,7 @@ def test_builtin_python_source_follows_the_sequence_length(tmp_path: Path) -> No
 def test_digits_are_what_sklearn_has() -> None:
     datasets = pytest.importorskip("sklearn.datasets")
     numpy = importlib.import_module("numpy")
-    assert tuple(numpy.bincount(datasets.load_digits().target)) == builtin.DIGITS_ROWS
+    assert tuple(numpy.bincount(datasets.load_digits().target)) == planned_rows.DIGITS_ROWS
 
 
 def test_csv(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wsshards.arithmetic import validation_rows
+from wssources.planned_rows import validation_rows
 
 pytestmark = pytest.mark.run  # needs numpy
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.run  # needs numpy
 def _held_out(hashes: Any, labels: Any, fraction: float, chunk: int = 7) -> Any:
     import numpy as np
 
-    from wsshards.split import thresholds
+    from wssources.split import thresholds
 
     counts = np.bincount(labels, minlength=int(labels.max()) + 1)
 
@@ -61,7 +61,7 @@ def test_copies_stay_together_and_no_nearer_split_exists(
 def test_hash_depends_on_the_bytes_and_the_seed_alone(width: int, seed: int, dtype: str) -> None:
     import numpy as np
 
-    from wsshards.split import row_hashes
+    from wssources.split import row_hashes
 
     rows = np.random.default_rng(width).integers(0, 3, (500, width)).astype(dtype)
     hashes = row_hashes(rows, seed)
@@ -73,7 +73,7 @@ def test_hash_depends_on_the_bytes_and_the_seed_alone(width: int, seed: int, dty
 def test_hash_keeps_rows_apart_that_differ_in_signs_only() -> None:
     import numpy as np
 
-    from wsshards.split import row_hashes
+    from wssources.split import row_hashes
 
     signs = np.array(
         [[1.0 if bit >> j & 1 else -1.0 for j in range(14)] for bit in range(1 << 14)], np.float32
@@ -84,7 +84,7 @@ def test_hash_keeps_rows_apart_that_differ_in_signs_only() -> None:
 def test_shuffle_keys_are_distinct_and_continue() -> None:
     import numpy as np
 
-    from wsshards.split import shuffle_keys
+    from wssources.split import shuffle_keys
 
     keys = shuffle_keys(0, 100_000, 3)
     assert len(np.unique(keys)) == 100_000

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsshards.arithmetic import steps_per_epoch, total_steps, validation_rows, warmup_steps
+from wssources.planned_rows import validation_rows
+from wstrain.data.step_counts import steps_per_epoch, total_steps, warmup_steps
 
 ROWS = st.integers(0, 10**9)
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.due import Due, Pace
-from wstrain.interval import best_interval, lost_fraction
-from wstrain.notices import Notices
+from wstrain.checkpoint.save_policy import Due, Pace, best_interval, lost_fraction
+from wstrain.health.rank_status import Notices
 
 
 @given(cost=st.floats(0.01, 60), between=st.floats(600, 1e7))

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from wsshards.errors import UserError
-from wstrain.launch import Launch, expect_global_batch, expect_world_size, read_pytorch
-from wstrain.mesh import Mesh, mesh_of
+from wstrain.launch.environment import Launch, expect_global_batch, expect_world_size, read_pytorch
+from wstrain.launch.mesh import Mesh, mesh_of
 
 FULL = {
     "RANK": "5",
@@ -94,8 +94,9 @@ def test_each_rank_has_its_own_place_in_the_mesh() -> None:
 
 def test_what_runs_before_the_plan_is_checked_needs_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, wsshards.arithmetic, wsshards.errors, wstrain.launch, wstrain.mesh, wstrain.schedule\n"
-        "import wstrain.settings, wstrain_torch.start\n"
+        "import sys, wstrain.data.step_counts, wsshards.errors, wstrain.launch.environment\n"
+        "import wstrain.launch.mesh, wstrain.lr_schedule\n"
+        "import wstrain.settings, wstrain_torch.launch.start\n"
         "sys.exit(bool({'torch', 'numpy', 'mlflow'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0

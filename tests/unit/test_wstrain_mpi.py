@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wsshards.errors import UserError
-from wstrain.launch import Launch, read_mpi, read_pytorch
-from wstrain_horovod.build import expect_horovod
+from wstrain.launch.environment import Launch, read_mpi, read_pytorch
+from wstrain_horovod.installation import expect_horovod
 
 MPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from wsshards.errors import UserError
 from wstrain.settings import Settings, add_model_parallel, add_pipeline_schedule, parse
-from wstrain_ddp.stages import cut
-from wstrain_torch.parallelism import expect_parallelism
+from wstrain_ddp.stage_partition import cut
+from wstrain_torch.launch.parallelism import expect_parallelism
 
 STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
 PLAN = {"world_size": 4, "batch_size_per_device": 2, "global_batch_size": 8, "learning_rate": 0.1}
@@ -129,5 +129,5 @@ def test_the_module_needs_no_torch() -> None:
     import wstrain_ddp
     import wstrain_torch
 
-    for package, name in ((wstrain_torch, "parallelism.py"), (wstrain_ddp, "stages.py")):
+    for package, name in ((wstrain_torch, "launch/parallelism.py"), (wstrain_ddp, "stage_partition.py")):
         assert "import torch" not in (Path(package.__file__).parent / name).read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ np = pytest.importorskip("numpy")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from wstrain.sampler import GlobalBatchSampler, permute  # noqa: E402
+from wstrain.data.sampler import GlobalBatchSampler, permute  # noqa: E402
 
 SEEDS = st.integers(0, 2**63)
 
@@ -73,7 +73,7 @@ def test_the_order_is_frozen() -> None:
 def test_an_epoch_kept_and_one_computed_piece_by_piece_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = GlobalBatchSampler(5000, 300, seed=11)
     kept = [sampler.global_batch_indices(2, k).copy() for k in range(16)]
-    monkeypatch.setattr("wstrain.sampler.KEPT_ROWS", 0)
+    monkeypatch.setattr("wstrain.data.sampler.KEPT_ROWS", 0)
     assert np.array_equal(kept, [sampler.global_batch_indices(2, k) for k in range(16)])
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.schedule import Schedule
+from wstrain.lr_schedule import Schedule
 
 
 def test_warm_up_climbs_from_the_reference_rate_to_the_scaled_one() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain import beats, finite, out_of_memory
-from wstrain.beats import Beat, Phase, Pulse
-from wstrain.straggler import Straggler
-from wstrain.watchdog import LEAST_SECONDS, OTHER_SECONDS, absent, allowed, report
+from wstrain.health import heartbeat, non_finite, out_of_memory
+from wstrain.health.heartbeat import Beat, Phase, Pulse
+from wstrain.health.straggler import Straggler
+from wstrain.health.watchdog import LEAST_SECONDS, OTHER_SECONDS, absent, allowed, report
 
 
 def beat(rank: int, done: int, phase: Phase = Phase.COMPUTING, micro: int = 0) -> Beat:
@@ -25,29 +25,29 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     pulse.begin(10, 2)
     pulse.mark(Phase.COMPUTING, 1)
     pulse.tick(60.0)
-    found = beats.read(tmp_path / "beats")[3]
+    found = heartbeat.read(tmp_path / "beats")[3]
     assert (found.rank, found.world_size, found.pid) == (3, 4, os.getpid())
     assert (found.done, found.phase, found.micro, found.limit) == (10, Phase.COMPUTING, 1, 60.0)
     assert found.words == "computing micro-batch 2 of step 11"
     pulse.computed()
-    assert beats.read(tmp_path / "beats")[3].words == "waiting in the gradient exchange of step 11"
+    assert heartbeat.read(tmp_path / "beats")[3].words == "waiting in the gradient exchange of step 11"
     pulse.stepped(11)
-    assert beats.read(tmp_path / "beats")[3].done == 11
+    assert heartbeat.read(tmp_path / "beats")[3].done == 11
 
 
 def test_foreign_and_torn_files_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "rank-0.beat").write_bytes(b"WSB1")
     (tmp_path / "rank-1.beat").write_bytes(b"x" * 200)
     (tmp_path / "rank-2.beat").write_bytes(b"WSB1" + b"\xff" * 200)
-    assert beats.read(tmp_path) == {}
-    assert beats.read(tmp_path / "nowhere") == {}
+    assert heartbeat.read(tmp_path) == {}
+    assert heartbeat.read(tmp_path / "nowhere") == {}
 
 
 def test_a_folder_that_cannot_be_made_ends_no_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     pulse = Pulse(0, 1, str(tmp_path / "file" / "beats"))
     pulse.stepped(1)
-    found = beats.parse(pulse.record)
+    found = heartbeat.parse(pulse.record)
     assert found is not None
     assert found.done == 1
 
@@ -135,20 +135,20 @@ def test_small_differences_are_no_news(busy: list[float]) -> None:
 
 
 def test_a_loss_that_is_no_number_names_step_ranks_rate_and_checkpoint() -> None:
-    bad = finite.Bad(13, float("nan"), 0.5, [1], 4)
-    error = finite.refused(bad, "step-00000010")
+    bad = non_finite.Bad(13, float("nan"), 0.5, [1], 4)
+    error = non_finite.refused(bad, "step-00000010")
     assert error.message == "the loss of step 13 is nan because of rank 1, at learning rate 0.5"
     assert error.help is not None
     assert error.help.startswith("the last good checkpoint is `step-00000010`; lower the learning rate")
-    everywhere = finite.refused(finite.Bad(1, float("inf"), 1e3, [0, 1], 2), None)
+    everywhere = non_finite.refused(non_finite.Bad(1, float("inf"), 1e3, [0, 1], 2), None)
     assert "is inf on every rank, at learning rate 1000" in everywhere.message
 
 
 def test_the_last_checkpoint_is_the_one_with_most_steps(tmp_path: Path) -> None:
     for name in ("step-00000009", "step-00000100", ".writing-step-00000200", "best"):
         (tmp_path / name).mkdir()
-    assert finite.last_checkpoint(tmp_path) == "step-00000100"
-    assert finite.last_checkpoint(tmp_path / "nowhere") is None
+    assert non_finite.last_checkpoint(tmp_path) == "step-00000100"
+    assert non_finite.last_checkpoint(tmp_path / "nowhere") is None
 
 
 def test_what_allocators_say_is_understood() -> None:

@@ -1,6 +1,6 @@
 """What a step asks of ZeRO and cannot get: offload without its stage or its place, a loss scale without fp16.
 
-``wstrain_deepspeed.config.plan`` refuses the same when the training starts.
+``wstrain_deepspeed.config.builder`` refuses the same when the training starts.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from worldsize.planning.model import PlanValue, Topology
 from worldsize.planning.notes import Notes
 from worldsize.planning.numbers import clean, plural, show
 from worldsize.spec.model import ComputeProfile, Resilience, Step
-from wstrain import interval
+from wstrain.checkpoint import save_policy
 
 # Azure states how often it takes spot machines of a size back in bands per hour, 0-5 % to above 20 %.
 LOW_PRIORITY_SECONDS = 36_000  # of one instance: 10 % an hour
@@ -36,18 +36,18 @@ def plan(
 
 def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:
     """The interval that loses the least, and what it loses."""
-    cost = interval.ASSUMED_COST
+    cost = save_policy.ASSUMED_COST
     if wanted.checkpoint_seconds is not None:
         cost = float(wanted.checkpoint_seconds.value)
         source = notes.given("resilience.checkpoint_seconds")
     else:
         source = "assumed until the run has measured it"
     notes.derive("checkpoint_seconds", _whole(cost), "", source)
-    seconds = _whole(round(interval.best_interval(cost, between), 1))
+    seconds = _whole(round(save_policy.best_interval(cost, between), 1))
     daly = "Daly 2006, equation 37"
     formula = f"√(2 × {show(cost)} s × {show(between)} s) and its corrections"
     notes.derive("checkpoint_interval_seconds", seconds, formula, daly)
-    lost = interval.lost_fraction(seconds, cost, between)
+    lost = save_policy.lost_fraction(seconds, cost, between)
     saving = cost / (seconds + cost)
     formula = f"{100 * saving:.2g} % to save + {100 * (lost - saving):.2g} % done again"
     notes.derive("expected_loss", float(f"{lost:.3g}"), formula, "Daly 2006, equation 20")

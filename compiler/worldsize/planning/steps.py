@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from wsshards import arithmetic
+from wstrain.data import step_counts
 
 
 class Steps(Struct, frozen=True):
@@ -26,6 +26,6 @@ def steps(rows: int | None, global_batch: int, epochs: float | None, warmup_epoc
     """
     if rows is None:
         return Steps(None, None, 0 if warmup_epochs == 0 else None)
-    per_epoch = arithmetic.steps_per_epoch(rows, global_batch)
-    total = None if epochs is None else arithmetic.total_steps(epochs, per_epoch)
-    return Steps(per_epoch, total, arithmetic.warmup_steps(warmup_epochs, per_epoch))
+    per_epoch = step_counts.steps_per_epoch(rows, global_batch)
+    total = None if epochs is None else step_counts.total_steps(epochs, per_epoch)
+    return Steps(per_epoch, total, step_counts.warmup_steps(warmup_epochs, per_epoch))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from wsshards.errors import UserError, entry
 from wstrain import user_code
-from wstrain_torch import tasks
+from wstrain_torch.data import task as tasks
 from wstrain_torch.models.blocks import blocks
 
 _FEW, _MORE = 1, 3  # samples of the two passes whose difference is what one sample keeps

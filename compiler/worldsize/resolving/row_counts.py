@@ -13,10 +13,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
-from wsshards.bounds import open_archive, read_npy_start
-from wsshards.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
-from wsshards.parquet import check_footer, check_pages, dictionary_columns
-from wsshards.regular import check_regular, list_files, open_regular, read_regular
+from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
+from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
+from wssources.parquet import check_footer, check_pages, dictionary_columns
+from wssources.unpack_limits import open_archive, read_npy_start
 
 MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
 MOST_FILES = 100_000

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from worldsize.azureml.model import Component
 from worldsize.base.suggest import did_you_mean
-from worldsize.planning.memory.workload import is_sharding
-from worldsize.resolving.state import ResolveState
-from wsshards import builtin
+from worldsize.emit.work import Work
+from wssources import planned_rows
 
 PREFIX = "builtin:"
 
@@ -19,15 +18,15 @@ def check_shard_source(state: ResolveState, step: str) -> None:
     given = state.spec.steps[step].with_.get("source")
     default = component.inputs["source"].default if "source" in component.inputs else None
     source = given.value if given is not None else default.value if default is not None else None
-    if not isinstance(source, str) or "${{" in source or source in builtin.SOURCES:
+    if not isinstance(source, str) or "${{" in source or source in planned_rows.SOURCES:
         return
-    uses = state.spec.steps[step].uses
-    span = given.span if given is not None else uses.span if uses is not None else state.spec.span
-    listed = " or ".join(f"`source: {name}`" for name in builtin.SOURCES)
+    uses = work.spec.steps[step].uses
+    span = given.span if given is not None else uses.span if uses is not None else work.spec.span
+    listed = " or ".join(f"`source: {name}`" for name in planned_rows.SOURCES)
     if source.startswith(PREFIX):
         message = f"there is no built-in data set `{source}`"
-        state.report("input-not-in-enum", span, message, did_you_mean(source, builtin.SOURCES))
-    elif "data" not in state.arguments[step] and not _has_unknown(state, step, component):
+        work.report("input-not-in-enum", span, message, did_you_mean(source, planned_rows.SOURCES))
+    elif "data" not in work.arguments[step] and not _has_unknown(work, step, component):
         what = f"the path `{source}` inside `data`" if given is not None else "all of `data`"
         message = f"step `{step}` reads {what}, but no `data` is given"
         state.report("input-missing", span, message, f"give a file or folder as `data:`, or write {listed}")

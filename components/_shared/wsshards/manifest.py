@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from wsshards.checksummed_json import is_whole, sealed
 from wsshards.errors import UserError
-from wsshards.regular import check_regular, open_regular, read_regular
-from wsshards.sealed import is_whole, sealed
+from wsshards.regular_files import check_regular, open_regular, read_regular
 
 NAME = "manifest.json"
 VERSION = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from wsshards.errors import UserError
-from wstrain.schedule import Decay
+from wstrain.lr_schedule import Decay
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from wstrain_torch import optimizers
-from wstrain_torch.process_group import Group
-from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_torch.launch.process_group import Group
+from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
 
 

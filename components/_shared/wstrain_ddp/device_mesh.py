@@ -1,11 +1,11 @@
-"""The mesh of :mod:`wstrain.mesh` as ``torch.distributed`` knows it: a process group for each of its rows."""
+"""The mesh of :mod:`wstrain.launch.mesh` for ``torch.distributed``: a process group for each of its rows."""
 
 from __future__ import annotations
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from wstrain_torch.process_group import Group
+from wstrain_torch.launch.process_group import Group
 
 PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 

@@ -27,17 +27,17 @@ from torch.distributed.fsdp import (
 )
 
 from wsshards.errors import UserError
-from wstrain_ddp.clipping import clip_gradients
 from wstrain_ddp.device_mesh import DATA, TENSOR, device_mesh
-from wstrain_ddp.tensor_split import split_tensors
-from wstrain_torch import named, optimizers
+from wstrain_ddp.gradients import clip_gradients
+from wstrain_ddp.tensor_parallel_plan import split_tensors
+from wstrain_torch import optimizers
+from wstrain_torch.checkpoint import tensor_state
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.blocks import blocks
-from wstrain_torch.models.standardise import Standardised
-from wstrain_torch.process_group import Group
-from wstrain_torch.strategies.accumulate import accumulate
-from wstrain_torch.strategies.freed_memory import return_freed_memory
+from wstrain_torch.models.layers import Standardised
+from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
-from wstrain_torch.strategies.skeleton import skeleton
+from wstrain_torch.strategies.weight_memory import return_freed_memory, skeleton
 
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 _RESHARD = {"always": True, "never": False, "auto": None}
@@ -150,11 +150,11 @@ class ShardedData:
 
     def state(self) -> dict[str, Tensor]:
         """This rank's slices, by name."""
-        return named.take(self.model, self._optimizer, self._scaler)
+        return tensor_state.take(self.model, self._optimizer, self._scaler)
 
-    def load(self, state: named.Stored) -> None:
+    def load(self, state: tensor_state.Stored) -> None:
         """Fill this rank's slices."""
-        named.restore(state, self.model, self._optimizer, self._scaler)
+        tensor_state.restore(state, self.model, self._optimizer, self._scaler)
 
     def whole_model(self) -> nn.Module:
         """Gather the weights one by one into a plain copy of the model in rank 0's memory."""

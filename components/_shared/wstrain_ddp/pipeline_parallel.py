@@ -21,14 +21,14 @@ from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from wstrain_ddp import ddp
 from wstrain_ddp.device_mesh import PIPELINE, TENSOR, device_mesh
-from wstrain_ddp.part import Part
+from wstrain_ddp.model_part import Part
 from wstrain_ddp.pipeline_stage import SeededStage, Stage, prune, stages_of
-from wstrain_ddp.tensor_split import Plan, counting_heads, plan_of, split_tensors
-from wstrain_torch import named
-from wstrain_torch.batches import Batch
-from wstrain_torch.process_group import Group
+from wstrain_ddp.tensor_parallel_plan import Plan, counting_heads, plan_of, split_tensors
+from wstrain_torch.checkpoint import tensor_state
+from wstrain_torch.data.loader import Batch
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
-from wstrain_torch.strategies.skeleton import skeleton
+from wstrain_torch.strategies.weight_memory import skeleton
 
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
@@ -77,7 +77,7 @@ class PipelineParallel:
         """This stage's part of weights and optimizer, by name."""
         return self._part.state()
 
-    def load(self, state: named.Stored) -> None:
+    def load(self, state: tensor_state.Stored) -> None:
         """Fill this stage's part."""
         self._part.load(state)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 
 from wsshards.errors import UserError
-from wstrain_ddp import stages
+from wstrain_ddp import stage_partition
 
 METHOD = "pipeline_blocks"
 
@@ -65,7 +65,7 @@ def stages_of(model: nn.Module, count: int) -> list[list[str]]:
     names = sequence_of(model)
     blocks = [model.get_submodule(name) for name in names]
     weights = [sum(p.numel() for p in block.parameters() if p.requires_grad) for block in blocks]
-    parts = stages.cut(weights, count)
+    parts = stage_partition.cut(weights, count)
     if not parts:
         trained = sum(weight > 0 for weight in weights)
         raise UserError(

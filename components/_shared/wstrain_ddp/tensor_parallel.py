@@ -1,7 +1,7 @@
 """Tensor parallelism: several ranks share every layer; data parallelism over groups of them.
 
 The ranks of one group see the same samples. Each computes its part of the layers that the model's plan names
-(:mod:`wstrain_ddp.tensor_split`), and they exchange activations in every layer. Groups are replicas:
+(:mod:`wstrain_ddp.tensor_parallel_plan`), and they exchange activations in every layer. Groups are replicas:
 each takes its part of the global batch, and gradients are averaged over them once a step.
 
 Random numbers drawn between two divided layers are the same on all ranks of a group, for different features:
@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from wstrain_ddp import ddp
 from wstrain_ddp.device_mesh import TENSOR, device_mesh
-from wstrain_ddp.part import Part
-from wstrain_ddp.tensor_split import counting_heads, split_tensors
-from wstrain_torch import named
-from wstrain_torch.process_group import Group
-from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_ddp.model_part import Part
+from wstrain_ddp.tensor_parallel_plan import counting_heads, split_tensors
+from wstrain_torch.checkpoint import tensor_state
+from wstrain_torch.launch.process_group import Group
+from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
-from wstrain_torch.strategies.skeleton import skeleton
+from wstrain_torch.strategies.weight_memory import skeleton
 
 
 class TensorParallel:
@@ -57,7 +57,7 @@ class TensorParallel:
         """This rank's part of weights and optimizer, by name."""
         return self._part.state()
 
-    def load(self, state: named.Stored) -> None:
+    def load(self, state: tensor_state.Stored) -> None:
         """Fill this rank's part."""
         self._part.load(state)
 

@@ -26,12 +26,11 @@ from wsshards.errors import UserError
 from wstrain_deepspeed import config as deepspeed_config
 from wstrain_deepspeed import stale_locks
 from wstrain_torch import optimizers
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import Group
-from wstrain_torch.strategies.accumulate import accumulate
-from wstrain_torch.strategies.freed_memory import return_freed_memory
+from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
-from wstrain_torch.strategies.skeleton import skeleton
+from wstrain_torch.strategies.weight_memory import return_freed_memory, skeleton
 
 GATHERS = 3  # the stage of ZeRO that gathers weights before each layer
 WRITTEN = Path("outputs") / "ds_config.json"  # Azure ML keeps ./outputs with the job

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from wsshards.errors import UserError
 from wstrain_horovod.communication import load
 from wstrain_torch import optimizers
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.batch_norm import SynchronisedBatchNorm
-from wstrain_torch.process_group import Group
-from wstrain_torch.strategies.accumulate import accumulate
+from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
 
 ADASUM = "adasum"

@@ -14,9 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from wsshards.errors import UserError
-from wstrain.samples import Samples
+from wstrain.data.sample_spec import Samples
 
-SERVED = Path(__file__).with_name("served.py")
+LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
 
 class Program(tf.Module):  # type: ignore[misc]
@@ -68,11 +68,11 @@ def save(program: Program, samples: Samples, folder: Path, facts: Mapping[str, A
         except tf.errors.OpError as error:  # a full disk, among others
             raise OSError(str(error.message).splitlines()[0]) from error
 
-    from wstrain import mlflow_model  # noqa: PLC0415 - MLflow takes seconds to import, and one worker saves
+    from wstrain import export  # noqa: PLC0415 - MLflow takes seconds to import, and one worker saves
 
-    mlflow_model.save(
+    export.save(
         write,
-        SERVED,
+        LOADING_CODE,
         samples,
         folder,
         artefact="program",

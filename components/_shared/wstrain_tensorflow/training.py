@@ -11,29 +11,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from wsshards.data import Manifest, ShardReader, verify
 from wsshards.errors import UserError
-from wstrain import derived, finite
-from wstrain.background import Background
-from wstrain.checkpoint import Keep
-from wstrain.launch import Launch
-from wstrain.progress import Progress
-from wstrain.recorder import StepRecorder
-from wstrain.sampler import GlobalBatchSampler
-from wstrain.samples import Samples, samples_of
+from wsshards.reader import Manifest, ShardReader, verify
+from wstrain import run_facts
+from wstrain.checkpoint.background_writer import Background
+from wstrain.checkpoint.checkpoint_folder import Keep
+from wstrain.data.sample_spec import Samples, samples_of
+from wstrain.data.sampler import GlobalBatchSampler
+from wstrain.health import non_finite
+from wstrain.launch.environment import Launch
 from wstrain.settings import Settings
-from wstrain_tensorflow import export, library
-from wstrain_tensorflow.checkpoints import CheckpointSaver, Named
-from wstrain_tensorflow.feeding import Feed
+from wstrain.tracking.step_recorder import Progress, StepRecorder
+from wstrain_tensorflow import export
+from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
+from wstrain_tensorflow.launch import setup
+from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.tf_config import Cluster
+from wstrain_tensorflow.loader import Feed
 from wstrain_tensorflow.loss_scale import LossScale
-from wstrain_tensorflow.meeting import Meeting
 from wstrain_tensorflow.models import Models
-from wstrain_tensorflow.network import Functional, Legacy, Network, is_legacy
-from wstrain_tensorflow.tf_config import Cluster
-from wstrain_tensorflow.updates import Optimizer, OptimizerOptions
+from wstrain_tensorflow.models.network import Functional, Legacy, Network, is_legacy
+from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions
 
 if TYPE_CHECKING:
-    from wstrain.tracking import Tracker
+    from wstrain.tracking.mlflow_tracker import Tracker
 
 SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
 
@@ -83,8 +84,8 @@ class Job:
     def __init__(self, settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest) -> None:
         self.settings, self.cluster, self.meeting = settings, cluster, meeting
         self.samples = samples_in(manifest)
-        self.steps = derived.steps(settings, manifest)
-        self.facts = derived.facts(settings, manifest, self.steps)
+        self.steps = run_facts.steps(settings, manifest)
+        self.facts = run_facts.facts(settings, manifest, self.steps)
         self.stop = min(self.steps["total_steps"], settings.stop_after_steps or self.steps["total_steps"])
         with meeting.together():
             part = (cluster.index, cluster.worker_count)
@@ -92,7 +93,7 @@ class Job:
             self.reader = ShardReader(settings.shards, "train", checksums=False)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
-            model = self.models.make(library.policy(settings.precision))
+            model = self.models.make(setup.policy(settings.precision))
             self.models.warn(model)
             export.Program(model, self.samples)  # better refused now than after the last epoch
         self._model = model
@@ -100,7 +101,7 @@ class Job:
     def network(self, strategy: Any) -> Network:
         """The model with variables of the strategy."""
         if is_legacy(self._model):
-            return Legacy(lambda: self.models.make(library.policy(self.settings.precision)), strategy)
+            return Legacy(lambda: self.models.make(setup.policy(self.settings.precision)), strategy)
         return Functional(self._model, strategy)
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
@@ -127,8 +128,8 @@ class Job:
             meeting=self.meeting,
             is_main=self.cluster.is_main,
             variables=variables,
-            identity={**derived.identity(self.settings, self.facts), "framework": "tensorflow"},
-            due=derived.due(self.settings, self.steps),
+            identity={**run_facts.identity(self.settings, self.facts), "framework": "tensorflow"},
+            due=run_facts.due(self.settings, self.steps),
             keep=Keep(self.settings.keep_checkpoints, best=self.settings.keep_best),
             background=Background(threaded=self.settings.checkpoint_async),
         )
@@ -154,7 +155,7 @@ class Job:
         with self.meeting.together():
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
             if main:
-                from wstrain.tracking import Tracker  # noqa: PLC0415 - it imports MLflow
+                from wstrain.tracking.mlflow_tracker import Tracker  # noqa: PLC0415 - it imports MLflow
 
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:
@@ -166,7 +167,7 @@ class Job:
                 tracker=tracker,
                 progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if main else None),
                 last_checkpoint=self._last_checkpoint,
-                overflows=finite.LAST_OVERFLOWS if self.settings.precision == "fp16" else 0,
+                overflows=non_finite.LAST_OVERFLOWS if self.settings.precision == "fp16" else 0,
             )
 
     def inspector(self, network: Network) -> Callable[[int], None]:
@@ -174,7 +175,7 @@ class Job:
 
         def inspect(done: int) -> None:
             with self.meeting.together():
-                finite.expect_finite(network.trained, done, self._last_checkpoint, sound=_is_sound)
+                non_finite.expect_finite(network.trained, done, self._last_checkpoint, sound=_is_sound)
 
         return inspect
 
@@ -188,12 +189,12 @@ class Job:
                 own = [*model.trainable_variables, *model.non_trainable_weights]
                 for held, value in zip(own, values, strict=True):
                     held.assign(value)
-                card = {**derived.plan(self.facts), "steps_done": done, "final": dict(final)}
+                card = {**run_facts.plan(self.facts), "steps_done": done, "final": dict(final)}
                 program = export.Program(model, self.samples)
                 export.save(program, self.samples, self.settings.trained_model, card)
 
     def _last_checkpoint(self) -> str | None:
-        return finite.last_checkpoint(self.settings.checkpoints)
+        return non_finite.last_checkpoint(self.settings.checkpoints)
 
     def _sample(self) -> np.ndarray[Any, Any] | None:
         if self.samples.name != "classification":

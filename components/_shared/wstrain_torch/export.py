@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import UserError
-from wstrain_torch.tasks import Task
+from wstrain_torch.data.task import Task
 
-SERVED = Path(__file__).with_name("served.py")
+LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
 
 class _Answers(nn.Module):
@@ -72,11 +72,11 @@ def save(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any])
     Raises:
         UserError: the network cannot be exported or the folder not be written.
     """
-    from wstrain import mlflow_model  # noqa: PLC0415 - MLflow takes seconds to import, and one rank saves
+    from wstrain import export  # noqa: PLC0415 - MLflow takes seconds to import, and one rank saves
 
-    mlflow_model.save(
+    export.save(
         lambda path: torch.export.save(program(network, task), path),
-        SERVED,
+        LOADING_CODE,
         task,
         folder,
         artefact="program.pt2",

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wstrain.beats import Phase, Pulse
-from wstrain.schedule import Schedule
-from wstrain_torch.batches import Batch
+from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.lr_schedule import Schedule
+from wstrain_torch.data.loader import Batch
 from wstrain_torch.strategies import MicroBatches, Objective, Strategy
 
 

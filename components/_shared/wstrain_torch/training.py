@@ -14,32 +14,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wsshards.data import ShardReader, read_manifest, verify
 from wsshards.errors import Interrupted, UserError
-from wstrain import agreement, derived, finite, memory, watchdog
-from wstrain.background import Background
-from wstrain.beats import Phase, Pulse
-from wstrain.checkpoint import Keep
-from wstrain.gpus import planned_in
-from wstrain.launch import Launch
-from wstrain.mesh import Mesh
-from wstrain.progress import Progress
-from wstrain.recorder import StepRecorder
-from wstrain.sampler import GlobalBatchSampler
+from wsshards.reader import ShardReader, read_manifest, verify
+from wstrain import run_facts
+from wstrain.checkpoint.background_writer import Background
+from wstrain.checkpoint.checkpoint_folder import Keep
+from wstrain.data.sampler import GlobalBatchSampler
+from wstrain.health import non_finite, peak_memory, watchdog
+from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.launch import consistency
+from wstrain.launch.environment import Launch
+from wstrain.launch.gpus import planned_in
+from wstrain.launch.mesh import Mesh
 from wstrain.settings import Settings
-from wstrain_torch import busy, export, loop, models, optimizers, strategies
-from wstrain_torch.batches import Batches
+from wstrain.tracking.step_recorder import Progress, StepRecorder
+from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
+from wstrain_torch.checkpoint.saver import CheckpointSaver
+from wstrain_torch.data.loader import Batches
+from wstrain_torch.data.task import Task, task_of
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import user
-from wstrain_torch.models.recompute import recompute_blocks
+from wstrain_torch.models.blocks import recompute_blocks
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.process_group import Group
-from wstrain_torch.saver import CheckpointSaver
 from wstrain_torch.strategies import Objective, Strategy, Updates
-from wstrain_torch.tasks import Task, task_of
 
 if TYPE_CHECKING:
-    from wstrain.tracking import Tracker
+    from wstrain.tracking.mlflow_tracker import Tracker
 
 SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
 
@@ -63,8 +64,8 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modu
     manifest = read_manifest(settings.shards)
     label, features = manifest.label, manifest.features
     task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
-    steps = derived.steps(settings, manifest)
-    facts = derived.facts(settings, manifest, steps)
+    steps = run_facts.steps(settings, manifest)
+    facts = run_facts.facts(settings, manifest, steps)
 
     group = Group(launch, communication, mesh, planned_in(settings))
     group.notices.listen()
@@ -81,7 +82,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modu
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
     if not strategy.sharded:
-        busy.attach(pulse, strategy.model, group.device)
+        compute_clock.attach(pulse, strategy.model, group.device)
 
     with group.together():
         tracking = _tracking(launch, facts, steps["total_steps"])
@@ -94,7 +95,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modu
             strategy=strategy,
             objective=Objective(task, precision),
             batches=batches.stream(start, stop),
-            schedule=derived.schedule(settings, steps),
+            schedule=run_facts.schedule(settings, steps),
             recorder=recorder,
             saver=saver,
             pulse=pulse,
@@ -102,7 +103,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modu
         pulse.mark(Phase.SAVING)
         saver.save(max(start, stop))
         saver.finish()
-        peak = memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
+        peak = peak_memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
         if tracker:
             waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
             tracker.log(max(start, stop), {**peak, **waited}, always=True)
@@ -110,7 +111,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modu
         network = strategy.whole_model()
         with group.together():
             if launch.is_main:
-                card = {**derived.plan(facts), "steps_done": max(start, stop), "final": final}
+                card = {**run_facts.plan(facts), "steps_done": max(start, stop), "final": final}
                 export.save(network.cpu(), task, settings.trained_model, card)
     group.leave()
 
@@ -128,8 +129,8 @@ def _left_together(group: Group) -> Iterator[None]:
 
 def _agree(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
     code = Path(sys.argv[0]).resolve().parent
-    values = group.everyone(agreement.fingerprint(code, settings.shards, facts))
-    difference = agreement.differing(values)
+    values = group.everyone(consistency.fingerprint(code, settings.shards, facts))
+    difference = consistency.differing(values)
     if difference is not None:
         raise UserError(difference, "give every process the same code, shards and inputs")
 
@@ -183,8 +184,8 @@ def _saver(
         folder=settings.checkpoints,
         group=group,
         strategy=strategy,
-        identity=derived.identity(settings, facts),
-        due=derived.due(settings, steps),
+        identity=run_facts.identity(settings, facts),
+        due=run_facts.due(settings, steps),
         keep=Keep(settings.keep_checkpoints, best=settings.keep_best),
         background=Background(threaded=settings.checkpoint_async),
         order=order,
@@ -220,11 +221,13 @@ def _recorder(
 
     def last() -> str | None:
         saver.background.wait()  # the newest may still be on its way
-        return finite.last_checkpoint(settings.checkpoints)
+        return non_finite.last_checkpoint(settings.checkpoints)
 
     def inspect(done: int) -> None:
         with group.together():
-            finite.expect_finite(strategy.model.parameters(), done, last, sound=finite.tensor_is_sound)
+            non_finite.expect_finite(
+                strategy.model.parameters(), done, last, sound=non_finite.tensor_is_sound
+            )
 
     return StepRecorder(
         group=group,
@@ -235,7 +238,7 @@ def _recorder(
         progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
         pulse=pulse,
         last_checkpoint=last,
-        overflows=finite.LAST_OVERFLOWS if settings.precision == "fp16" else 0,
+        overflows=non_finite.LAST_OVERFLOWS if settings.precision == "fp16" else 0,
         inspect=inspect,
     )
 
@@ -245,6 +248,6 @@ def _tracking(
 ) -> AbstractContextManager[Tracker | None]:
     if not launch.is_main:
         return nullcontext()
-    from wstrain.tracking import Tracker  # noqa: PLC0415 - it imports MLflow
+    from wstrain.tracking.mlflow_tracker import Tracker  # noqa: PLC0415 - it imports MLflow
 
     return Tracker(facts, total_steps)

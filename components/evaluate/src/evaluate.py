@@ -13,9 +13,9 @@ from predict import Predictor
 from scores import ClassifierScores, LanguageScores
 
 from wsmlflow.active_run import MOST_METRIC_NAMES, log_artifact_once, log_metrics_once, one_sentence
-from wsshards.data import ShardReader
 from wsshards.errors import UserError, entry
 from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.reader import ShardReader
 
 
 def main() -> None:

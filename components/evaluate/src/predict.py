@@ -9,11 +9,11 @@ import mlflow
 import numpy as np
 import numpy.typing as npt
 
-from wsshards.cards import read_card
-from wsshards.data import ShardReader
+from wsmodels.mlmodel import read_card
+from wsmodels.model_input import FIT, model_input
 from wsshards.errors import UserError
-from wsshards.feeding import FIT, model_input
 from wsshards.manifest import LANGUAGE_MODEL, Manifest
+from wsshards.reader import ShardReader
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wsshards.errors import UserError, clip
-from wsshards.regular import read_regular
+from wsshards.regular_files import read_regular
 
 _LARGEST = 10**308  # larger whole numbers are no floating-point numbers
 _COMPARED = 10_000  # names that a misspelt one is compared with

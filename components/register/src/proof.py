@@ -7,10 +7,10 @@ from typing import Any
 import mlflow
 import numpy as np
 
-from wsshards.data import ShardReader
+from wsmodels.model_input import model_input
 from wsshards.errors import UserError
-from wsshards.feeding import model_input
 from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.reader import ShardReader
 
 ROWS = 32  # of the validation split
 

@@ -14,7 +14,7 @@ from tags import version_tags
 from versions import register_once
 
 from wsmlflow.active_run import one_sentence
-from wsshards.cards import read_card
+from wsmodels.mlmodel import read_card
 from wsshards.errors import UserError, entry, printable
 
 

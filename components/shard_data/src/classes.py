@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sources.common import MAX_CLASSES, first_line
 
 from wsshards.errors import UserError
-from wsshards.formats import MAX_CLASS_NAME
+from wssources.formats import MAX_CLASS_NAME
 
 I32 = npt.NDArray[np.int32]
 

@@ -21,7 +21,7 @@ from spill import Rows, Spill
 
 from wsshards import manifest as contents
 from wsshards.errors import UserError, entry
-from wsshards.split import U64, row_hashes, shuffle_keys, thresholds
+from wssources.split import U64, row_hashes, shuffle_keys, thresholds
 
 Codes = npt.NDArray[np.int32]
 Piece = tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from wsshards.split import U64
+from wssources.split import U64
 
 Array = npt.NDArray[Any]
 I32 = npt.NDArray[np.int32]

@@ -6,7 +6,7 @@ import os
 import sys
 
 from wsshards.errors import entry
-from wstrain.launch import read_pytorch
+from wstrain.launch.environment import read_pytorch
 from wstrain.settings import (
     add_activation_checkpointing,
     add_model_parallel,
@@ -14,7 +14,7 @@ from wstrain.settings import (
     add_sharding,
     parse,
 )
-from wstrain_torch.start import start
+from wstrain_torch.launch.start import start
 
 STRATEGIES = {
     "ddp": "wstrain_ddp.ddp",
@@ -22,7 +22,7 @@ STRATEGIES = {
     "tensor_parallel": "wstrain_ddp.tensor_parallel",
     "pipeline_parallel": "wstrain_ddp.pipeline_parallel",
 }
-COMMUNICATION = "wstrain_torch.communication.torch_distributed"
+COMMUNICATION = "wstrain_torch.launch.communication.torch_distributed"
 OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointing, add_sharding)
 
 

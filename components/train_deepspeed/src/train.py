@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from wsshards.errors import entry
-from wstrain.launch import read_pytorch
+from wstrain.launch.environment import read_pytorch
 from wstrain.settings import add_activation_checkpointing, integer, number, parse
 from wstrain_deepspeed.config import DEVICES
-from wstrain_torch.start import start
+from wstrain_torch.launch.start import start
 
 STRATEGIES = {"deepspeed": "wstrain_deepspeed.strategy"}
-COMMUNICATION = "wstrain_torch.communication.torch_distributed"
+COMMUNICATION = "wstrain_torch.launch.communication.torch_distributed"
 
 
 def add_zero(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ import os
 import sys
 
 from wsshards.errors import entry
-from wstrain.launch import read_mpi
+from wstrain.launch.environment import read_mpi
 from wstrain.settings import parse
-from wstrain_horovod.build import expect_horovod
-from wstrain_torch.start import start
+from wstrain_horovod.installation import expect_horovod
+from wstrain_torch.launch.start import start
 
 STRATEGIES = {"horovod": "wstrain_horovod.strategy"}
 COMMUNICATION = "wstrain_horovod.communication"

@@ -8,8 +8,8 @@ import sys
 
 from wsshards.errors import entry
 from wstrain.settings import number, parse
-from wstrain_tensorflow.start import MIRRORED, PARAMETER_SERVER, start
-from wstrain_tensorflow.tf_config import read
+from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, start
+from wstrain_tensorflow.launch.tf_config import read
 
 STRATEGIES = (MIRRORED, PARAMETER_SERVER)
 

@@ -22,7 +22,7 @@ RANK = rank()  # a training may take what says so out of its environment
 
 class Watcher(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name != "wstrain.sampler":
+        if name != "wstrain.data.sampler":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         spec.loader.exec_module = self.executed(spec.loader.exec_module)

@@ -15,8 +15,8 @@ def copies(parts: Sequence[Part], setup: Setup, held: States, activations: int) 
     """Bytes of the rank that writes, in the host's memory: of a process on CPUs, not of a GPU.
 
     The copy has the weights in fp32 and the moments, and its room is kept for the next checkpoint
-    (``wstrain_torch.host_copy``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices are put
-    together first, on rank 0, and copied then: for that moment there are two, but no activations.
+    (``wstrain_torch.checkpoint.host_copy``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices
+    are put together first, on rank 0, and copied then: for that moment there are two, but no activations.
 
     Args:
         parts: the rank's pipeline stage, each weight with the rank's share of it.

@@ -20,9 +20,8 @@ from worldsize.rules.context import LARGEST_TEXT, Context
 from worldsize.rules.launch import Launch, read_launches
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from wstrain_deepspeed import config
-from wstrain_deepspeed.config import Known, verify
-from wstrain_deepspeed.config.tables import tables
+from wstrain_deepspeed.config import Finding, Known, verify
+from wstrain_deepspeed.config.schema import read_tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
@@ -193,7 +192,7 @@ def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
 @cache
 def _known_keys() -> frozenset[str]:
     """The keys of all blocks."""
-    return frozenset(key for block in tables().blocks.values() for key in block.keys)
+    return frozenset(key for block in read_tables().blocks.values() for key in block.keys)
 
 
 def _paths(launch: Launch) -> Iterator[Path]:

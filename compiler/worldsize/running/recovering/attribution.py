@@ -16,7 +16,7 @@ from worldsize.running.results import ending
 from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.supervise import Ended
 from wsshards.errors import RESUME
-from wstrain.watchdog import HUNG
+from wstrain.health.watchdog import HUNG
 
 TAIL_LINES = 40
 # What gloo, NCCL, the stores of torch, MPI, Horovod, gRPC and our own components write of a lost peer.

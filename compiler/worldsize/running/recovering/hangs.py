@@ -1,8 +1,8 @@
 """Ranks that do not run any more, seen from outside: who was stopped cannot say so itself.
 
-The ranks of a training of ours keep records (:mod:`wstrain.beats`) and watch each other. What only the runner
-can see is that a process is stopped, and a group of which every process is. A script that keeps no records is
-watched by its ``limits: {timeout}`` alone.
+The ranks of a training of ours keep records (:mod:`wstrain.health.heartbeat`) and watch each other. What only
+the runner can see is that a process is stopped, and a group of which every process is. A script that keeps no
+records is watched by its ``limits: {timeout}`` alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.running.attempt import Attempt
-from wstrain import beats
-from wstrain.beats import Beat, Phase
+from wstrain.health import heartbeat
+from wstrain.health.heartbeat import Beat, Phase
 
 LOOK_SECONDS = 1.0
 SILENT_SECONDS = 5.0  # ten times what lies between two signs of life
@@ -93,7 +93,7 @@ class Hangs:
 
 def current(attempt: Attempt) -> dict[int, Beat]:
     """The records of this try's ranks."""
-    found = beats.read(attempt.around.run.step(attempt.task.name).heartbeats)
+    found = heartbeat.read(attempt.around.run.step(attempt.task.name).heartbeats)
     return {rank: beat for rank, beat in found.items() if beat.alive >= (attempt.began or 0.0)}
 
 

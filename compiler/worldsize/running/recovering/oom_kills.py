@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from worldsize.running.starting.sources import Source, Text
-from wstrain.out_of_memory import smaller_batch
+from wstrain.health.out_of_memory import smaller_batch
 
 _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
 _MEMORY = Path("/proc/meminfo")

@@ -6,10 +6,10 @@ is about to start with it. ``keys.json`` holds what DeepSpeed 0.19.8 knows.
 
 from __future__ import annotations
 
-from wstrain_deepspeed.config.checks import verify
-from wstrain_deepspeed.config.finding import ADVICE, KINDS, Finding, Known, Path, stage
-from wstrain_deepspeed.config.given import ConfigError, own, read
-from wstrain_deepspeed.config.plan import DEVICES, PRECISIONS, Plan, build, to_json
+from wstrain_deepspeed.config.builder import DEVICES, PRECISIONS, Plan, build, to_json
+from wstrain_deepspeed.config.findings import ADVICE, KINDS, Finding, Known, Path, stage
+from wstrain_deepspeed.config.user_config import ConfigError, own, read
+from wstrain_deepspeed.config.verification import verify
 
 __all__ = [
     "ADVICE",

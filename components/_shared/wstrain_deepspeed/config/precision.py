@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wstrain_deepspeed.config.finding import Finding, Known, Path, at, block, on, real, shown, stage
+from wstrain_deepspeed.config.findings import Finding, Known, Path, at, block, on, real, shown, stage
 
 _NAMES = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16",
           "fp32": "fp32", "float32": "fp32", "float": "fp32"}  # fmt: skip
 
 
-def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
+def check_precision(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """What is said of precision, in itself and against the plan."""
     half = on(at(config, "fp16", "enabled"))
     brain_name = "bf16" if config.get("bf16") is not None else "bfloat16"

@@ -5,47 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wstrain_deepspeed.config.finding import Finding, Known, Path, at, block, on, shown, stage
+from wstrain_deepspeed.config.findings import Finding, Known, Path, at, block, on, shown, stage
 
 ZERO = "zero_optimization"
 
 
-def check(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
+def check_zero(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """The settings of ``zero_optimization`` against its stage, and the stage against the plan's."""
-    found = stage(config)
+    zero_stage = stage(config)
     if isinstance(config.get(ZERO), bool):
         message = f"`{ZERO}` as true or false is deprecated"
-        yield Finding("deprecated", (ZERO,), message, f'write `{{"stage": {found}}}`')
+        yield Finding("deprecated", (ZERO,), message, f'write `{{"stage": {zero_stage}}}`')
     for name in ("offload_optimizer", "offload_param"):
         yield from _folder((ZERO, name), block(config, ZERO, name), known)
-    if found not in (0, 1, 2, 3):
+    if zero_stage not in (0, 1, 2, 3):
         return
-    if known.stage is not None and found != known.stage:
+    if known.stage is not None and zero_stage != known.stage:
         place = (
             (ZERO, "stage") if at(config, ZERO, "stage") is not None else (ZERO,) if ZERO in config else ()
         )
-        message = f"the configuration asks for ZeRO stage {found}, the plan for {known.stage}"
-        yield Finding("plan", place, message, f"write {known.stage}, or plan with {found}")
+        message = f"the configuration asks for ZeRO stage {zero_stage}, the plan for {known.stage}"
+        yield Finding("plan", place, message, f"write {known.stage}, or plan with {zero_stage}")
         return
-    yield from _ignored(config, found)
-    yield from _refused(config, found)
+    yield from _ignored(config, zero_stage)
+    yield from _refused(config, zero_stage)
 
 
-def _ignored(config: Mapping[str, Any], found: int) -> Iterator[Finding]:
+def _ignored(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
     """Offload below its stage: DeepSpeed starts, and offloads nothing."""
     related = _stage_place(config)
     for name, least in (("offload_param", 3), ("offload_optimizer", 1)):
         device = at(config, ZERO, name, "device")
-        if device in ("cpu", "nvme") and found < least:
-            message = (
-                f"`{name}` needs ZeRO stage {'3' if least == 3 else '1, 2 or 3'}, and the stage is {found}"
-            )
+        if device in ("cpu", "nvme") and zero_stage < least:
+            needed = "3" if least == 3 else "1, 2 or 3"
+            message = f"`{name}` needs ZeRO stage {needed}, and the stage is {zero_stage}"
             place = (ZERO, name, "device")
             help_ = f'write `"stage": {max(least, 3 if least == 3 else 2)}`, or remove `{name}`'
             yield Finding("stage-ignored", place, message, help_, related=related)
 
 
-def _refused(config: Mapping[str, Any], found: int) -> Iterator[Finding]:
+def _refused(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
     """Settings for which DeepSpeed stops at any other stage."""
     zero = block(config, ZERO)
     ratio = at(config, ZERO, "offload_optimizer", "ratio")
@@ -59,10 +58,10 @@ def _refused(config: Mapping[str, Any], found: int) -> Iterator[Finding]:
         (on(at(config, "bf16", "bf16_optimizer_states")), ("bf16", "bf16_optimizer_states"), (1, 2, 3)),
     )
     for given, place, allowed in cases:
-        if given and found not in allowed:
+        if given and zero_stage not in allowed:
             stages = " or ".join(", ".join(map(str, allowed)).rsplit(", ", 1))
             message = f"`{place[-1]}` as {shown(at(config, *map(str, place)))} needs ZeRO stage {stages}"
-            message += f", and the stage is {found}"
+            message += f", and the stage is {zero_stage}"
             help_ = f"remove it, or write a stage of {stages}"
             yield Finding("stage-refused", place, message, help_, related=_stage_place(config))
 

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from wsshards.errors import UserError
 from wstrain import user_code
-from wstrain.samples import Samples
+from wstrain.data.sample_spec import Samples
 from wstrain.settings import Settings
 from wstrain_tensorflow.models import cnn, gpt, mlp
 from wstrain_tensorflow.models.layers import Standardise
-from wstrain_tensorflow.network import is_legacy
+from wstrain_tensorflow.models.network import is_legacy
 
 BUILT_IN: dict[str, Callable[[Samples, Any, Any], Any]] = {
     "mlp": mlp.build,

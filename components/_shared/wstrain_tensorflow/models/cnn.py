@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from wsshards.errors import UserError
-from wstrain.samples import Samples
+from wstrain.data.sample_spec import Samples
 from wstrain_tensorflow.models import layers
 
 WIDTH = 32

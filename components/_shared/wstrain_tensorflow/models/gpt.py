@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from wsshards.errors import UserError
-from wstrain.samples import Samples
+from wstrain.data.sample_spec import Samples
 from wstrain_tensorflow.models import layers
 
 LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π

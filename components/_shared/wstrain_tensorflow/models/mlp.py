@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from wstrain.samples import Samples
+from wstrain.data.sample_spec import Samples
 from wstrain_tensorflow.models import layers
 
 WIDTH = 256

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from wsshards.errors import UserError
+from wstrain_torch.data.task import Task
 from wstrain_torch.models import batch_norm, cnn, gpt, mlp, user
-from wstrain_torch.models.options import ModelOptions
-from wstrain_torch.models.standardise import Standardised
-from wstrain_torch.tasks import Task
+from wstrain_torch.models.layers import ModelOptions, Standardised
 
 __all__ = ["BUILT_IN", "ModelOptions", "build"]
 

@@ -6,12 +6,16 @@ submodules, each called as a module in every forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from wsshards.errors import UserError
-from wstrain_torch.models.standardise import Standardised
+from wstrain_torch.models.layers import Standardised
 
 HELP = "name the layers that repeat: `model.blocks = list(model.layers)` in the function that makes the model"
 
@@ -47,3 +51,22 @@ def blocks(model: nn.Module, wanted_by: str) -> list[nn.Module]:
     if any(id(block) in within for block in found) or len(set(map(id, found))) < len(found):
         raise UserError("a block of the model stands in `blocks` twice, or within another", HELP)
     return found
+
+
+def recompute_blocks(model: nn.Module) -> None:
+    """Make every block of ``model`` drop its activations while training; names and weights stay as they are.
+
+    Call it before a strategy wraps the model: what gathers a block's weights then surrounds both passes.
+
+    Raises:
+        UserError: the model names no blocks.
+    """
+    for block in blocks(model, "`activation_checkpointing: blocks`"):
+        # A partial, unlike a closure, follows its module when the model is copied.
+        block.forward = functools.partial(_forward, block, block.forward)
+
+
+def _forward(block: nn.Module, forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+    if not (block.training and torch.is_grad_enabled()):  # an exported program has no such detour
+        return forward(*inputs, **named)
+    return checkpoint(forward, *inputs, use_reentrant=False, **named)

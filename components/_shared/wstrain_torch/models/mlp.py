@@ -6,9 +6,9 @@ import math
 
 from torch import nn
 
+from wstrain_torch.data.task import Task
 from wstrain_torch.models.blocks import Stack
-from wstrain_torch.models.options import ModelOptions
-from wstrain_torch.tasks import Task
+from wstrain_torch.models.layers import ModelOptions
 
 WIDTH = 256
 

@@ -8,7 +8,7 @@ from torch import nn
 from wsshards.errors import UserError
 from wstrain import user_code
 from wstrain.user_code import is_reference
-from wstrain_torch.tasks import Task
+from wstrain_torch.data.task import Task
 
 __all__ = ["build", "is_reference"]
 

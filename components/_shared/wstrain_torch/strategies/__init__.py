@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from torch import nn
 
-from wstrain_torch.process_group import Group
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
 
 __all__ = ["MicroBatches", "Objective", "Strategy", "Updates", "build"]

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from wstrain_torch.batches import Batch
+from wstrain_torch.data.loader import Batch
+from wstrain_torch.data.task import Task
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,15 @@ class Strategy(Protocol):
 
         Rank 0's is kept; it has ``model`` and ``optimizer`` in the form of ``Module.state_dict()`` and
         ``Optimizer.state_dict()``, so that other strategies can go on from it. A sharded strategy returns
-        what :func:`wstrain_torch.named.take` does: this rank's tensors by name; each rank writes its own.
+        this rank's tensors by name, as :func:`wstrain_torch.checkpoint.tensor_state.take` does; each rank
+        writes its own.
         """
 
     def load(self, state: Any) -> None:
         """Take up a state that any number of ranks saved: one that :meth:`state` returned.
 
-        A sharded strategy gets a :class:`wstrain_torch.named.Stored` to fill its tensors from, see
-        :func:`wstrain_torch.named.restore`.
+        A sharded strategy gets a :class:`wstrain_torch.checkpoint.tensor_state.Stored` to fill its tensors
+        from, see :func:`wstrain_torch.checkpoint.tensor_state.restore`.
         """
 
     def whole_model(self) -> nn.Module:

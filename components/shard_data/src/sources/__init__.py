@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from sources.common import Batch, Files, Request, Source, check_row, rows_per_batch, suggest, unreadable
-from wsshards.builtin import DIGITS, PYTHON_SOURCE, SOURCES
 from wsshards.errors import UserError
-from wsshards.formats import PICTURES, TABLES
 from wsshards.manifest import CLASSIFICATION, Features
-from wsshards.regular import check_regular, list_files
+from wsshards.regular_files import check_regular, list_files
+from wssources.formats import PICTURES, TABLES
+from wssources.planned_rows import DIGITS, PYTHON_SOURCE, SOURCES
 
 _SUGGESTED = 10_000
 

@@ -23,11 +23,11 @@ from sources.common import (
     suggest,
     unreadable,
 )
-from wsshards.bounds import open_archive, read_npy_start
 from wsshards.errors import UserError, clip
-from wsshards.formats import LABEL_ARRAYS, MAX_CLASS_NAME
 from wsshards.manifest import CLASSIFICATION, Features
-from wsshards.regular import open_regular
+from wsshards.regular_files import open_regular
+from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME
+from wssources.unpack_limits import open_archive, read_npy_start
 
 CHANNELS = (1, 3, 4)
 

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.bounds import Unpacked
 from wsshards.errors import UserError, clip
 from wsshards.manifest import Features
-from wsshards.regular import open_regular
+from wsshards.regular_files import open_regular
+from wssources.unpack_limits import Unpacked
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small beside a shard

@@ -27,7 +27,7 @@ from sources.common import (
 )
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
-from wsshards.regular import read_regular
+from wsshards.regular_files import read_regular
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no other is tried, whatever a file's name
 _LEAST = 16 << 20  # bytes of a picture's file that are read under any memory limit

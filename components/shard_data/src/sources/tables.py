@@ -32,11 +32,11 @@ from sources.common import (
     same_columns,
     unreadable,
 )
-from wsshards.bounds import FREE
 from wsshards.errors import UserError, clip
 from wsshards.manifest import CLASSIFICATION
-from wsshards.parquet import Unpacked, check_footer, check_pages, dictionary_columns
-from wsshards.regular import open_regular, path_of_open
+from wsshards.regular_files import open_regular, path_of_open
+from wssources.parquet import Unpacked, check_footer, check_pages, dictionary_columns
+from wssources.unpack_limits import FREE
 
 TEXT_BYTES = 32 << 20  # of texts, in a batch
 PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from sources.common import BATCH_BYTES, Batch, Request, Source, unreadable
-from wsshards.builtin import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL, Features
-from wsshards.regular import open_regular
+from wsshards.regular_files import open_regular
+from wssources.planned_rows import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 
 SUFFIXES = (
     ".c",

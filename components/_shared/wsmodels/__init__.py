@@ -1,0 +1,1 @@
+"""A saved MLflow model: read from its folder, and given rows of shards."""

@@ -1,0 +1,95 @@
+"""The card of an MLflow model, `MLmodel`, read from a folder that somebody else may have made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wsshards.errors import UserError
+from wsshards.regular_files import check_regular, list_files, read_regular
+
+NAME = "MLmodel"
+LARGEST = 1 << 20  # bytes: a signature of 10,000 columns takes half of it
+MOST_FILES = 100_000
+_LEVELS = 100
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_card(model: str) -> dict[str, Any]:
+    """The content of a model's MLmodel file, once the folder is seen to hold nothing but regular files.
+
+    MLflow opens whatever it finds there, and would wait forever for a named pipe.
+
+    Raises:
+        UserError: the folder is not an MLflow model.
+    """
+    check_files(model)
+    try:
+        text = read_regular(Path(model) / NAME, LARGEST).decode("utf-8")
+        if _is_deep(text):
+            raise _no_model(model, "is nested too deeply")
+        card = yaml.load(text, Loader=_LOADER)  # noqa: S506 - either is a safe one
+    except FileNotFoundError:
+        raise _no_model(model, None) from None
+    except OSError as error:
+        raise _no_model(model, f"cannot be read: {error.strerror or error}") from None
+    except (ValueError, yaml.YAMLError, RecursionError):
+        raise _no_model(model, "is not YAML") from None
+    if not isinstance(card, dict):
+        raise _no_model(model, "is not a mapping")
+    if _is_endless(card):
+        raise _no_model(model, "says more by its anchors than any model does")
+    return card
+
+
+def check_files(folder: str) -> None:
+    """Refuse a folder that holds something else than regular files.
+
+    Raises:
+        UserError: naming what it is.
+    """
+    place = ""
+    try:
+        for place in list_files(folder, MOST_FILES, hidden=True):
+            check_regular(Path(folder) / place)
+    except NotADirectoryError:
+        raise UserError(f"`{folder}` is not a folder", "bind the folder of an MLflow model") from None
+    except OSError as error:
+        name = f"{folder}/{place}" if place else folder
+        raise UserError(
+            f"cannot read the model `{name}`: {error.strerror or error}", "save it with mlflow's save_model"
+        ) from None
+
+
+def _is_deep(text: str) -> bool:
+    """Whether brackets or indents nest so deeply that a parser might not come back."""
+    level = 0
+    for character in text:
+        level += (character in "[{") - (character in "]}")
+        if level > _LEVELS:
+            return True
+    return any(len(line) - len(line.lstrip(" -?")) > 4 * _LEVELS for line in text.splitlines())
+
+
+def _is_endless(card: object) -> bool:
+    """Whether anchors make a card that is larger than its text, or holds itself."""
+    waiting = [card]
+    for _ in range(LARGEST):
+        if not waiting:
+            return False
+        node = waiting.pop()
+        if isinstance(node, dict | list):
+            waiting += node.values() if isinstance(node, dict) else node
+            if len(waiting) > LARGEST:
+                return True
+    return True
+
+
+def _no_model(model: str, fault: str | None) -> UserError:
+    reason = f", which {fault}" if fault else ""
+    return UserError(
+        f"`{model}` is not an MLflow model: it has no readable `{NAME}`{reason}",
+        "save it with mlflow's save_model",
+    )

@@ -1,0 +1,1 @@
+"""Files of a user's data: their formats, how many rows they hold, and how much they may unpack to."""

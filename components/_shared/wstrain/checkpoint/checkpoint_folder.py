@@ -1,0 +1,286 @@
+"""Checkpoints: complete, never mistaken for whole when half-written, and checked on reading.
+
+A checkpoint is a folder ``step-00000060`` with a card, ``checkpoint.json``, that has the size and SHA-256 of
+every other file in it, and of itself: ``state.pt`` where all ranks have the same state, else a part from each
+rank (:mod:`wstrain_torch.checkpoint.sharded_checkpoint`). It is written under a temporary name, the card
+last, flushed to the disk and then renamed. Reading starts with :mod:`wstrain.checkpoint.latest_checkpoint`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+from wsshards.checksummed_json import is_whole, sealed
+from wsshards.errors import UserError
+from wstrain.checkpoint.hashed_file import Digesting, flush
+
+STATE, CARD = "state.pt", "checkpoint.json"
+Files = Mapping[str, Mapping[str, Any]]  # size and hash by name
+_NAME = re.compile(r"step-(\d{8,})")
+_FILE = re.compile(r"\w[\w.-]*|\.metadata")
+_TEMPORARY = ".writing-"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Which checkpoints stay.
+
+    Attributes:
+        newest: how many of the newest, at least 1.
+        best: also the one with the lowest ``loss`` on its card.
+    """
+
+    newest: int
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint by its card.
+
+    Attributes:
+        path: its folder.
+        step: optimizer steps done.
+        identity: what the training was, see :func:`expect_identity`.
+        files: size and SHA-256 of each of its files, by name.
+    """
+
+    path: Path
+    step: int
+    identity: Mapping[str, Any]
+    files: Files = field(default_factory=dict)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether each rank wrote its own part."""
+        return ".metadata" in self.files
+
+
+def save(
+    folder: Path,
+    step: int,
+    state: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    *,
+    keep: Keep,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint of one file, then remove those that need not be kept.
+
+    Args:
+        folder: where checkpoints are kept.
+        step: optimizer steps done.
+        state: tensors, numbers, texts and containers of them.
+        identity: what must be the same to go on from here.
+        keep: which checkpoints stay.
+        about: what else its card says.
+
+    Raises:
+        UserError: the folder cannot be written, or the disk is full; older checkpoints are untouched.
+    """
+    temporary = begin(folder, step)
+    with writing(temporary):
+        files = {STATE: _write_state(temporary / STATE, state)}
+    return finish(temporary, files, {**(about or {}), "identity": dict(identity)}, keep=keep)
+
+
+def name_of(step: int) -> str:
+    """What the checkpoint after ``step`` steps is called."""
+    return f"step-{step:08d}"
+
+
+def begin(folder: Path, step: int) -> Path:
+    """Make the folder that a checkpoint is written into, under a temporary name."""
+    temporary = folder / f"{_TEMPORARY}{name_of(step)}"
+    with writing(temporary):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+    return temporary
+
+
+def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Keep) -> Path:
+    """Write the card, give the checkpoint its name, and remove those that need not be kept.
+
+    Args:
+        temporary: from :func:`begin`.
+        files: everything written into it.
+        card: what else the card says.
+        keep: which checkpoints stay.
+
+    Raises:
+        UserError: a file is not there, or the card cannot be written.
+    """
+    folder, name = temporary.parent, temporary.name.removeprefix(_TEMPORARY)
+    final = folder / name
+    with writing(temporary):
+        for file in files:
+            _expect_written(temporary, file)
+        with (temporary / CARD).open("w", encoding="utf-8") as stream:
+            content = {"step": _step(final), **card, "files": files}
+            json.dump(sealed(content), stream, indent=2)
+            flush(stream)
+        _flush_folder(temporary)
+        shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
+        temporary.rename(final)
+        _flush_folder(folder)
+        _prune(folder, keep)
+    return final
+
+
+def discard(temporary: Path) -> None:
+    """Remove what was half-written."""
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def writing(temporary: Path, *, shared: bool = False) -> Iterator[None]:
+    """Turn what the system refuses into a sentence, and remove what was half-written.
+
+    Args:
+        temporary: from :func:`begin`.
+        shared: other ranks write into it too; it is then left to them, see :func:`discard`.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not shared:
+            discard(temporary)
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(
+            f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {reason}",
+            "free space for it and resume; older checkpoints are whole",
+        ) from error
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, whole or not."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_step, reverse=True)
+
+
+def read_card(path: Path) -> Found:
+    """Read what a checkpoint should be; none of its files is looked at.
+
+    Raises:
+        OSError: there is no card, or it cannot be read.
+        ValueError: it is not what was written.
+    """
+    try:
+        card = json.loads((path / CARD).read_text(encoding="utf-8"))
+        whole = is_whole(card)
+        found = Found(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
+        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in found.files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"`{CARD}` is not what was written") from error
+    if not whole or found.step != _step(path):
+        raise ValueError(f"`{CARD}` is not what was written")
+    for name in files:
+        if not _FILE.fullmatch(name):
+            raise ValueError(f"`{CARD}` names a file `{name}`")
+    if not files:
+        raise ValueError(f"`{CARD}` names no files")
+    return found
+
+
+def load(found: Found) -> dict[str, Any]:
+    """Read the state of a checkpoint onto the CPU; nothing in it is executed.
+
+    Raises:
+        UserError: the file cannot be read here.
+    """
+    import torch  # noqa: PLC0415  all else here serves frameworks that have no torch
+
+    try:
+        state: dict[str, Any] = torch.load(found.path / STATE, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        first = str(error).splitlines()[0][:120]
+        raise UserError(f"cannot read checkpoint `{found.path.name}`: {first}") from error
+    return state
+
+
+def expect_identity(found: Found, identity: Mapping[str, Any]) -> None:
+    """Compare what a checkpoint's training was with what this one is.
+
+    Raises:
+        UserError: something differs that the rest of the training depends on; the message has both values.
+    """
+    for name, wanted in identity.items():
+        had = found.identity.get(name)
+        if had != wanted:
+            raise UserError(
+                f"checkpoint `{found.path.name}` was trained with `{name}` {had}, but this run has {wanted}",
+                "resume with the same value, or start with an empty `checkpoints` folder",
+            )
+
+
+def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    import torch  # noqa: PLC0415
+
+    from wstrain.checkpoint import hashed_file  # noqa: PLC0415
+
+    with path.open("wb") as file:
+        digesting = Digesting(file)
+        try:
+            with hashed_file.left_out():
+                torch.save(dict(state), cast("IO[bytes]", digesting))  # it asks for no more than write()
+        except (RuntimeError, OSError) as error:
+            raise digesting.failure or OSError(str(error).splitlines()[0]) from error
+        flush(file)
+    return digesting.card()
+
+
+def _expect_written(temporary: Path, file: str) -> None:
+    # Every rank wrote its part where its own instance sees the folder, which may be another folder than this.
+    if not (temporary / file).is_file():
+        discard(temporary)
+        name = temporary.name.removeprefix(_TEMPORARY)
+        raise UserError(
+            f"part `{file}` of checkpoint `{name}` was written by its rank, but rank 0 does not see it",
+            "bind `checkpoints` to a folder that all instances share",
+        )
+
+
+def _prune(folder: Path, keep: Keep) -> None:
+    paths = newest_first(folder)
+    stay = set(paths[: keep.newest])
+    if keep.best:
+        losses = {path: loss for path in paths if (loss := _loss(path)) is not None}
+        stay |= {min(losses, key=lambda path: losses[path])} if losses else set()
+    for path in paths:
+        if path not in stay:  # first under a name that nobody takes for a checkpoint
+            discard(path.rename(folder / f"{_TEMPORARY}{path.name}"))
+
+
+def _loss(path: Path) -> float | None:
+    try:
+        loss = json.loads((path / CARD).read_text(encoding="utf-8"))["loss"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None  # a damaged one is not the best
+    return float(loss) if isinstance(loss, (int, float)) and abs(loss) < 1e308 else None
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def _flush_folder(folder: Path) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return  # some mounts cannot open folders; the rename is then as durable as they make it
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

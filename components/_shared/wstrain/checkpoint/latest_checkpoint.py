@@ -1,0 +1,123 @@
+"""The checkpoint to go on from: the newest that every rank finds whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wsshards.errors import UserError
+from wsshards.manifest import sha256_of
+from wstrain.checkpoint import checkpoint_folder
+from wstrain.checkpoint.checkpoint_folder import CARD, Found
+
+_MISSING = "does not exist"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Who reads, so that together they have read every byte.
+
+    Attributes:
+        rank: this process.
+        ranks: how many there are.
+        neighbour: its place among those of its instance. A file that all ranks take is read by one of each
+            instance, where it may have come over a network of its own.
+        everyone: returns everybody's value, by rank; called by all.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+    neighbour: int = 0
+    everyone: Callable[[Any], list[Any]] = lambda value: [value]
+
+    def files(self, found: Found) -> Sequence[str]:
+        """The files that this rank reads."""
+        if not found.in_parts:
+            return [name for name in found.files if self.neighbour == 0]
+        return sorted(found.files)[self.rank :: self.ranks]
+
+
+def newest(folders: Sequence[Path], share: Share | None = None) -> Found | None:
+    """Find the newest checkpoint that is whole for every rank, saying on stderr which ones are damaged.
+
+    Args:
+        folders: where to look.
+        share: the ranks; left out, this process is alone.
+
+    Raises:
+        UserError: rank 0 finds one whole that another rank does not see.
+    """
+    share = share or Share()
+    candidates = [path for folder in folders for path in checkpoint_folder.newest_first(folder)]
+    candidates.sort(key=lambda path: path.name.zfill(64), reverse=True)
+    for path in map(Path, share.everyone([str(path) for path in candidates])[0]):
+        faults = share.everyone(_fault(path, share))
+        wrong = next((rank for rank, fault in enumerate(faults) if fault is not None), None)
+        if wrong is None:
+            return checkpoint_folder.read_card(path)
+        if faults[0] is None and all(fault in (None, _MISSING) for fault in faults):
+            raise UserError(
+                f"checkpoint `{path.name}` is whole for rank 0, but rank {wrong} does not see it",
+                "bind `checkpoints` to a folder that all instances share",
+            )
+        if share.rank == 0:
+            text = f"warning: checkpoint `{path.name}` is damaged ({faults[wrong]}), so it is passed over"
+            print(text, file=sys.stderr, flush=True)
+    return None
+
+
+def to_go_on_from(
+    folder: Path, resume_from: Path | None, identity: Mapping[str, Any], share: Share
+) -> Found | None:
+    """Find what a training goes on from; None if it starts anew.
+
+    Args:
+        folder: its own checkpoints, which a restarted job finds again.
+        resume_from: those of another job.
+        identity: what must be the same to go on.
+        share: the ranks.
+
+    Raises:
+        UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
+    """
+    found = newest([folder, resume_from] if resume_from else [folder], share)
+    if found is not None:
+        checkpoint_folder.expect_identity(found, identity)
+    elif resume_from:
+        raise UserError(
+            f"`resume_from` has no whole checkpoint in `{resume_from}`",
+            "bind the `checkpoints` output of a training step, or leave it out",
+        )
+    return found
+
+
+def _fault(path: Path, share: Share) -> str | None:
+    try:
+        if not path.exists():
+            return _MISSING
+        found = checkpoint_folder.read_card(path)
+        for name, written in found.files.items():
+            _expect_size(path, name, written["bytes"])
+        for name in share.files(found):
+            _expect_content(path, name, found.files[name]["sha256"])
+    except FileNotFoundError as error:
+        return f"`{Path(error.filename or CARD).name}` is missing"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _expect_content(path: Path, name: str, expected: str) -> None:
+    if sha256_of(path / name) != expected:
+        raise ValueError(f"`{name}` has another sha256 than when it was written")
+
+
+def _expect_size(path: Path, name: str, expected: int) -> None:
+    size = (path / name).stat().st_size
+    if size != expected:
+        raise ValueError(f"`{name}` has {size} bytes instead of {expected}")

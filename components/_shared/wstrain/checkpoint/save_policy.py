@@ -1,0 +1,88 @@
+"""When a checkpoint is due; all that decides it is agreed on, so every rank answers alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Due:
+    """What makes one due.
+
+    Args:
+        intervals: a checkpoint is due when the steps done are a multiple of one of these.
+        between: mean seconds between interruptions, for an interval that follows from what checkpoints cost;
+            0 for none.
+    """
+
+    intervals: Sequence[int] = ()
+    between: float = 0.0
+    _last: int = field(default=0, init=False)
+
+    def at(self, done: int, pace: Pace) -> bool:
+        """Whether one is due after ``done`` steps."""
+        if any(done % interval == 0 for interval in self.intervals):
+            return True
+        return self.between > 0 and pace.step > 0 and done - self._last >= self.steps(pace)
+
+    def saved(self, done: int) -> None:
+        """Note that one was written, or gone on from, after ``done`` steps."""
+        self._last = done
+
+    def steps(self, pace: Pace) -> int:
+        """Steps between two checkpoints, at least 1."""
+        seconds = max(best_interval(pace.cost or ASSUMED_COST, self.between), pace.written)
+        return max(1, round(seconds / pace.step))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast things go, the same on every rank.
+
+    Attributes:
+        step: seconds of one optimizer step; 0 if not known yet.
+        cost: seconds that the training waited for the last checkpoint; 0 if not known yet.
+        written: seconds until the last checkpoint was on the disk. No other can be written meanwhile.
+    """
+
+    step: float = 0.0
+    cost: float = 0.0
+    written: float = 0.0
+
+
+ASSUMED_COST = 1.0  # seconds, until a checkpoint has been measured
+
+
+def best_interval(cost: float, between: float) -> float:
+    """Seconds of training between checkpoints that lose the least (Daly 2006, equation 37).
+
+    Args:
+        cost: seconds that the training waits for one checkpoint, ``δ``.
+        between: mean seconds between interruptions, ``M``.
+
+    Returns:
+        ``√(2δM)·(1 + √(δ/2M)/3 + (δ/2M)/9) − δ`` for ``δ < 2M``, else ``M``.
+    """
+    if cost >= 2 * between:
+        return between
+    ratio = cost / (2 * between)
+    return math.sqrt(2 * cost * between) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost
+
+
+def lost_fraction(interval: float, cost: float, between: float) -> float:
+    """Part of the time that is lost, to checkpoints and to work done again (Daly 2006, equation 20).
+
+    Interruptions come at random, at a constant rate; the time to start again is not counted.
+
+    Args:
+        interval: seconds of training between checkpoints, ``τ``.
+        cost: seconds that the training waits for one checkpoint, ``δ``.
+        between: mean seconds between interruptions, ``M``.
+
+    Returns:
+        ``1 − (τ/M) / (e^((τ+δ)/M) − 1)``, from 0 to 1.
+    """
+    exponent = (interval + cost) / between
+    return 1 - interval / between / math.expm1(exponent) if exponent < 700 else 1.0

@@ -1,0 +1,161 @@
+"""What a process says that gets no more memory: how much it asked for, what there is, and what would fit."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsshards.errors import UserError
+from wstrain.health import peak_memory
+from wstrain.settings import Settings
+
+# What torch's two allocators, NumPy and TensorFlow write when they are refused.
+_SIGNS = ("out of memory", "can't allocate memory", "Unable to allocate", "OOM when allocating", "bad_alloc")
+_ASKED = (
+    re.compile(r"ried to allocate ([\d.]+) (bytes|[KMGT]iB)"),
+    re.compile(r"Unable to allocate ([\d.]+) (bytes|[KMGT]iB)"),
+)
+_SHAPE = re.compile(r"tensor with shape\[([\d,]+)\] and type (\w+)")
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_WIDTHS = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes of memory for this process: all that it may have, what it uses, and what the limit is called."""
+
+    total: int
+    used: int
+    kind: str
+
+
+@contextmanager
+def explained(settings: Settings) -> Iterator[None]:
+    """Turn an allocator's complaint into a sentence with numbers, and a batch that would fit.
+
+    Raises:
+        UserError: there was not enough memory.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_about_memory(error):
+            raise
+        raise refused(error, settings) from error
+
+
+def is_about_memory(error: BaseException) -> bool:
+    """Whether an error is an allocator's."""
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+
+
+def refused(error: BaseException, settings: Settings) -> UserError:
+    """The error to stop with."""
+    asked, room = asked_bytes(str(error)), _room()
+    more = f": {_size(asked)} more were asked for" if asked else ""
+    said = f"out of memory{more}; this process uses {_size(room.used)} of {room.kind}'s {_size(room.total)}"
+    planned = settings.predicted_memory_bytes
+    if planned:
+        said += f", and {_size(planned)} were planned"
+    # Where even the plan is over, it says by how much the batch is too large.
+    share = min(0.5, room.total / planned) if planned else 0.5
+    return UserError(said, advice(settings, share))
+
+
+def advice(settings: Settings, share: float) -> str:
+    """What to change so that a process takes ``share`` of the samples at once, at the same global batch."""
+    micro, accumulation = settings.batch_size_per_device, settings.gradient_accumulation_steps
+    smaller = smaller_batch(micro, share)
+    if smaller < micro:
+        return (
+            f"set `batch_size_per_device` to {smaller} and `gradient_accumulation_steps` to"
+            f" {accumulation * (micro // smaller)}: the same global batch of {settings.global_batch_size},"
+            f" with activations of {smaller} samples instead of {micro}"
+        )
+    return (
+        "one sample at a time is too much: use `activation_checkpointing: blocks`, a strategy that divides"
+        " the model (`fsdp`), or an instance with more memory"
+    )
+
+
+def smaller_batch(micro: int, share: float) -> int:
+    """The largest divisor of ``micro`` that is at most ``share`` of it; 1 at least."""
+    return max((each for each in range(1, micro) if micro % each == 0 and each <= micro * share), default=1)
+
+
+def asked_bytes(text: str) -> int | None:
+    """What an allocator was asked for, as its message says."""
+    for pattern in _ASKED:
+        found = pattern.search(text)
+        if found:
+            return int(float(found[1]) * _UNITS[found[2]])
+    found = _SHAPE.search(text)
+    if found is None:
+        return None
+    count = _WIDTHS.get(found[2], 4)
+    for length in found[1].split(","):
+        count *= int(length)
+    return count
+
+
+def _room() -> Room:
+    """Of the GPU where torch is loaded and has one; else of this process."""
+    import sys  # noqa: PLC0415
+
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        _, total = torch.cuda.mem_get_info()
+        return Room(int(total), int(torch.cuda.memory_allocated()), "the GPU")
+    limits = [
+        (_machine_bytes(), "the machine"),
+        (_cgroup_bytes(), "the container"),
+        (_limit_bytes(), "its limit"),
+    ]
+    total, kind = min((total, kind) for total, kind in limits if total)
+    if kind == "its limit":
+        return Room(total, _status_bytes("VmSize"), kind)  # it counts addresses
+    return Room(total, _status_bytes("VmRSS") or peak_memory.peak_bytes(), kind)
+
+
+def _limit_bytes() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return 0 if soft == resource.RLIM_INFINITY else soft
+
+
+def _machine_bytes() -> int:
+    return _lines_bytes(Path("/proc/meminfo"), "MemTotal") or 1 << 62
+
+
+def _cgroup_bytes() -> int:
+    """The limit of this process's own cgroup, in both versions; 0 for none."""
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit() and int(text) < 1 << 60:
+            return int(text)
+    return 0
+
+
+def _status_bytes(name: str) -> int:
+    return _lines_bytes(Path("/proc/self/status"), name)
+
+
+def _lines_bytes(path: Path, name: str) -> int:
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
+    except (OSError, StopIteration, ValueError):
+        return 0
+
+
+def _size(count: int) -> str:
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if count >= _UNITS[unit]:
+            return f"{count / _UNITS[unit]:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,98 @@
+"""The status that ranks exchange along with their losses, at no cost of its own.
+
+All ranks must learn at the same step that one was asked to stop or cannot write its checkpoint. The mean of a
+window of losses is exchanged anyway (:mod:`wstrain.tracking.step_recorder`); a few more numbers travel with
+it, so every rank decides alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+
+from wstrain.checkpoint.save_policy import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the last exchange said, the same on every rank.
+
+    Attributes:
+        exchanges: how many there were.
+        stop: some rank was asked to stop.
+        failed: some rank could not write its checkpoint.
+        writing: some rank is still writing it.
+        pace: how fast things go.
+    """
+
+    exchanges: int = 0
+    stop: bool = False
+    failed: bool = False
+    writing: bool = False
+    pace: Pace = field(default_factory=Pace)
+
+
+@dataclass
+class Notices:
+    """This rank's own news, and what was heard of all.
+
+    Attributes:
+        stop: this process was asked to stop.
+        failed: it could not write its checkpoint.
+        writing: it is still writing one.
+        cost: seconds that it waited for the last one; 0 if it writes none.
+        written: seconds until that was on the disk.
+        heard: what the last exchange said.
+    """
+
+    stop: bool = False
+    failed: bool = False
+    writing: bool = False
+    cost: float = 0.0
+    written: float = 0.0
+    heard: Heard = field(default_factory=Heard)
+    _losses: list[float] = field(default_factory=lambda: [0.0, 0.0])  # their sum, and how many
+
+    def values(self) -> list[float]:
+        """The numbers to send; their means over ranks go to :meth:`hear`."""
+        flags = (self.stop, self.failed, self.writing, self.cost > 0, self.written > 0)
+        return [*map(float, flags), self.cost, self.written]
+
+    def hear(self, means: Sequence[float], losses: Sequence[float], seconds: float) -> None:
+        """Note what all ranks said.
+
+        Args:
+            means: of everybody's :meth:`values`.
+            losses: of the steps since the last exchange, averaged over ranks.
+            seconds: of one step, averaged too.
+        """
+        stop, failed, writing, waited, wrote, cost, written = means
+        pace = Pace(seconds, cost / waited if waited else 0.0, written / wrote if wrote else 0.0)
+        self.heard = Heard(self.heard.exchanges + 1, stop > 0, failed > 0, writing > 0, pace)
+        self._losses[0] += sum(losses)
+        self._losses[1] += len(losses)
+
+    def mean_loss(self) -> float | None:
+        """The mean over all steps heard of since this was asked for last; None for none."""
+        total, count = self._losses
+        self._losses = [0.0, 0.0]
+        return total / count if count else None
+
+    def listen(self, then: Callable[[], None] = lambda: None) -> None:
+        """Take SIGTERM, which an eviction and a cancelled job begin with, as the wish to stop.
+
+        Whoever sends it and does not want to wait sends SIGKILL some seconds later.
+
+        Args:
+            then: is called besides, between any two operations of the main thread.
+        """
+
+        def asked(_number: int, _frame: FrameType | None) -> None:
+            self.stop = True
+            then()
+
+        with contextlib.suppress(ValueError):  # only a main thread may; elsewhere somebody else decides
+            signal.signal(signal.SIGTERM, asked)

@@ -1,0 +1,217 @@
+"""Ends a group of ranks that waits for ever, and says which rank did not arrive.
+
+A thread of every rank looks at how long ago the rank got on. When that is longer than can be explained by its
+own step times, it writes the stacks of all threads into the rank's log, what every rank was doing, and who is
+behind, and ends the process with :data:`HUNG`. A rank that is stopped cannot do so; the others name it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from wstrain.health import heartbeat
+from wstrain.health.heartbeat import STEADY, Beat, Phase, Pulse
+from wstrain.health.peer_heartbeats import STORE_SECONDS, Folder, Nobody, Peers, Store
+from wstrain.launch.environment import Launch
+
+HUNG = 124  # the exit status, as of timeout(1)
+LEAST_SECONDS = 60.0  # a pause that long is no hang
+SLOWEST_STEPS = 10.0  # nor is one of so many of the slowest steps
+OTHER_SECONDS = 1800.0  # loading, the first step, saving: as long as gloo itself waits
+OTHER_FACTOR = 10.0  # of a limit that was given, for these
+TICK_SECONDS = 0.5
+GATHER_SECONDS = 3.0  # from the first rank that gives up to its end: the others write their stacks
+_MOST_LINES = 64  # of ranks
+
+
+class Watchdog:
+    """Watches this rank from a thread of its own.
+
+    Args:
+        pulse: this rank's record.
+        peers: the others'.
+        world_size: ranks there are.
+        timeout: seconds without a finished step that count as a hang; 0 to derive it from the steps.
+    """
+
+    def __init__(self, pulse: Pulse, peers: Peers, world_size: int, timeout: float = 0.0) -> None:
+        self._pulse, self._peers, self._world_size, self._timeout = pulse, peers, world_size, timeout
+        self._closed = threading.Event()
+        self._started = self._woken = time.monotonic()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching: this rank is done."""
+        self._pulse.mark(Phase.OVER)
+        self._closed.set()
+        self._thread.join(TICK_SECONDS * 4)
+        self._pulse.tick(0.0)
+
+    def _watch(self) -> None:
+        last, told, slept = time.monotonic(), 0.0, 0.0
+        while not self._closed.wait(TICK_SECONDS):
+            now = time.monotonic()
+            if now - last > TICK_SECONDS * 6:
+                self._woken, slept = now, now - last  # a pause of the process is no hang of the others
+            last = now
+            limit = allowed(self._pulse.phase, self._pulse.recent, self._timeout)
+            self._pulse.tick(limit)
+            if limit:
+                # From C, should the main thread sit on Python's lock so that nothing here runs any more.
+                faulthandler.dump_traceback_later(limit + 2 * GATHER_SECONDS, exit=False)
+            if now - told >= STORE_SECONDS:
+                told = now
+                self._peers.tell(self._pulse)
+            hangs = limit and now - max(self._pulse.moved, self._woken) > limit
+            if hangs or (self._peers.shared and any(map(self._gave_up, self._peers.read().values()))):
+                self._give_up(limit, slept if now - self._woken < GATHER_SECONDS else 0.0)
+        faulthandler.cancel_dump_traceback_later()
+
+    def _gave_up(self, beat: Beat) -> bool:
+        return beat.gave_up and beat.alive > self._started  # and not in a training before this one
+
+    def _give_up(self, limit: float, slept: float) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        begun = time.monotonic()
+        self._pulse.tick(limit, gave_up=True)
+        sys.stdout.flush()
+        print(f"the stacks of this process, which found that the group hangs:\n{'-' * 60}", file=sys.stderr)
+        faulthandler.dump_traceback(all_threads=True)
+        if slept:
+            print(f"error: this process did not run for {slept:.0f} s, and was given up", file=sys.stderr)
+            sys.stderr.flush()
+            os._exit(HUNG)
+        before = self._read()
+        time.sleep(TICK_SECONDS * 4)
+        after = self._read()
+        # Where records come through a store, those of ranks that run are up to one period old.
+        silent = _silent(before, after) if self._peers.shared else set()
+        own = heartbeat.parse(self._pulse.record)
+        if own is not None:
+            after.setdefault(own.rank, own)
+        for line in report(after, silent, self._world_size, own):
+            print(line, file=sys.stderr)
+        sys.stderr.flush()
+        time.sleep(max(0.0, begun + GATHER_SECONDS - time.monotonic()))
+        # From a thread, while the main one hangs: nothing gentler ends the process.
+        os._exit(HUNG)
+
+    def _read(self) -> dict[int, Beat]:
+        """The others' records, from a thread that may be left behind: a store may never answer."""
+        found: dict[int, Beat] = {}
+        reader = threading.Thread(target=self._peers.read, args=(found,), daemon=True)
+        reader.start()
+        reader.join(STORE_SECONDS + 1)
+        return dict(found)
+
+
+def start(launch: Launch, timeout: float, *, communication: str = "") -> tuple[Pulse, Watchdog]:
+    """Begin to watch this process.
+
+    Args:
+        launch: who it is.
+        timeout: see :class:`Watchdog`.
+        communication: the module that the ranks meet through, by its full name.
+    """
+    folder = os.environ.get(heartbeat.VARIABLE)
+    pulse = Pulse(launch.rank, launch.world_size, folder)
+    peers: Peers = Nobody(pulse)
+    if folder:
+        peers = Folder(folder)
+    elif communication.endswith(".torch_distributed") and launch.world_size > 1:
+        peers = Store(launch)
+    return pulse, Watchdog(pulse, peers, launch.world_size, timeout)
+
+
+@contextmanager
+def watching(launch: Launch, timeout: float, *, communication: str = "") -> Iterator[Pulse]:
+    """Watch this process for as long as the context lasts; see :func:`start`."""
+    pulse, watchdog = start(launch, timeout, communication=communication)
+    try:
+        yield pulse
+    finally:
+        watchdog.close()
+
+
+def allowed(phase: Phase, recent: Iterable[float], timeout: float = 0.0) -> float:
+    """Seconds that a rank may take without getting on; 0 for any.
+
+    Args:
+        phase: what it is busy with.
+        recent: seconds of its last steps; none before the first, in which code is compiled.
+        timeout: what the user gave for a step, or 0.
+    """
+    if phase in (Phase.SERVING, Phase.OVER):
+        return 0.0
+    slowest = max([*recent], default=None)
+    if phase in STEADY and slowest is not None:
+        return timeout or max(LEAST_SECONDS, SLOWEST_STEPS * slowest)
+    return timeout * OTHER_FACTOR or max(OTHER_SECONDS, SLOWEST_STEPS * (slowest or 0.0))
+
+
+def absent(found: Mapping[int, Beat], silent: Collection[int], world_size: int) -> list[int]:
+    """The ranks that the others wait for; none where that cannot be told.
+
+    Args:
+        found: the records there are.
+        silent: ranks whose process does not run.
+        world_size: ranks there should be.
+    """
+    if silent:
+        return sorted(silent)
+    if len(found) == 1 < world_size:
+        return []  # only its own: it cannot tell
+    missing = [rank for rank in range(world_size) if rank not in found]
+    if missing:
+        return missing
+    least = min(beat.position for beat in found.values())
+    behind = [rank for rank, beat in sorted(found.items()) if beat.position == least]
+    return behind if len(behind) < world_size else []
+
+
+def report(
+    found: Mapping[int, Beat], silent: Collection[int], world_size: int, own: Beat | None
+) -> Iterator[str]:
+    """The lines about a hang: what every rank was doing, then one ``error: …`` and a ``help: …``."""
+    now = time.monotonic()
+    yield "-" * 60
+    for rank, beat in sorted(found.items())[:_MOST_LINES]:
+        steps = f"{max(beat.done, 0)} steps done, " if beat.phase != Phase.LOADING else ""
+        waited = "; its process does not run" if rank in silent else ""
+        yield f"rank {rank}: {steps}{beat.words}{waited}"
+    seconds = now - own.moved if own else 0.0
+    gone = absent(found, silent, world_size)
+    if gone:
+        named = f"rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone[:8]))}{' …' * (len(gone) > 8)}"
+        first = found.get(gone[0])
+        doing = f", last seen {first.words}" if first else ", of which nothing is known"
+        stopped = "; its process does not run" if set(gone) <= set(silent) else ""
+        yield f"error: {named} did not arrive: no progress for {seconds:.0f} s{doing}{stopped}"
+        yield f"help: each rank's log has its stacks; `hang_timeout` is how long the others wait, {_now(own)}"
+    else:
+        doing = f" while {own.words}" if own else ""
+        yield f"error: the ranks wait for each other: no progress for {seconds:.0f} s{doing}"
+        yield f"help: compare the stacks in their logs; `hang_timeout` is how long they wait, {_now(own)}"
+
+
+def _now(own: Beat | None) -> str:
+    return f"{own.limit:.0f} s here" if own else "0 to derive it"
+
+
+def _silent(before: Mapping[int, Beat], after: Mapping[int, Beat]) -> set[int]:
+    """The ranks whose watchdog did not look between two readings, and which had not ended."""
+    return {
+        rank
+        for rank, beat in after.items()
+        if rank in before
+        and beat.ticks == before[rank].ticks
+        and beat.phase != Phase.OVER
+        and not beat.gave_up
+    }

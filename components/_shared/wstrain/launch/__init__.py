@@ -1,0 +1,1 @@
+"""Which process this is, and whether the machine is the planned one."""

@@ -1,0 +1,171 @@
+"""Which process this is: the launcher's environment, read once and never guessed.
+
+Azure ML starts a ``distribution: {type: pytorch}`` command once per process and sets RANK, LOCAL_RANK,
+WORLD_SIZE, NODE_RANK, MASTER_ADDR and MASTER_PORT; ``torchrun`` sets the same. LOCAL_WORLD_SIZE is not part
+of that contract. It starts ``{type: mpi}`` with Open MPI's ``mpirun``, which sets OMPI_COMM_WORLD_RANK, _SIZE
+and _LOCAL_RANK (OMPI_COMM_WORLD_NODE_RANK is not the node's). This module needs no torch, so that a wrong
+launch is reported before torch is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from wsshards.errors import UserError
+from wstrain.launch.mesh import Mesh
+
+_MPI = "OMPI_COMM_WORLD_"
+_REQUIRED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """This process among the others. ``master`` is ``host:port``, None for a single process."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    node_rank: int = 0
+    master: str | None = None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank writes metrics, checkpoints and the model."""
+        return self.rank == 0
+
+
+def read_pytorch(env: Mapping[str, str]) -> Launch:
+    """Read the environment contract; none of its variables means a single process.
+
+    Raises:
+        UserError: the contract is incomplete, contradictory, or another launcher's.
+    """
+    if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+        _refuse_other_launchers(env, "pytorch")
+        return Launch(rank=0, local_rank=0, world_size=1)
+    missing = [name for name in _REQUIRED if not env.get(name)]
+    if missing:
+        given = ", ".join(f"`{name}`" for name in missing)
+        raise UserError(
+            f"the launcher did not set {given}, so this process cannot know its place",
+            "start the script with `distribution: {type: pytorch}`, with torchrun, or with none of these set",
+        )
+    world_size = _integer(env, "WORLD_SIZE", low=1)
+    rank = _integer(env, "RANK", low=0)
+    if rank >= world_size:
+        raise UserError(f"`RANK` is {rank} but `WORLD_SIZE` is {world_size}; ranks count from 0")
+    return Launch(
+        rank=rank,
+        local_rank=_integer(env, "LOCAL_RANK", low=0),
+        world_size=world_size,
+        node_rank=_integer(env, "NODE_RANK", low=0) if env.get("NODE_RANK") else 0,
+        master=f"{env['MASTER_ADDR']}:{_integer(env, 'MASTER_PORT', low=1)}",
+    )
+
+
+def read_mpi(env: Mapping[str, str]) -> Launch:
+    """Read what Open MPI's ``mpirun`` sets; none of its variables means a single process.
+
+    Raises:
+        UserError: the variables are incomplete or contradictory, or another launcher started the process.
+    """
+    names = ("RANK", "SIZE", "LOCAL_RANK")
+    if not any(_MPI + name in env for name in names):
+        _refuse_other_launchers(env, "mpi")
+        return Launch(rank=0, local_rank=0, world_size=1)
+    missing = ", ".join(f"`{_MPI}{name}`" for name in names if not env.get(_MPI + name))
+    if missing:
+        raise UserError(
+            f"the launcher did not set {missing}, so this process cannot know its place",
+            "start the script with `distribution: {type: mpi}`, with Open MPI's mpirun, or alone",
+        )
+    world_size = _integer(env, f"{_MPI}SIZE", low=1)
+    rank = _integer(env, f"{_MPI}RANK", low=0)
+    if rank >= world_size:
+        raise UserError(f"`{_MPI}RANK` is {rank} but `{_MPI}SIZE` is {world_size}; ranks count from 0")
+    # The ranks of one instance find each other by its host name, so its number is not needed.
+    return Launch(rank, _integer(env, f"{_MPI}LOCAL_RANK", low=0), world_size)
+
+
+def expect_world_size(launch: Launch, planned: int) -> None:
+    """Compare the planned world size with the actual one.
+
+    Learning rate, accumulation and shards were derived for the planned number, so any other trains something
+    else than was asked for.
+
+    Raises:
+        UserError: they differ; the message has both.
+    """
+    if launch.world_size != planned:
+        raise UserError(
+            f"the plan is for {_processes(planned)} but the launcher started {launch.world_size}",
+            "make `instance_count` × `process_count_per_instance` equal `world_size`, or plan again",
+        )
+
+
+def expect_global_batch(mesh: Mesh, *, per_device: int, accumulation: int, global_batch: int) -> None:
+    """Check ``G = b·a·D``, where D counts the replicas of the model: without model parallelism, all ranks.
+
+    Raises:
+        UserError: the product is another number; the message has both.
+    """
+    product = per_device * accumulation * mesh.data
+    if product != global_batch:
+        replicas = _processes(mesh.data) if mesh.data == mesh.world_size else f"{mesh.data} replicas"
+        raise UserError(
+            f"`global_batch_size` is {global_batch} but {per_device} a device × {accumulation} accumulation"
+            f" steps × {replicas} = {product}",
+            "change one of the factors; the global batch is what the learning rate was planned for",
+        )
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _integer(env: Mapping[str, str], name: str, *, low: int) -> int:
+    try:
+        value = int(env[name])
+    except ValueError:
+        raise UserError(f"`{name}` is `{env[name]}`, which is not a whole number") from None
+    if value < low:
+        raise UserError(f"`{name}` is {value}, but must be at least {low}")
+    return value
+
+
+_UNSET = {
+    "pytorch": "`RANK` and `WORLD_SIZE` are",
+    "mpi": f"`{_MPI}SIZE` is",
+    "tensorflow": "`TF_CONFIG` is",
+}
+_COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod", "tensorflow": "train_tensorflow"}
+
+
+def _refuse_other_launchers(env: Mapping[str, str], own: str) -> None:
+    """Refuse a process that another launcher started beside others; it would train all the data alone."""
+    for kind, count, said in _started_by_others(env):
+        if kind != own and count > 1:
+            advice = f"use `distribution: {{type: {own}}}` for this component, or `{_COMPONENTS[kind]}`"
+            raise UserError(f"{said} but {_UNSET[own]} not set", advice)
+
+
+def _started_by_others(env: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    size = _count(env.get("WORLD_SIZE", ""))
+    yield "pytorch", size, f"`WORLD_SIZE` says that {size} processes were started"
+    size = _count(env.get(f"{_MPI}SIZE", ""))
+    yield "mpi", size, f"MPI started {size} processes"
+    workers = _tensorflow_workers(env.get("TF_CONFIG", ""))
+    yield "tensorflow", workers, f"`TF_CONFIG` names {workers} workers"
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 1
+
+
+def _tensorflow_workers(config: str) -> int:
+    try:
+        return len(json.loads(config)["cluster"]["worker"])
+    except (ValueError, KeyError, TypeError):
+        return 1

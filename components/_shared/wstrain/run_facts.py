@@ -1,0 +1,80 @@
+"""What follows from a component's inputs and the shards alone: steps, schedule, identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from wsshards.errors import UserError
+from wsshards.manifest import Manifest
+from wstrain.checkpoint.save_policy import Due
+from wstrain.data import step_counts
+from wstrain.lr_schedule import Schedule
+from wstrain.settings import Settings
+
+
+def steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
+    """Count optimizer steps: ``steps_per_epoch``, ``total_steps``, ``warmup_steps``.
+
+    Raises:
+        UserError: there is not one.
+    """
+    rows, batch = manifest.train.rows, settings.global_batch_size
+    per_epoch = step_counts.steps_per_epoch(rows, batch)
+    if per_epoch == 0:
+        raise UserError(
+            f"the shards have {rows} training rows, fewer than one global batch of {batch}",
+            "lower `global_batch_size`, or shard more rows",
+        )
+    total = step_counts.total_steps(settings.epochs, per_epoch)
+    if total == 0:
+        raise UserError(f"`epochs` is {settings.epochs:g}, less than one step of {per_epoch} an epoch")
+    warmup = min(step_counts.warmup_steps(settings.warmup_epochs, per_epoch), total)
+    return {"steps_per_epoch": per_epoch, "total_steps": total, "warmup_steps": warmup}
+
+
+def facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
+    """What a run's parameters in MLflow are: inputs without paths, steps, and what the data is."""
+    every = asdict(settings)
+    every |= every.pop("options")
+    given = {
+        name: value for name, value in every.items() if value is not None and not isinstance(value, Path)
+    }
+    given["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
+    return {**given, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
+
+
+def plan(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of :func:`facts` that a model carries as metadata."""
+    local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_")
+    return {name: value for name, value in facts.items() if not name.startswith(local)}
+
+
+def schedule(settings: Settings, steps: Mapping[str, int]) -> Schedule:
+    """Return the learning rate of every step."""
+    return Schedule(
+        reference_rate=settings.reference_learning_rate or settings.learning_rate,
+        peak_rate=settings.learning_rate,
+        warmup_steps=steps["warmup_steps"],
+        total_steps=steps["total_steps"],
+        decay=settings.lr_schedule,
+        milestones=[round(epoch * steps["steps_per_epoch"]) for epoch in settings.lr_decay_epochs],
+        factor=settings.lr_decay_factor,
+    )
+
+
+def identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same to go on from a checkpoint; learning rate and length may change on purpose."""
+    same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
+    sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
+    return {name: facts[name] for name in (*same, *sizes)}
+
+
+def due(settings: Settings, steps: Mapping[str, int]) -> Due:
+    """When a checkpoint is written: as often as is best, or as often as was asked for."""
+    if settings.checkpoint_interval == "auto":
+        return Due((), settings.mean_time_between_preemptions)
+    by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])
+    return Due([interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0])

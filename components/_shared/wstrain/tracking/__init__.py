@@ -1,0 +1,1 @@
+"""What a training reports: to MLflow, to the terminal, to the live view."""

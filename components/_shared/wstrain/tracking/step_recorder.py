@@ -1,0 +1,213 @@
+"""Losses of every step, averaged over ranks and reported without slowing the loop."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wstrain.health import non_finite
+from wstrain.health.heartbeat import Pulse
+from wstrain.health.straggler import Slow, Straggler
+from wstrain.launch.environment import Launch
+
+if TYPE_CHECKING:
+    from wstrain.tracking.mlflow_tracker import Tracker
+
+WINDOW_SECONDS = 0.25
+LONGEST_WINDOW = 100  # steps
+PRINT_SECONDS = 10.0
+
+
+class Ranks(Protocol):
+    """What is needed of the ranks, whatever their framework."""
+
+    @property
+    def launch(self) -> Launch:
+        """Who this process is."""
+
+    def average(
+        self, losses: Sequence[Any], seconds: float, busy: float
+    ) -> tuple[list[float], float, list[float]]:
+        """Average 0-d tensors, and a time, over ranks; every rank calls it for the same steps.
+
+        Args:
+            losses: of this rank.
+            seconds: that a step took it.
+            busy: seconds of these in which it computed.
+
+        Returns:
+            The means, and every rank's ``busy``.
+        """
+
+    def everyone(self, value: Any) -> list[Any]:
+        """What every rank has, by rank."""
+
+    def title(self, rank: int) -> str:
+        """What messages call a rank, with where it runs."""
+
+
+@dataclass
+class StepRecorder:
+    """Collects local losses on the device and averages a window of them in one exchange.
+
+    An exchange, and a wait for the device, at every step would cost more than a small model's step. The
+    length of the window follows from the time of the last one, averaged over ranks, so all ranks agree on
+    it.
+
+    Args:
+        group: the ranks.
+        total_steps: of the whole training.
+        steps_per_epoch: for the fraction of epochs done.
+        global_batch: samples a step.
+        tracker: MLflow, on rank 0.
+        progress: the live view, on rank 0.
+        pulse: knows how long this rank computed.
+        last_checkpoint: gives the name of the newest one.
+        overflows: steps in a row whose loss may overflow, as a loss scale skips them.
+        inspect: looks at the weights after so many steps.
+    """
+
+    group: Ranks
+    total_steps: int
+    steps_per_epoch: int
+    global_batch: int
+    tracker: Tracker | None
+    progress: Progress
+    pulse: Pulse | None = None
+    last_checkpoint: Callable[[], str | None] = lambda: None
+    overflows: int = 0
+    inspect: Callable[[int], None] = lambda _: None
+    _straggler: Straggler = field(default_factory=Straggler)
+    _slow: Slow | None = None
+    _overflowed: int = 0
+    _held: list[tuple[int, Any, float]] = field(default_factory=list)
+    _window: int = 1
+    _since: float = field(default_factory=time.perf_counter)
+    _printed: float = 0.0
+    _done: int = 0
+    _last: dict[str, float] = field(default_factory=dict)
+
+    def step(self, step: int, loss: Any, learning_rate: float) -> None:
+        """Note one step."""
+        self._held.append((step, loss, learning_rate))
+        if len(self._held) >= self._window:
+            self._report()
+            self._announce(final=False)
+
+    def settle(self) -> None:
+        """See that all numbers are finite before the state is saved; called on every rank.
+
+        Raises:
+            UserError: a loss or a weight is not.
+        """
+        if self._held:
+            self._report()
+        self.inspect(self._done)
+
+    def finish(self) -> dict[str, float]:
+        """Report the rest; return the values of the last step."""
+        if self._held:
+            self._report()
+        self._announce(final=True)
+        return dict(self._last)
+
+    def _report(self) -> None:
+        seconds = (time.perf_counter() - self._since) / len(self._held)
+        busy = self.pulse.busy() if self.pulse else 0.0
+        means, seconds, ranks = self.group.average([loss for _, loss, _ in self._held], seconds, busy)
+        seconds = max(seconds, 1e-9)
+        for (step, own, rate), loss in zip(self._held, means, strict=True):
+            if math.isfinite(loss):
+                self._overflowed = 0
+                self._note(step + 1, loss, rate, self.global_batch / seconds)
+            else:
+                self._refuse(non_finite.Bad(step + 1, loss, rate, (), len(ranks)), own)
+        self._watch_for_slow(ranks)
+        self._window = min(max(round(WINDOW_SECONDS / seconds), 1), LONGEST_WINDOW)
+        self._held.clear()
+        self._since = time.perf_counter()
+
+    def _refuse(self, bad: non_finite.Bad, own: Any) -> None:
+        """Stop for a loss that is not finite; every rank has the same mean, so all come here."""
+        self._overflowed += 1
+        if self._overflowed <= self.overflows:
+            return
+        self.last_checkpoint()  # is written to its end before anybody leaves
+        flags = self.group.everyone(not math.isfinite(float(own)))
+        ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
+        raise non_finite.refused(replace(bad, bad_ranks=ranks), self.last_checkpoint())
+
+    def _watch_for_slow(self, busy: Sequence[float]) -> None:
+        slow = self._straggler.note(busy, len(self._held))
+        if slow is None:
+            return
+        self._slow = slow
+        if self.group.launch.is_main:
+            print(f"warning: {_about(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True)
+
+    def _note(self, done: int, loss: float, rate: float, speed: float) -> None:
+        epoch = done / self.steps_per_epoch
+        self._done = done
+        self._last = {"loss": loss, "learning_rate": rate, "samples_per_second": speed, "epoch": epoch}
+        if self.tracker:
+            self.tracker.log(done, self._last, always=done == self.total_steps)
+
+    def _announce(self, *, final: bool) -> None:
+        if not self._last or not self.group.launch.is_main:
+            return
+        record = {"step": self._done, "total_steps": self.total_steps, **self._last}
+        if self._slow is not None:
+            record |= {"slow_rank": self._slow.rank, "slow_ratio": round(self._slow.ratio, 3)}
+        self.progress.report(record, final=final)
+        now = time.monotonic()
+        if final or now - self._printed >= PRINT_SECONDS:
+            self._printed = now
+            print(_line(self._done, self.total_steps, self._last), flush=True)
+
+
+def _line(step: int, total: int, last: dict[str, float]) -> str:
+    return (
+        f"step {step}/{total}  epoch {last['epoch']:.2f}  loss {last['loss']:.4f}"
+        f"  learning rate {last['learning_rate']:.3g}  {last['samples_per_second']:,.0f} samples/s"
+    )
+
+
+def _about(slow: Slow, title: str) -> str:
+    return (
+        f"{title} is {slow.ratio:.1f} times as slow as the others: it computes {slow.seconds * 1000:.1f} ms"
+        f" a step, they {slow.others * 1000:.1f} ms and then wait"
+    )
+
+
+PERIOD_SECONDS = 0.2
+
+
+class Progress:
+    """A throttled writer of progress records; does nothing without a file.
+
+    Args:
+        path: file to append to, or None.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = Path(path) if path else None
+        self._last = 0.0
+
+    def report(self, record: Mapping[str, float], *, final: bool = False) -> None:
+        """Append one record, at most five a second; the final one always."""
+        now = time.monotonic()
+        if self._path is None or (now - self._last < PERIOD_SECONDS and not final):
+            return
+        self._last = now
+        try:
+            # Opened for each record: a line is written by one call and seen at once by the reader.
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dict(record)) + "\n")
+        except OSError:
+            self._path = None  # a view that cannot be written must not end a training

@@ -1,0 +1,136 @@
+"""A configuration judged value by value against what else is known: ``verify`` runs every check.
+
+The checks of ``"auto"`` and of batch sizes are here; keys, ZeRO, precision and the optimizer have modules of
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from wstrain_deepspeed.config.findings import Finding, Known, Path, at, on, whole
+from wstrain_deepspeed.config.optimizer import check_optimizer
+from wstrain_deepspeed.config.precision import check_precision
+from wstrain_deepspeed.config.schema import check_keys
+from wstrain_deepspeed.config.zero import check_zero
+
+TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+_LABELS = {MICRO: "micro-batch", STEPS: "accumulation"}
+_MAX_FINDINGS = 500  # of one check; nobody reads more
+_LITERAL_AUTO = {
+    ("data_types", "keep_in_fp32_modules"),
+    ("hybrid_engine", "replace_method"),
+}  # DeepSpeed's own
+
+
+def check_auto(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
+    """Hugging Face's integration fills in ``"auto"``, DeepSpeed does not: one finding for all."""
+    if known.fills_auto is not False or on(at(config, "autotuning", "enabled")):
+        return
+    places = [place for place in _places(config, ()) if place not in _LITERAL_AUTO and place[0] != "pipeline"]
+    if not places:
+        return
+    rest = f", as {len(places) - 1} more are" if len(places) > 1 else ""
+    message = f'`{places[0][-1]}` is "auto"{rest}, and only Hugging Face\'s trainers fill that in'
+    related = tuple((place, "another") for place in places[1:4])
+    yield Finding("auto", places[0], message, "write the value, or remove the key", related=related)
+
+
+def _places(value: Any, path: Path) -> Iterator[Path]:
+    if value == "auto":
+        yield path
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _places(inner, (*path, key))
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _places(inner, (*path, position))
+
+
+def check_batch(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
+    """The three batch sizes against the processes and the plan, as DeepSpeed's ``_batch_assertion`` would.
+
+    It works out those that are left out, so one of the first two is enough.
+    """
+    given = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
+    numbers = {name: whole(value) for name, value in given.items()}
+    filled_in = known.pinned and known.micro_batch is not None  # by `own`, from the plan
+    if TRAIN not in given and MICRO not in given and not filled_in:
+        message = "the configuration has no batch size, and DeepSpeed cannot start without one"
+        yield Finding("batch-missing", (), message, f"add `{MICRO}`, or `{TRAIN}` for all processes together")
+    if any(value is None or value < 1 for value in numbers.values()):
+        return  # `auto`, a text or a number that is no count, each reported as such
+    found = list(_identity(numbers, known.world)) if known.world is not None else []
+    yield from found or _plan(numbers, known)
+
+
+def _identity(numbers: Mapping[str, int | None], world: int) -> Iterator[Finding]:
+    train = numbers.get(TRAIN)
+    parts = {name: number for name in (MICRO, STEPS) if (number := numbers.get(name)) is not None}
+    if train is None:
+        return
+    product = world
+    for number in parts.values():
+        product *= number
+    factors = " × ".join([*map(str, parts.values()), f"{world} process{'es' * (world != 1)}"])
+    related = tuple(((name,), _LABELS[name]) for name in parts)
+    if len(parts) == 2 and train != product:
+        message = f"`{TRAIN}` is {train}, but {factors} is {product}"
+        yield Finding("batch", (TRAIN,), message, _help(train, product, world), related=related)
+    elif len(parts) < 2 and train % product:
+        message = f"`{TRAIN}` is {train}, which is no multiple of {factors}"
+        message += f" = {product}" if parts else ""
+        near = max(train // product, 1) * product
+        yield Finding(
+            "batch", (TRAIN,), message, f"write a multiple of {product}, such as {near}", related=related
+        )
+
+
+def _help(train: int, product: int, world: int) -> str:
+    """Where the numbers fit another count of processes, the launch may be what is wrong."""
+    fitting, rest = divmod(train * world, product)
+    if rest or fitting < 1:
+        return f"write {product}"
+    return f"write {product}, or start {fitting} process{'es' * (fitting != 1)}, for which the numbers fit"
+
+
+def _plan(numbers: Mapping[str, int | None], known: Known) -> Iterator[Finding]:
+    """The numbers against those of the plan; the total only where its parts say nothing."""
+    wanted = {MICRO: known.micro_batch, STEPS: known.accumulation}
+    differs = False
+    for name, value in wanted.items():
+        number = numbers.get(name)
+        if number is not None and value is not None and number != value:
+            differs = True
+            message = f"`{name}` is {number}, but the plan's {_LABELS[name]} is {value}"
+            yield Finding("plan", (name,), message, f"write {value}, or leave it out")
+    train = numbers.get(TRAIN)
+    if differs or train is None or None in (known.micro_batch, known.accumulation, known.world):
+        return
+    product = (known.micro_batch or 1) * (known.accumulation or 1) * (known.world or 1)
+    if train != product:
+        message = f"`{TRAIN}` is {train}, but the plan's global batch is {product}"
+        yield Finding("plan", (TRAIN,), message, f"write {product}, or leave it out")
+
+
+_CHECKS = (check_keys, check_auto, check_batch, check_zero, check_precision, check_optimizer)
+
+
+def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Finding]:
+    """What is wrong with a configuration, one finding a cause.
+
+    Args:
+        config: The configuration, as ``json.load`` gives it.
+        known: The processes, the plan and the program around it; nothing is said of what is not known.
+
+    Returns:
+        The findings, by kind and place in the order of the checks; none for what DeepSpeed starts with and
+        does as it reads. Findings of the kinds in ``ADVICE`` do not keep DeepSpeed from starting.
+    """
+    findings: dict[tuple[str | int, ...], Finding] = {}
+    for check in _CHECKS:
+        for finding in islice(check(config, known or Known()), _MAX_FINDINGS):
+            findings.setdefault(finding.path, finding)  # a value of the wrong type is not also out of range
+    return list(findings.values())

@@ -1,0 +1,186 @@
+"""Checkpoints of variables: one file of NumPy arrays, in the folders and with the cards of every strategy.
+
+Every worker reads its variables, as the mean of a moving average is an exchange among all; the leader
+writes the one file, from copies in its memory, beside the training. Nothing else is saved by a worker:
+TensorFlow asks for a save of every worker's own only where the save itself reads such variables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.format import write_array
+
+from wsshards.errors import Interrupted, UserError
+from wstrain.checkpoint import checkpoint_folder, latest_checkpoint
+from wstrain.checkpoint.background_writer import Background
+from wstrain.checkpoint.checkpoint_folder import Keep
+from wstrain.checkpoint.hashed_file import Digesting, flush
+from wstrain.checkpoint.save_policy import Due
+from wstrain_tensorflow.launch.rendezvous import Meeting
+
+STATE = "state.npz"
+Named = Mapping[str, Sequence[Any]]
+
+
+@dataclass
+class CheckpointSaver:
+    """Writes checkpoints as they fall due and finds the one to resume from.
+
+    Args:
+        folder: the ``checkpoints`` output.
+        meeting: the processes that hold the variables.
+        is_main: whether this one writes.
+        variables: by what they are; all that a training goes on from.
+        identity: what must be the same to go on from a checkpoint.
+        due: when one is written.
+        keep: which of them stay.
+        background: who writes.
+        settle: waits until all updates so far are made and their losses are exchanged.
+    """
+
+    folder: Path
+    meeting: Meeting
+    is_main: bool
+    variables: Named
+    identity: Mapping[str, Any]
+    due: Due
+    keep: Keep
+    background: Background
+    settle: Callable[[], None] = lambda: None
+    _saved: int = field(default=-1, init=False)
+
+    def wanted(self, done: int) -> bool:
+        """Whether :meth:`step` has anything to do after so many steps."""
+        heard = self.meeting.notices.heard
+        return heard.stop or heard.failed or self.due.at(done, heard.pace)
+
+    def step(self, done: int) -> None:
+        """Save if due, or if a worker was asked to stop.
+
+        Raises:
+            UserError: a checkpoint could not be written; on every worker.
+            Interrupted: a worker was asked to stop, and the leader has saved; on every worker.
+        """
+        heard = self.meeting.notices.heard
+        if heard.failed:
+            self.finish()
+        if self.due.at(done, heard.pace):
+            self.save(done)
+        if self.meeting.notices.heard.stop:
+            self.save(done)
+            self.finish()
+            raise Interrupted(
+                f"checkpoint `{checkpoint_folder.name_of(done)}` has all {done} steps that were taken"
+            )
+        self._tell()
+
+    def save(self, done: int) -> None:
+        """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
+        if done == self._saved:
+            return
+        self.settle()
+        began = time.perf_counter()
+        about = {"loss": self.meeting.notices.mean_loss()}
+        arrays = {name: each.numpy() for name, each in _flat(self.variables).items()}
+        if self.is_main:
+            self.background.wait()
+            if self.background.failure is None:  # else all hear of it at the next exchange
+                write = partial(_write, self.folder, done, arrays, self.identity, keep=self.keep, about=about)
+                self.background.start(write)
+        self._saved = done
+        self.due.saved(done)
+        self.meeting.notices.cost = time.perf_counter() - began if self.is_main else 0.0
+        self._tell()
+
+    def finish(self) -> None:
+        """Wait until everything is written; if the leader could not, every worker stops with its sentence.
+
+        Raises:
+            UserError: a checkpoint could not be written.
+        """
+        self.background.wait()
+        with self.meeting.together():
+            self.background.take_failure()
+        self._tell()
+
+    def resume(self, resume_from: Path | None) -> int:
+        """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
+
+        Raises:
+            UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
+        """
+        share = latest_checkpoint.Share(0 if self.is_main else 1, everyone=self.meeting.gather)
+        newest = latest_checkpoint.to_go_on_from(self.folder, resume_from, self.identity, share)
+        if newest is None:
+            return 0
+        with self.meeting.together():
+            _load(newest.path, _flat(self.variables))
+        self._saved = newest.step if newest.path.parent == self.folder else -1
+        self.due.saved(newest.step)
+        if self.is_main:
+            print(f"resuming from checkpoint {newest.path.name}: {newest.step} steps done", flush=True)
+        return newest.step
+
+    def _tell(self) -> None:
+        notices = self.meeting.notices
+        # Asked in this order: what is not busy any more has failed, or not.
+        notices.writing, notices.failed = self.background.busy, self.background.failure is not None
+        notices.written = self.background.seconds if self.is_main else 0.0
+
+
+def _flat(variables: Named) -> dict[str, Any]:
+    return {f"{kind}/{number}": each for kind, held in variables.items() for number, each in enumerate(held)}
+
+
+def _write(
+    folder: Path,
+    done: int,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    identity: Mapping[str, Any],
+    *,
+    keep: Keep,
+    about: Mapping[str, Any],
+) -> None:
+    temporary = checkpoint_folder.begin(folder, done)
+    with checkpoint_folder.writing(temporary), (temporary / STATE).open("wb") as file:
+        digesting = Digesting(file)
+        _write_arrays(cast("IO[bytes]", digesting), arrays)
+        flush(file)
+    card = {**about, "identity": dict(identity)}
+    checkpoint_folder.finish(temporary, {STATE: digesting.card()}, card, keep=keep)
+
+
+def _write_arrays(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    # As numpy.savez, which takes no file that can only be written to.
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                write_array(entry, np.asanyarray(array), allow_pickle=False)
+
+
+def _load(path: Path, variables: Mapping[str, Any]) -> None:
+    try:
+        with np.load(path / STATE, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, BadZipFile) as error:
+        first = str(error).splitlines()[0][:120]
+        raise UserError(f"cannot read checkpoint `{path.name}`: {first}") from error
+    for name in sorted(variables.keys() | arrays.keys()):
+        had = list(arrays[name].shape) if name in arrays else "nothing"
+        wanted = list(variables[name].shape) if name in variables else "nothing"
+        if had != wanted:
+            raise UserError(
+                f"checkpoint `{path.name}` has {had} where the model has {wanted}, for `{name}`",
+                "resume with the same model, or start with an empty `checkpoints` folder",
+            )
+    for name, variable in variables.items():
+        variable.assign(arrays[name])

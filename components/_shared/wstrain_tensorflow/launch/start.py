@@ -1,0 +1,143 @@
+"""What the TensorFlow component begins with: who am I, is the plan true, is everybody here, then train.
+
+Nothing here loads TensorFlow before the launch is known to be the planned one and all processes have met: a
+wrong world size, or a planned GPU that is not there, is reported in a fraction of a second, a missing worker
+by its name.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from wsshards.errors import Interrupted, UserError
+from wsshards.reader import Manifest, read_manifest
+from wstrain import run_facts
+from wstrain.health import watchdog
+from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.launch import consistency, gpus
+from wstrain.launch.environment import Launch, expect_global_batch
+from wstrain.launch.mesh import Mesh
+from wstrain.settings import Settings
+from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.tf_config import Cluster
+
+MIRRORED, PARAMETER_SERVER = "multi_worker_mirrored", "parameter_server"
+
+
+def start(settings: Settings, cluster: Cluster) -> None:
+    """Check the launch against the plan and the processes against each other, then train.
+
+    Raises:
+        UserError: the plan is for other processes or GPUs than there are, its numbers contradict each other,
+            somebody did not come, or runs something else.
+        Interrupted: a process was asked to stop, and the training is saved.
+    """
+    planned = _planned_gpus(settings, cluster)
+    gpus.expect_gpus_before_import(planned, "tensorflow")
+    expect_plan(settings, cluster)
+    meeting = Meeting(cluster.members, cluster.place, settings.options["join_timeout"])
+    meeting.listen()
+    manifest: Manifest | None = None
+    with meeting.together():
+        manifest = read_manifest(settings.shards)
+        run_facts.steps(settings, manifest)
+    assert manifest is not None
+    _expect_agreement(settings, manifest, meeting)
+    hosts = meeting.gather(socket.gethostname())
+    neighbours = hosts.count(hosts[cluster.place])
+    who = Launch(cluster.place, 0, max(1, len(cluster.members)))
+    with watchdog.watching(who, settings.hang_timeout) as pulse:
+        try:
+            _train(settings, cluster, meeting, manifest, neighbours=neighbours, pulse=pulse)
+        except Interrupted:
+            meeting.leave("stopped")
+            raise
+        pulse.mark(Phase.SERVING)  # a process that is done waits for the others, however long they take
+        meeting.leave()
+
+
+def expect_plan(settings: Settings, cluster: Cluster) -> None:
+    """Compare the plan with the launch, as far as it is known without TensorFlow.
+
+    Raises:
+        UserError: they differ.
+    """
+    workers, servers = cluster.worker_count, len(cluster.servers)
+    if settings.strategy == PARAMETER_SERVER and not servers:
+        raise UserError(
+            "strategy `parameter_server` needs a parameter server, but `TF_CONFIG` names none",
+            "set `parameter_server_count` in the step, beside `worker_count`",
+        )
+    if settings.strategy != PARAMETER_SERVER and servers:
+        raise UserError(
+            f"`TF_CONFIG` names {servers} parameter server{'s' * (servers > 1)},"
+            f" but strategy `{settings.strategy}` has no use for one",
+            "use strategy `parameter_server`, or set `parameter_server_count` to 0",
+        )
+    replicas, rest = divmod(settings.world_size, workers)
+    if rest or not replicas or (replicas > 1 and not _may_have_gpus()):
+        raise UserError(
+            f"the plan is for {settings.world_size} replicas but the launcher started {workers}"
+            f" worker{'s' * (workers > 1)}{'' if _may_have_gpus() else ' without a GPU'}",
+            "make `worker_count` × GPUs of an instance equal `world_size`, or plan again",
+        )
+    if settings.strategy == PARAMETER_SERVER and replicas > 1:
+        raise UserError(
+            f"the plan counts {replicas} GPUs a worker, but with `parameter_server` a worker drives one",
+            "choose an `instance_type` with one GPU or none, or strategy `multi_worker_mirrored`",
+        )
+    if settings.strategy == PARAMETER_SERVER and settings.precision == "fp16":
+        raise UserError(
+            "precision `fp16` is not offered with strategy `parameter_server`:"
+            " its loss scale would have to be agreed on by updates that overtake each other",
+            "use `bf16` or `fp32`",
+        )
+    # Between servers each worker's update is its own, so a global batch is what one worker takes.
+    sharing = 1 if settings.strategy == PARAMETER_SERVER else settings.world_size
+    expect_global_batch(
+        Mesh(sharing),
+        per_device=settings.batch_size_per_device,
+        accumulation=settings.gradient_accumulation_steps,
+        global_batch=settings.global_batch_size,
+    )
+
+
+def _planned_gpus(settings: Settings, cluster: Cluster) -> gpus.Planned:
+    """What this task was planned to have; a parameter server adds numbers, on CPUs."""
+    return gpus.Planned(0) if cluster.task == "ps" else gpus.planned_in(settings)
+
+
+def _may_have_gpus() -> bool:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _expect_agreement(settings: Settings, manifest: Manifest, meeting: Meeting) -> None:
+    plan = run_facts.facts(settings, manifest, {})
+    own = consistency.fingerprint(Path.cwd(), settings.shards, plan)
+    words = consistency.differing(meeting.gather(own), meeting.names)
+    if words:
+        raise UserError(words, "give every process the same code, data and inputs")
+
+
+def _train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, **more: Any) -> None:
+    from wstrain_tensorflow.launch import setup  # noqa: PLC0415  TensorFlow only now
+
+    with meeting.together():
+        planned = _planned_gpus(settings, cluster)
+        setup.load(cluster, planned, neighbours=more["neighbours"], precision=settings.precision)
+    from wstrain_tensorflow.launch import tf_errors  # noqa: PLC0415
+
+    pulse: Pulse = more["pulse"]
+    with tf_errors.translated(len(cluster.members) - 1, settings):
+        if settings.strategy == PARAMETER_SERVER:
+            from wstrain_tensorflow.strategies import parameter_server  # noqa: PLC0415
+
+            parameter_server.train(settings, cluster, meeting, manifest, pulse)
+        else:
+            from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: PLC0415
+
+            multi_worker_mirrored.train(settings, cluster, meeting, manifest, pulse)

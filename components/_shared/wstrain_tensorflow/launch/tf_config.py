@@ -1,0 +1,153 @@
+"""Which TensorFlow process this is: ``TF_CONFIG``, read once and before TensorFlow sees it.
+
+Azure ML starts a ``distribution: {type: tensorflow}`` command once per worker and per parameter server and
+sets ``TF_CONFIG = {"cluster": {"worker": ["host:port", …], "ps": […]}, "task": {"type": …, "index": …}}``.
+There is no chief: worker 0 leads. Without servers it sends an empty ``"ps": []``, which crashes TensorFlow,
+so it is left out. This module needs no TensorFlow, so that a wrong launch is reported before it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wsshards.errors import UserError
+from wstrain.launch.environment import Launch
+
+NAME = "TF_CONFIG"
+_START = "start the script with `distribution: {type: tensorflow}`, or alone, without `TF_CONFIG`"
+_OTHERS = {"WORLD_SIZE": "pytorch", "OMPI_COMM_WORLD_SIZE": "mpi"}
+_COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """This process among the others.
+
+    Attributes:
+        task: ``worker`` or ``ps``.
+        index: its number among those of its kind.
+        workers: addresses ``host:port`` by index; empty for a process that is alone.
+        servers: addresses of the parameter servers.
+    """
+
+    task: str = "worker"
+    index: int = 0
+    workers: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process leads: it writes metrics, checkpoints and the model."""
+        return self.task == "worker" and self.index == 0
+
+    @property
+    def worker_count(self) -> int:
+        """Workers, at least this one."""
+        return max(len(self.workers), 1)
+
+    @property
+    def members(self) -> tuple[tuple[str, str], ...]:
+        """Name and address of every process; the leader is the first."""
+        workers = [(f"worker {index}", address) for index, address in enumerate(self.workers)]
+        servers = [(f"ps {index}", address) for index, address in enumerate(self.servers)]
+        return (*workers, *servers)
+
+    @property
+    def place(self) -> int:
+        """This process's number in :attr:`members`."""
+        return self.index if self.task == "worker" else len(self.workers) + self.index
+
+    def launch(self) -> Launch:
+        """What every component knows about a process; a parameter server has no rank among the workers."""
+        return Launch(rank=self.place, local_rank=0, world_size=self.worker_count, node_rank=self.place)
+
+    def config(self) -> str:
+        """``TF_CONFIG`` as TensorFlow takes it; empty for a process that is alone."""
+        if not self.workers:
+            return ""
+        cluster = {"worker": list(self.workers)} | ({"ps": list(self.servers)} if self.servers else {})
+        return json.dumps({"cluster": cluster, "task": {"type": self.task, "index": self.index}})
+
+
+def read(env: Mapping[str, str]) -> Cluster:
+    """Read the environment contract; no ``TF_CONFIG``, or one without a cluster, means a single process.
+
+    Raises:
+        UserError: ``TF_CONFIG`` is malformed or contradictory, or another launcher started the process.
+    """
+    text = env.get(NAME, "")
+    cluster = _read(text) if text.strip() else Cluster()
+    if len(cluster.workers) < 2 and not cluster.servers:
+        _refuse_other_launchers(env, cluster)
+    return cluster
+
+
+def _read(text: str) -> Cluster:
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"`{NAME}` is not JSON: {error}", _START) from None
+    if not isinstance(given, dict):
+        raise UserError(f"`{NAME}` is not a JSON object", _START)
+    jobs = given.get("cluster") or {}
+    if not isinstance(jobs, dict):
+        raise UserError(f"`cluster` in `{NAME}` is not an object of addresses by task type", _START)
+    addresses = {name: _addresses(name, value) for name, value in jobs.items() if value}
+    for name in addresses:
+        if name not in ("worker", "ps"):
+            raise UserError(
+                f"`{NAME}` has tasks of type `{name}`, but only `worker` and `ps` are known",
+                "worker 0 leads: list its address first under `worker`",
+            )
+    if not addresses:
+        return Cluster()
+    workers, servers = addresses.get("worker", ()), addresses.get("ps", ())
+    if not workers:
+        raise UserError(f"`{NAME}` names no worker", _START)
+    task, index = _task(given.get("task"), {"worker": workers, "ps": servers})
+    return Cluster(task, index, workers, servers)
+
+
+def _addresses(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise UserError(f"`{name}` in `{NAME}` is not a list of addresses", _START)
+    for each in value:
+        host, _, port = each.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UserError(f"`{each}` in `{NAME}` is not an address `host:port`", _START)
+    twice = {each for each in value if value.count(each) > 1}
+    if twice:
+        raise UserError(f"`{NAME}` gives the address `{min(twice)}` to two tasks of type `{name}`", _START)
+    return tuple(value)
+
+
+def _task(given: Any, jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
+    task = given if isinstance(given, dict) else {}
+    kind, index = task.get("type"), task.get("index", 0)
+    if not isinstance(kind, str) or kind not in jobs:
+        said = f"the task type `{kind}`" if kind else "no task type"
+        raise UserError(f"`{NAME}` has {said}, but must say `worker` or `ps`", _START)
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise UserError(f"the task index `{index}` in `{NAME}` is not a whole number", _START)
+    if not 0 <= index < len(jobs[kind]):
+        raise UserError(
+            f"the task index in `{NAME}` is {index}, but there are {len(jobs[kind])} tasks of type `{kind}`",
+            "indices count from 0",
+        )
+    return kind, index
+
+
+def _refuse_other_launchers(env: Mapping[str, str], cluster: Cluster) -> None:
+    """Refuse a process that another launcher started beside others; it would train all the data alone."""
+    for name, kind in _OTHERS.items():
+        count = env.get(name, "")
+        if count.isdigit() and int(count) > 1:
+            said = f"`{NAME}` names 1 worker" if cluster.workers else f"`{NAME}` is not set"
+            raise UserError(
+                f"`{name}` says that {count} processes were started but {said}",
+                "use `distribution: {type: tensorflow}` for this component,"
+                f" or {_COMPONENTS[kind]} with `{kind}`",
+            )

@@ -1,0 +1,43 @@
+"""What TensorFlow raises, as one sentence where it is about the machine or about other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+from wstrain.health import out_of_memory
+from wstrain.settings import Settings
+from wstrain_tensorflow.launch.rendezvous import GRACE_SECONDS
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+)
+
+
+@contextmanager
+def translated(others: int, settings: Settings) -> Iterator[None]:
+    """Name the fault.
+
+    Args:
+        others: processes besides this one.
+        settings: the component's inputs.
+
+    Raises:
+        UserError: the device's memory is too small.
+    """
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        raise out_of_memory.refused(error, settings) from error
+    except _LOST:
+        if others:
+            # Another process has gone, probably: the meeting says which, and ends this one.
+            time.sleep(4 * GRACE_SECONDS)
+        raise

@@ -1,0 +1,150 @@
+"""A Keras model as the loop sees it: variables of the strategy, and scores as a function of them.
+
+A Keras 3 model stays a template outside the strategy: ``stateless_call`` takes all its variables as
+tensors, so the strategy's variables are ours, and the states of its random generators are inputs. That is
+how dropout can depend on a sample's place in the global batch instead of on who computes it. A ``tf-keras``
+model has no such call: it is made within the strategy and used as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+Maker = Callable[[], Any]
+_STEP = 0x9E3779B9  # between the seeds of two generators of one model
+
+
+class Network(Protocol):
+    """What is trained."""
+
+    trained: list[Any]
+    """Variables that gradients are taken for."""
+
+    kept: list[Any]
+    """Variables that the forward pass itself changes, such as moving averages, each replica its own."""
+
+    def values(self, tape: Any) -> list[Any]:
+        """The trained values in this replica, watched by ``tape``."""
+
+    def scores(self, values: Sequence[Any], inputs: Any, seed: Any) -> tuple[Any, Any]:
+        """Scores ``[n, …, outputs]`` and the sum of the model's own penalties, in training."""
+
+
+class Functional:
+    """A Keras 3 model.
+
+    Args:
+        model: built outside the strategy.
+        strategy: who owns the variables.
+    """
+
+    def __init__(self, model: Any, strategy: Any) -> None:
+        self._model = model
+        weights = {id(variable) for variable in model.non_trainable_weights}
+        self._is_seed = [id(variable) not in weights for variable in model.non_trainable_variables]
+        with strategy.scope():
+            self.trained = [_variable(each.numpy(), each.path) for each in model.trainable_variables]
+            self.kept = [local_copy(each.numpy(), each.path) for each in model.non_trainable_weights]
+
+    def values(self, tape: Any) -> list[Any]:
+        """Read the variables."""
+        read = [tf.convert_to_tensor(each) for each in self.trained]
+        tape.watch(read)
+        return read
+
+    def scores(self, values: Sequence[Any], inputs: Any, seed: Any) -> tuple[Any, Any]:
+        """Call the model on them; ``seed`` is ``[2]`` int64."""
+        fixed, kept = [], iter([tf.convert_to_tensor(each) for each in self.kept])
+        for number, is_seed in enumerate(self._is_seed):
+            fixed.append(self._seed(number, seed) if is_seed else next(kept))
+        scores, after, penalties = self._model.stateless_call(
+            list(values), fixed, inputs, training=True, return_losses=True
+        )
+        changed = zip(self._is_seed, fixed, after, strict=True)
+        for variable, (old, new) in zip(
+            self.kept, [(old, new) for is_seed, old, new in changed if not is_seed], strict=True
+        ):
+            if new is not old:
+                variable.assign(new)
+        return scores, _sum(penalties)
+
+    def _seed(self, number: int, seed: Any) -> Any:
+        dtype = self._model.non_trainable_variables[number].dtype
+        return tf.cast(tf.math.floormod(seed + number * _STEP, 1 << 31), dtype)
+
+
+class Legacy:
+    """A ``tf-keras`` model, made within the strategy."""
+
+    def __init__(self, make: Maker, strategy: Any) -> None:
+        with strategy.scope():
+            self._model = make()
+        self.trained = list(self._model.trainable_variables)
+        self.kept = list(self._model.non_trainable_variables)
+
+    def values(self, tape: Any) -> list[Any]:
+        """The variables themselves, which a tape watches when they are read."""
+        del tape
+        return self.trained
+
+    def scores(self, values: Sequence[Any], inputs: Any, seed: Any) -> tuple[Any, Any]:
+        """Call the model."""
+        del values, seed
+        scores = self._model(inputs, training=True)
+        return scores, _sum(self._model.losses)
+
+
+def is_legacy(model: Any) -> bool:
+    """Whether a model was made by ``tf-keras``."""
+    return any(kind.__module__.split(".")[0] == "tf_keras" for kind in type(model).__mro__)
+
+
+def local_copy(value: Any, name: str = "kept") -> Any:
+    """A variable of which every replica has its own, and whose mean is what others see."""
+    whole = not tf.as_dtype(value.dtype).is_floating
+    mean = tf.VariableAggregation.ONLY_FIRST_REPLICA if whole else tf.VariableAggregation.MEAN
+    return tf.Variable(
+        value,
+        trainable=False,
+        name=_name(name),
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=mean,
+    )
+
+
+def _variable(value: Any, name: str) -> Any:
+    return tf.Variable(value, trainable=True, name=_name(name))
+
+
+def _name(path: str) -> str:
+    return path.replace("/", "_").replace(":", "_")
+
+
+def _sum(penalties: Sequence[Any]) -> Any:
+    return tf.add_n([tf.cast(each, tf.float32) for each in penalties]) if penalties else tf.constant(0.0)
+
+
+def loss_and_gradients(
+    network: Network, inputs: Any, targets: Any, seed: Any, scale: Any
+) -> tuple[Any, list[Any]]:
+    """Mean cross-entropy in nats over samples (and tokens), and its gradients times ``scale``.
+
+    Args:
+        network: the model.
+        inputs: ``[n, …]``.
+        targets: ``[n]``, or ``[n, tokens]`` of a language model.
+        seed: of this micro-batch's random numbers, ``[2]`` int64.
+        scale: what the loss is multiplied by before differentiating, 0-d float32.
+    """
+    with tf.GradientTape() as tape:
+        values = network.values(tape)
+        scores, penalty = network.scores(values, inputs, seed)
+        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, tf.cast(scores, tf.float32))
+        loss = tf.reduce_mean(entropy) + penalty
+        scaled = loss * scale
+    gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    # Of an embedding they are rows; all variables are exchanged and updated in the same way.
+    return loss, [tf.convert_to_tensor(each) for each in gradients]

@@ -1,0 +1,1 @@
+"""The two ways to distribute a TensorFlow training."""

@@ -1,0 +1,175 @@
+"""``MultiWorkerMirroredStrategy``: every replica holds the whole model and gradients are averaged.
+
+Each micro-batch's loss is a mean over ``b`` samples. A replica adds the gradients of its ``a`` micro-
+batches up on its own; the last one's are followed by one exchange, together with the loss. As all ``a·W``
+micro-batches have one size, their mean is the gradient of the mean loss of the global batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from wsshards.reader import Manifest
+from wstrain import run_facts
+from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.settings import Settings
+from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.tf_config import Cluster
+from wstrain_tensorflow.loader import MicroBatch
+from wstrain_tensorflow.loss_scale import LossScale
+from wstrain_tensorflow.models.network import Network, local_copy, loss_and_gradients
+from wstrain_tensorflow.optimizers import Optimizer, clip
+from wstrain_tensorflow.training import Job, expect_replicas
+
+
+def join_workers(cluster: Cluster) -> Any:
+    """Join the other workers: NCCL between GPUs, a ring between CPUs.
+
+    Without a cluster, the strategy over this machine's GPUs.
+    """
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    gpus = tf.config.list_physical_devices("GPU")
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=kinds.NCCL if gpus else kinds.RING
+    )
+    if cluster.worker_count == 1:
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": list(cluster.workers)}),
+        task_type="worker",
+        task_id=cluster.index,
+        rpc_layer="grpc",
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+
+
+class Mirrored:
+    """Optimizer steps over all replicas.
+
+    Args:
+        strategy: from :func:`join_workers`.
+        network: whose variables the strategy owns.
+        optimizer: of these variables.
+        scale: for fp16.
+        accumulation: micro-batches a step.
+        max_gradient_norm: longer gradients are scaled down to this length; 0 for never.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        network: Network,
+        optimizer: Optimizer,
+        scale: LossScale,
+        *,
+        accumulation: int,
+        max_gradient_norm: float,
+    ) -> None:
+        self._strategy, self._network, self._optimizer = strategy, network, optimizer
+        self._scale, self._longest, self._accumulation = scale, max_gradient_norm, accumulation
+        self._parts = accumulation * strategy.num_replicas_in_sync
+        self._sums: list[Any] = []  # what a replica has added up: gradients, then the loss
+        if accumulation > 1:
+            with strategy.scope():
+                zeros = [tf.zeros(each.shape, each.dtype) for each in network.trained]
+                self._sums = [local_copy(each, "sum") for each in [*zeros, tf.constant(0.0)]]
+        self._add = tf.function(self._add_up)
+        self._finish = tf.function(self._exchange_and_update)
+
+    def step(self, micro_batches: Iterator[list[MicroBatch]], learning_rate: float) -> Any:
+        """Take one optimizer step; returns the global batch's mean loss, 0-d."""
+        for _ in range(self._accumulation - 1):
+            self._add(*self._spread(next(micro_batches)))
+        rate = tf.constant(learning_rate, tf.float32)
+        return self._finish(*self._spread(next(micro_batches)), rate)
+
+    def _spread(self, batches: Sequence[MicroBatch]) -> tuple[Any, ...]:
+        if len(batches) == 1:
+            return tuple(tf.constant(part) for part in batches[0])
+        first = self._strategy.extended._get_replica_id_in_sync_group(0)  # noqa: SLF001  no public name
+        return tuple(
+            self._strategy.experimental_distribute_values_from_function(
+                lambda context, part=part: tf.constant(
+                    batches[context.replica_id_in_sync_group - first][part]
+                )
+            )
+            for part in range(len(MicroBatch._fields))
+        )
+
+    def _add_up(self, inputs: Any, targets: Any, seed: Any) -> None:
+        def replica(inputs: Any, targets: Any, seed: Any) -> None:
+            for held, new in zip(self._sums, self._gradients(inputs, targets, seed), strict=True):
+                held.assign_add(new)
+
+        self._strategy.run(replica, args=(inputs, targets, seed))
+
+    def _exchange_and_update(self, inputs: Any, targets: Any, seed: Any, rate: Any) -> Any:
+        def replica(inputs: Any, targets: Any, seed: Any) -> list[Any]:
+            found = self._gradients(inputs, targets, seed)
+            if self._sums:
+                found = [new + held for new, held in zip(found, self._sums, strict=True)]
+                for held in self._sums:
+                    held.assign(tf.zeros_like(held))
+            context = tf.distribute.get_replica_context()
+            total = context.all_reduce(tf.distribute.ReduceOp.SUM, found)
+            *gradients, loss = [each / self._parts for each in total]
+            gradients, finite = self._scale.unscale(gradients)
+            return [*clip(gradients, self._longest), finite, loss]
+
+        *gradients, finite, loss = self._strategy.run(replica, args=(inputs, targets, seed))
+        first = self._strategy.experimental_local_results
+        self._scale.update(first(finite)[0], lambda count: self._optimizer.apply(gradients, rate, count))
+        return first(loss)[0]
+
+    def _gradients(self, inputs: Any, targets: Any, seed: Any) -> list[Any]:
+        loss, gradients = loss_and_gradients(self._network, inputs, targets, seed, self._scale.value())
+        return [*gradients, loss]
+
+
+def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, pulse: Pulse) -> None:
+    """Train on this worker; worker 0 writes metrics, checkpoints and the model.
+
+    Raises:
+        UserError: shards, model, inputs and devices do not fit each other.
+    """
+    strategy = join_workers(cluster)  # TensorFlow wants it before its first operation
+    expect_replicas(strategy, settings)
+    job = Job(settings, cluster, meeting, manifest)
+    network = job.network(strategy)
+    optimizer, scale = job.optimizer(network, strategy), job.scale(strategy)
+    trainer = Mirrored(
+        strategy,
+        network,
+        optimizer,
+        scale,
+        accumulation=settings.gradient_accumulation_steps,
+        max_gradient_norm=settings.max_gradient_norm,
+    )
+    saver = job.saver(
+        {"model": network.trained, "kept": network.kept, "scale": scale.variables, **optimizer.slots}
+    )
+    start = saver.resume(settings.resume_from)
+    local = settings.world_size // cluster.worker_count
+    feed = job.feed(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
+    schedule = run_facts.schedule(settings, job.steps)
+    with job.recorder() as recorder:
+        saver.settle = recorder.settle
+        micro_batches = feed.stream(start, job.stop)
+        recorder.inspect = job.inspector(network)
+        pulse.begin(start)
+        for step in range(start, job.stop):
+            rate = schedule.rate(step)
+            loss = trainer.step(micro_batches, rate)
+            pulse.mark(Phase.REPORTING)
+            recorder.step(step, loss, rate)
+            pulse.mark(Phase.SAVING)
+            saver.step(step + 1)
+            pulse.stepped(step + 1)
+        pulse.mark(Phase.EXPORTING)
+        final, done = recorder.finish(), max(start, job.stop)
+        saver.save(done)
+        saver.finish()
+        job.export(network, final, done)

@@ -1,0 +1,172 @@
+"""Training with parameter servers: servers hold the weights, and each worker updates them on its own.
+
+Azure ML's ``TF_CONFIG`` has workers and servers but no chief, so worker 0's process leads twice: it runs
+the server of its own worker task, as every other process does for its task, and beside it the coordinator,
+which gives micro-batches to whichever worker is free. So no machine only waits. What a worker computed its
+gradients with may have changed before they arrive (Dean et al. 2012, "Large Scale Distributed Deep
+Networks", section 4.1): a step here is one worker's update, its loss that of ``b·a`` samples, and no two
+runs are alike.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import Any
+
+import tensorflow as tf
+
+from wsshards.reader import Manifest
+from wstrain import run_facts
+from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.settings import Settings
+from wstrain.tracking.step_recorder import StepRecorder
+from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.tf_config import Cluster
+from wstrain_tensorflow.loader import MicroBatch
+from wstrain_tensorflow.models.network import Network, loss_and_gradients
+from wstrain_tensorflow.optimizers import Optimizer, clip
+from wstrain_tensorflow.training import Job
+
+_WAITING = 3  # updates given out for each worker: one computed, the others on their way
+
+
+def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, pulse: Pulse) -> None:
+    """Serve this process's task; worker 0 also coordinates and writes metrics, checkpoints and the model.
+
+    The others return at once and serve until they take leave of the meeting, which waits for worker 0.
+
+    Raises:
+        UserError: shards, model and inputs do not fit each other.
+    """
+    chief = meeting.gather(_free_address(cluster) if cluster.is_main else "")[0]
+    spec = tf.train.ClusterSpec(
+        {"chief": [chief], "worker": list(cluster.workers), "ps": list(cluster.servers)}
+    )
+    _serve(cluster, spec)
+    meeting.gather("serving")
+    pulse.mark(Phase.SERVING)
+    if cluster.is_main:
+        _coordinate(settings, cluster, manifest, spec, meeting, pulse=pulse)
+
+
+def _free_address(cluster: Cluster) -> str:
+    """An address of this machine for the coordinator, which ``TF_CONFIG`` has none for."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return f"{cluster.workers[0].rpartition(':')[0]}:{probe.getsockname()[1]}"
+
+
+_kept: list[Any] = []  # a server ends with the object that stands for it
+
+
+def _serve(cluster: Cluster, spec: Any) -> None:
+    _kept.append(
+        tf.distribute.Server(
+            spec, job_name=cluster.task, task_index=cluster.index, protocol="grpc", start=True
+        )
+    )
+
+
+def _coordinate(
+    settings: Settings, cluster: Cluster, manifest: Manifest, spec: Any, meeting: Meeting, *, pulse: Pulse
+) -> None:
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        spec, task_type="chief", task_id=0, rpc_layer="grpc"
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    alone = Meeting((), 0, 0.0, meeting.notices)  # the others only serve: nothing to agree on
+    job = Job(settings, cluster, alone, manifest)
+    network = job.network(strategy)
+    optimizer = job.optimizer(network, strategy)
+    variables = {"model": network.trained, "kept": network.kept, **optimizer.slots}
+    saver = job.saver(variables)
+    start = saver.resume(settings.resume_from)
+    schedule = run_facts.schedule(settings, job.steps)
+    update = Update(strategy, network, optimizer, settings)
+    with job.recorder() as recorder:
+        flight = Flight(coordinator, recorder, most=_WAITING * cluster.worker_count)
+
+        def settle() -> None:
+            flight.land()
+            coordinator.join()
+            recorder.settle()
+
+        saver.settle = settle
+        batches = job.feed([0], 1).stream(start, job.stop)
+        recorder.inspect = job.inspector(network)
+        pulse.begin(start)
+        for step in range(start, job.stop):
+            parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
+            flight.give(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
+            if saver.wanted(step + 1):
+                pulse.mark(Phase.SAVING)
+                saver.step(step + 1)
+            pulse.stepped(step + 1)
+        flight.land()
+        pulse.mark(Phase.EXPORTING)
+        final, done = recorder.finish(), max(start, job.stop)
+        saver.save(done)
+        saver.finish()
+        job.export(network, final, done)
+
+
+class Flight:
+    """Updates that were given out, in order.
+
+    Args:
+        coordinator: who gives them out.
+        recorder: hears of them when they are done.
+        most: updates under way; the next waits for the oldest.
+    """
+
+    def __init__(self, coordinator: Any, recorder: StepRecorder, most: int) -> None:
+        self._coordinator, self._recorder, self._most = coordinator, recorder, most
+        self._waiting: deque[tuple[int, Any, float]] = deque()
+
+    def give(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
+        """Give an update to whichever worker is free."""
+        while len(self._waiting) >= self._most:
+            self._hear()
+        loss = self._coordinator.schedule(function, args=arguments)
+        self._waiting.append((step, loss, float(arguments[3])))
+
+    def land(self) -> None:
+        """Wait for all of them."""
+        while self._waiting:
+            self._hear()
+
+    def _hear(self) -> None:
+        step, loss, rate = self._waiting.popleft()
+        self._recorder.step(step, loss.fetch(), rate)
+
+
+class Update:
+    """One worker's update: gradients of its micro-batches' mean loss, applied to the servers' weights."""
+
+    def __init__(self, strategy: Any, network: Network, optimizer: Optimizer, settings: Settings) -> None:
+        self._strategy, self._network, self._optimizer = strategy, network, optimizer
+        self._longest, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
+        self.function = tf.function(self._update)
+
+    def arguments(self, parts: list[MicroBatch], rate: float, count: int) -> tuple[Any, ...]:
+        """Micro-batches and numbers as tensors: inputs ``[a, n, …]``, targets, seeds, rate, number from 1."""
+        stacked = [tf.stack(part) for part in zip(*parts, strict=True)]
+        return (*stacked, tf.constant(rate, tf.float32), tf.constant(count, tf.float32))
+
+    def _update(self, inputs: Any, targets: Any, seeds: Any, rate: Any, count: Any) -> Any:
+        def replica(inputs: Any, targets: Any, seeds: Any) -> list[Any]:
+            total: list[Any] = []
+            for micro in range(self._accumulation):
+                loss, gradients = loss_and_gradients(
+                    self._network, inputs[micro], targets[micro], seeds[micro], tf.constant(1.0)
+                )
+                new = [*gradients, loss]
+                total = [held + each for held, each in zip(total, new, strict=True)] if total else new
+            *gradients, loss = [each / self._accumulation for each in total]
+            return [*clip(gradients, self._longest), loss]
+
+        *gradients, loss = self._strategy.run(replica, args=(inputs, targets, seeds))
+        self._optimizer.apply(gradients, rate, count)
+        return loss

@@ -1,0 +1,1 @@
+"""The state of a PyTorch training, saved and resumed."""

@@ -1,0 +1,252 @@
+"""When to write checkpoints, and where to go on from.
+
+A checkpoint is complete: weights, optimizer, loss scale and the steps done. Two things need not be saved. The
+sample position follows from the steps, as the order of samples is computed (:mod:`wstrain.data.sampler`). So
+do random numbers: all generators are seeded anew for each micro-batch (:mod:`wstrain_torch.loop`). The card
+of a checkpoint has its loss, so the best one is known.
+
+Training waits only until its state is copied to host memory. A thread writes it, hashes it, flushes it and
+gives it its name; what fails there surfaces at a later step, on every rank at the same one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wsshards.errors import Interrupted
+from wstrain.checkpoint import checkpoint_folder, latest_checkpoint
+from wstrain.checkpoint.background_writer import Background
+from wstrain.checkpoint.checkpoint_folder import Keep
+from wstrain.checkpoint.save_policy import Due
+from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state
+from wstrain_torch.checkpoint.host_copy import HostCopy
+from wstrain_torch.launch.process_group import Group
+from wstrain_torch.strategies import Strategy
+
+
+@dataclass
+class _Open:
+    """A checkpoint that every rank writes its part of, and that has no card yet."""
+
+    temporary: Path
+    layout: sharded_checkpoint.Layout
+    card: Mapping[str, Any]
+    since: int  # exchanges heard when it was begun
+    written: sharded_checkpoint.Written | None = None
+
+
+@dataclass
+class CheckpointSaver:
+    """Writes checkpoints as they fall due and finds the one to resume from.
+
+    Args:
+        folder: the ``checkpoints`` output.
+        group: the ranks.
+        strategy: whose state is kept.
+        identity: what must be the same to go on from a checkpoint.
+        due: when one is written.
+        keep: which of them stay.
+        background: who writes.
+        order: names of the model's trained parameters as optimizers number them, see
+            :func:`wstrain_torch.optimizers.order`.
+        about: what the card of a checkpoint says besides.
+        settle: exchanges the losses of all steps so far, so that no checkpoint follows a loss that is not a
+            number.
+    """
+
+    folder: Path
+    group: Group
+    strategy: Strategy
+    identity: Mapping[str, Any]
+    due: Due
+    keep: Keep
+    background: Background
+    order: Sequence[str] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    settle: Callable[[], None] = lambda: None
+    count: int = field(default=0, init=False)
+    blocked: float = field(default=0.0, init=False)  # seconds that training waited, in all
+    _saved: int = field(default=-1, init=False)
+    _copy: HostCopy = field(default_factory=HostCopy, init=False)
+    _layout: sharded_checkpoint.Layout | None = field(default=None, init=False)
+    _open: _Open | None = field(default=None, init=False)
+
+    def step(self, done: int) -> None:
+        """Save if due, or if a rank was asked to stop.
+
+        Raises:
+            UserError: a checkpoint could not be written; on every rank.
+            Interrupted: a rank was asked to stop, and all have saved; on every rank.
+        """
+        heard = self.group.notices.heard
+        if heard.failed:
+            self.finish()
+        if self._open is not None and heard.exchanges > self._open.since and not heard.writing:
+            self._commit()
+        if self.due.at(done, heard.pace):
+            self.save(done)
+        if self.group.notices.heard.stop:
+            self.save(done)
+            self.finish()
+            raise Interrupted(
+                f"checkpoint `{checkpoint_folder.name_of(done)}` has all {done} steps that were taken"
+            )
+        self._tell()
+
+    def save(self, done: int) -> None:
+        """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
+        if done == self._saved:
+            return
+        self.settle()
+        began = time.perf_counter()
+        card = {**self.about, "identity": dict(self.identity), "loss": self.group.notices.mean_loss()}
+        if self.strategy.sharded:
+            self._save_part(done, card)
+        else:
+            self._save_whole(done, card)
+        self._saved = done
+        self.due.saved(done)
+        self.group.notices.cost = time.perf_counter() - began if self._writes else 0.0
+        self.blocked += time.perf_counter() - began
+        self.count += 1
+        self._tell()
+
+    def finish(self) -> None:
+        """Wait until everything is written; if a rank could not, every rank stops with its sentence.
+
+        Raises:
+            UserError: a checkpoint could not be written.
+        """
+        self._settle_parts()
+        self.background.wait()
+        self._surface()
+        self._tell()
+
+    def resume(self, resume_from: Path | None) -> int:
+        """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
+
+        A restarted job finds its own checkpoints in ``folder``; ``resume_from`` are those of another job.
+
+        Raises:
+            UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
+        """
+        group, launch = self.group, self.group.launch
+        share = latest_checkpoint.Share(launch.rank, launch.world_size, group.local_rank, group.everyone)
+        newest = latest_checkpoint.to_go_on_from(self.folder, resume_from, self.identity, share)
+        if newest is None:
+            return 0
+        with group.together():
+            state = self._state(newest)
+        with group.together():
+            self.strategy.load(state)
+        self._saved = newest.step if newest.path.parent == self.folder else -1
+        self.due.saved(newest.step)
+        if launch.is_main:
+            print(f"resuming from checkpoint {newest.path.name}: {newest.step} steps done", flush=True)
+        return newest.step
+
+    @property
+    def _writes(self) -> bool:
+        return self.strategy.sharded or self.group.launch.is_main
+
+    def _tell(self) -> None:
+        notices = self.group.notices
+        # Asked in this order: what is not busy any more has failed, or not.
+        notices.writing, notices.failed = self.background.busy, self.background.failure is not None
+        notices.written = self.background.seconds if self._writes else 0.0
+
+    def _save_whole(self, done: int, card: Mapping[str, Any]) -> None:
+        state = self.strategy.state()  # perhaps put together from all ranks
+        if not self.group.launch.is_main:
+            return
+        self.background.wait()
+        if self.background.failure is not None:
+            return  # all hear of it at the next exchange
+        whole = self._copy.take({"step": done, **state})
+        about = {name: value for name, value in card.items() if name != "identity"}
+
+        def write() -> None:
+            checkpoint_folder.save(self.folder, done, whole, self.identity, keep=self.keep, about=about)
+
+        self.background.start(write)
+
+    def _save_part(self, done: int, card: Mapping[str, Any]) -> None:
+        self._settle_parts()
+        state: Mapping[str, Any] = self.strategy.state()
+        layout = self._laid_out(state)
+        temporary: Path | None = None
+        with self.group.together():
+            if self.group.launch.is_main:
+                self.background.wait()
+                self.background.take_failure()
+                temporary = checkpoint_folder.begin(self.folder, done)
+        temporary = self.group.from_main(temporary)
+        assert temporary is not None
+        copied = self._copy.take(sharded_checkpoint.own_slices(layout, state))
+        opened = _Open(temporary, layout, card, self.group.notices.heard.exchanges)
+        self._open = opened
+        self.background.start(partial(_write_part, opened, copied))
+
+    def _laid_out(self, state: Mapping[str, Any]) -> sharded_checkpoint.Layout:
+        """The layout of the last save, unless tensors have come or gone since."""
+        last = self._layout
+        new = last is None or last.shapes != sharded_checkpoint.shapes(state)
+        if last is None or any(self.group.everyone(new)):
+            last = sharded_checkpoint.lay_out(state, self.group.launch.rank, self.group.everyone)
+        self._layout = last
+        return last
+
+    def _settle_parts(self) -> None:
+        if self._open is not None:
+            self.background.wait()
+            self._surface()
+            self._commit()
+
+    def _commit(self) -> None:
+        """Let rank 0 finish the checkpoint whose parts are all written; called by all."""
+        opened, self._open = self._open, None
+        assert opened is not None
+        self.background.wait()
+        assert opened.written is not None
+        written = self.group.everyone(opened.written)
+        if self.group.launch.is_main:
+            self.background.start(partial(_finish_parts, opened, written, keep=self.keep))
+
+    def _surface(self) -> None:
+        """Raise what any rank's writer raised; called by all, when none writes."""
+        try:
+            with self.group.together():
+                self.background.take_failure()
+        except Exception:
+            if self._open is not None and self.group.launch.is_main:
+                checkpoint_folder.discard(self._open.temporary)
+            self._open = None
+            raise
+
+    def _state(self, newest: checkpoint_folder.Found) -> Any:
+        """Read a checkpoint in the form that the strategy loads, whichever strategy wrote it."""
+        if newest.in_parts:
+            stored = sharded_checkpoint.Parts(newest.path)
+            return (
+                stored
+                if self.strategy.sharded
+                else tensor_state.into_state(stored, self.strategy.state(), self.order)
+            )
+        state = checkpoint_folder.load(newest)
+        return tensor_state.from_state(state, self.order) if self.strategy.sharded else state
+
+
+def _write_part(opened: _Open, slices: Mapping[int, Any]) -> None:
+    with checkpoint_folder.writing(opened.temporary, shared=True):
+        opened.written = sharded_checkpoint.write(opened.temporary, opened.layout, slices)
+
+
+def _finish_parts(opened: _Open, written: Sequence[sharded_checkpoint.Written], *, keep: Keep) -> None:
+    with checkpoint_folder.writing(opened.temporary):
+        files = sharded_checkpoint.finish(opened.temporary, opened.layout, written)
+    checkpoint_folder.finish(opened.temporary, files, opened.card, keep=keep)

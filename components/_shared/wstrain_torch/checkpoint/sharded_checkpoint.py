@@ -1,0 +1,255 @@
+"""Checkpoints that every rank writes a part of, in the format of ``torch.distributed.checkpoint``.
+
+Which rank wrote which slice of which tensor stands in ``.metadata``, so any number of ranks, or one process
+with no group at all, can read the slices it needs. That file is a pickle; here it can name nothing but the
+few plain classes of that format, so reading a checkpoint executes nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from wsshards.errors import UserError
+from wstrain.checkpoint import hashed_file
+from wstrain.checkpoint.hashed_file import Digesting
+
+_METADATA = ".metadata"
+_FORMAT = "torch.distributed.checkpoint"
+# What a metadata file may name: the classes it is made of, and the values that stand for types of tensors.
+_PLAIN = {
+    (f"{_FORMAT}.metadata", "Metadata"),
+    (f"{_FORMAT}.metadata", "MetadataIndex"),
+    (f"{_FORMAT}.metadata", "TensorStorageMetadata"),
+    (f"{_FORMAT}.metadata", "TensorProperties"),
+    (f"{_FORMAT}.metadata", "ChunkStorageMetadata"),
+    (f"{_FORMAT}.metadata", "_MEM_FORMAT_ENCODING"),
+    (f"{_FORMAT}.filesystem", "_StorageInfo"),
+    ("torch", "Size"),
+    ("torch.serialization", "_get_layout"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Who writes which slice; the same for every save of a training.
+
+    Attributes:
+        own: this rank's slices.
+        metadata: of all ranks'; what a list of parts begins with.
+        shapes: what it was laid out for, see :func:`shapes`.
+    """
+
+    own: SavePlan
+    metadata: Metadata
+    shapes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a rank has written: its slices, and size and hash of each of its files."""
+
+    slices: Sequence[Any]
+    files: Mapping[str, Mapping[str, Any]]
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What a layout depends on."""
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def lay_out(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
+    """Agree on who writes what; called by all.
+
+    Args:
+        tensors: by name. A ``DTensor`` is written slice by slice, each by a rank that has it; any other
+            tensor counts as the same on all ranks that name it, and one of them writes it.
+        rank: this process.
+        everyone: returns everybody's value, by rank.
+    """
+    planner = DefaultSavePlanner()
+    planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
+    # Every rank works the same out of the same, so nothing needs to be sent back.
+    plans, metadata = planner.create_global_plan(everyone(planner.create_local_plan()))
+    plans = FileSystemWriter("").prepare_global_plan(plans)
+    return Layout(plans[rank], metadata, shapes(tensors))
+
+
+def own_slices(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[int, Tensor]:
+    """The tensors that this rank writes, by their place in the layout; not copied."""
+    planner = DefaultSavePlanner()
+    planner.set_up_planner(dict(tensors))
+    return {
+        number: cast("Tensor", planner.resolve_data(item)) for number, item in enumerate(layout.own.items)
+    }
+
+
+def write(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Written:
+    """Write this rank's part into ``folder``; every rank by itself.
+
+    Args:
+        folder: the same for all ranks.
+        layout: from :func:`lay_out`.
+        slices: from :func:`own_slices`, or copies of them.
+
+    Raises:
+        OSError: the part cannot be written.
+    """
+    # torch 2.10 warns of a call of its own, where a full disk is to be one sentence.
+    warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
+    writer = _Writer(folder)
+    results = writer.write_data(layout.own, cast("Any", _Slices(layout.own, slices)))
+    return Written(results.value(), dict(writer.files.written))
+
+
+def finish(folder: Path, layout: Layout, written: Sequence[Written]) -> dict[str, Mapping[str, Any]]:
+    """Write the list of all parts, on one rank; returns size and hash of every file.
+
+    Raises:
+        OSError: the list cannot be written.
+    """
+    writer = _Writer(folder)
+    writer.finish(layout.metadata, [list(each.slices) for each in written])
+    parts = [*(each.files for each in written), writer.files.written]
+    return {name: card for files in parts for name, card in files.items()}
+
+
+class Parts:
+    """What the ranks of some training wrote, to be read by those of another.
+
+    Args:
+        folder: the checkpoint's, found whole.
+
+    Raises:
+        UserError: it is in a format that cannot be read here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._reader = _Reader(folder)
+        try:
+            metadata = self._reader.read_metadata()
+            self.like: Mapping[str, Tensor] = {
+                name: _meta(entry) for name, entry in metadata.state_dict_metadata.items()
+            }
+        except (OSError, pickle.UnpicklingError, AttributeError, TypeError, ValueError, EOFError) as error:
+            raise _unreadable(folder, error) from error
+
+    def fill(self, tensors: Mapping[str, Tensor]) -> None:
+        """Read into ``tensors``, which may be slices of any kind; every rank by itself.
+
+        Raises:
+            UserError: a file cannot be read here.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+                load(dict(tensors), storage_reader=self._reader, no_dist=True)
+        except CheckpointException as error:
+            raise _unreadable(Path(self._reader.checkpoint_id), _first(error)) from error
+
+
+class _Files(FileSystem):
+    """Files that are hashed as they are written."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, dict[str, Any]] = {}
+        self.failure: OSError | None = None
+
+    @contextmanager
+    def create_stream(self, path: Any, mode: str) -> Generator[Any, None, None]:
+        with super().create_stream(path, mode) as file:
+            if mode != "wb":
+                yield file
+                return
+            digesting = Digesting(cast("IO[bytes]", file))
+            try:
+                yield digesting
+            finally:
+                self.failure = self.failure or digesting.failure
+        self.written[Path(path).name] = digesting.card()
+
+    def rename(self, path: Any, new_path: Any) -> None:
+        super().rename(path, new_path)
+        self.written[Path(new_path).name] = self.written.pop(Path(path).name)
+
+
+class _Slices(DefaultSavePlanner):
+    """Gives the writer what was copied before."""
+
+    def __init__(self, plan: SavePlan, slices: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self._slices = {item.index: slices[number] for number, item in enumerate(plan.items)}
+
+    def resolve_data(self, write_item: Any) -> Tensor:
+        return self._slices[write_item.index]
+
+
+class _Writer(FileSystemWriter):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.fs = self.files = _Files()
+
+    def write_data(self, plan: Any, planner: Any) -> Any:
+        try:
+            with hashed_file.left_out():
+                return super().write_data(plan, planner)
+        except (RuntimeError, OSError) as error:  # PyTorch's writer hides what the system said
+            raise self.files.failure or error from error
+
+    def storage_meta(self) -> StorageMeta | None:
+        return None  # a path of this machine and a random number: neither belongs into a checkpoint
+
+
+class _Reader(FileSystemReader):
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        with (Path(self.checkpoint_id) / _METADATA).open("rb") as file:
+            metadata = _Unpickler(file).load()
+        if not isinstance(metadata, Metadata):
+            raise TypeError(f"`{_METADATA}` is no list of tensors")
+        for stored in metadata.storage_data.values():
+            if Path(stored.relative_path).name != stored.relative_path:
+                raise ValueError(f"`{_METADATA}` names a file outside the checkpoint")
+        return metadata
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN:
+            return super().find_class(module, name)
+        kind = getattr(torch, name, None) if module == "torch" else None
+        if isinstance(kind, torch.dtype):
+            return kind
+        raise pickle.UnpicklingError(f"`{_METADATA}` names `{module}.{name}`")
+
+
+def _meta(entry: Any) -> Tensor:
+    if not isinstance(entry, TensorStorageMetadata):
+        raise TypeError(f"`{_METADATA}` has something else than tensors")
+    return torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
+
+
+def _first(error: CheckpointException) -> Exception:
+    cause = error.failures[min(error.failures)][0]
+    if isinstance(cause, OSError):
+        return cause
+    first = str(cause).strip().splitlines() or [type(cause).__name__]
+    return OSError(first[0][:120])
+
+
+def _unreadable(folder: Path, error: Exception) -> UserError:
+    first = str(error).strip().splitlines() or [type(error).__name__]
+    return UserError(f"cannot read checkpoint `{folder.name}`: {first[0][:120]}")

@@ -1,0 +1,1 @@
+"""Rows of shards as PyTorch tensors."""

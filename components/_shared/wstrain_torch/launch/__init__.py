@@ -1,0 +1,1 @@
+"""From the launcher's environment to a group of ranks."""

@@ -1,0 +1,45 @@
+"""What every PyTorch training component begins with: who am I, is the plan true, then train.
+
+Nothing here loads torch before the launch is known to be the planned one: a wrong world size, or a planned
+GPU that is not there, is reported in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+from wstrain.health import out_of_memory
+from wstrain.launch import gpus
+from wstrain.launch.environment import Launch, expect_global_batch, expect_world_size
+from wstrain.launch.mesh import mesh_of
+from wstrain.settings import Settings
+from wstrain_torch.launch.parallelism import expect_parallelism
+
+
+def start(settings: Settings, launch: Launch, *, communication: str, strategy: str) -> None:
+    """Check the launch against the plan, then train.
+
+    Args:
+        settings: the component's inputs.
+        launch: who this process is.
+        communication: the module that the ranks meet through, by its full name.
+        strategy: the module of the strategy, by its full name.
+
+    Raises:
+        UserError: the plan is for other processes or GPUs than there are, or its numbers contradict each
+            other.
+    """
+    expect_world_size(launch, settings.world_size)
+    expect_parallelism(settings)
+    mesh = mesh_of(
+        launch.world_size, tensor=settings.tensor_parallel_size, pipeline=settings.pipeline_parallel_size
+    )
+    expect_global_batch(
+        mesh,
+        per_device=settings.batch_size_per_device,
+        accumulation=settings.gradient_accumulation_steps,
+        global_batch=settings.global_batch_size,
+    )
+    gpus.expect_gpus_before_import(gpus.planned_in(settings), "torch", launch.local_rank)
+    from wstrain_torch.training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
+
+    with out_of_memory.explained(settings):
+        train(settings, launch, mesh, communication=communication, strategy=strategy)

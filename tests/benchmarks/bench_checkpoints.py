@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 from torch import nn  # noqa: E402
 
-from wstrain.checkpoint.background_writer import Background  # noqa: E402
-from wstrain.checkpoint.checkpoint_folder import Keep  # noqa: E402
-from wstrain.checkpoint.save_policy import Due  # noqa: E402
-from wstrain.launch.environment import read_pytorch  # noqa: E402
+from wstrain.checkpoint.background_writer import BackgroundWriter  # noqa: E402
+from wstrain.checkpoint.checkpoint_folder import Retention  # noqa: E402
+from wstrain.checkpoint.save_policy import SavePolicy  # noqa: E402
+from wstrain.launch.environment import read_pytorch_environment  # noqa: E402
 from wstrain_torch import strategies  # noqa: E402
 from wstrain_torch.checkpoint.saver import CheckpointSaver  # noqa: E402
 from wstrain_torch.launch.process_group import Group  # noqa: E402
 from wstrain_torch.optimizers import OptimizerOptions  # noqa: E402
 from wstrain_torch.precision import Precision  # noqa: E402
-from wstrain_torch.strategies.protocol import MicroBatches, Updates  # noqa: E402
+from wstrain_torch.strategies.protocol import MicroBatches, UpdateSettings  # noqa: E402
 
 WIDTH, DEPTH = 2048, 6  # 25.2 million parameters
 SAVES = 7
@@ -40,12 +40,12 @@ SECONDS, PAIRS = 30.0, 4
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[tuple[Any, Callable[[int], Any], CheckpointSaver]]:
-    group = Group(read_pytorch({}))
+    group = Group(read_pytorch_environment({}))
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)))
     precision = Precision("fp32", group.device)
-    strategy = strategies.build(
-        "wstrain_ddp.ddp", model, Updates(OptimizerOptions("adamw"), precision), group
+    strategy = strategies.build_strategy(
+        "wstrain_ddp.ddp", model, UpdateSettings(OptimizerOptions("adamw"), precision), group
     )
     inputs = torch.randn(32, WIDTH)
 
@@ -66,9 +66,9 @@ def parts(tmp_path: Path) -> Iterator[tuple[Any, Callable[[int], Any], Checkpoin
         group=group,
         strategy=strategy,
         identity={},
-        due=Due(),
-        keep=Keep(1),
-        background=Background(),
+        save_policy=SavePolicy(),
+        keep=Retention(1),
+        background=BackgroundWriter(),
     )
     step(0)
     yield strategy, step, saver
@@ -104,7 +104,7 @@ def test_the_speed_of_a_training_that_writes_one_every_30_seconds(parts: Any, tm
             if save and not steps:
                 saver.save(next(numbers))
             step(next(numbers))
-            saver._tell()
+            saver._update_status()
             steps += 1
         return steps / passed
 

@@ -15,7 +15,7 @@ import horovod.torch as hvd
 import torch
 from train_loops import RATE, STRETCH, Setting, compare
 
-from wstrain.launch.environment import read_mpi
+from wstrain.launch.environment import read_mpi_environment
 from wstrain_torch.launch.process_group import Group
 
 
@@ -50,7 +50,9 @@ def plain_loop(setting: Setting) -> Callable[[int], None]:
 
 def main() -> None:
     """Compare with plain Horovod."""
-    setting = Setting(*sys.argv[1:], group=Group(read_mpi(os.environ), "wstrain_horovod.communication"))
+    setting = Setting(
+        *sys.argv[1:], group=Group(read_mpi_environment(os.environ), "wstrain_horovod.communication")
+    )
     compare(setting, plain_loop(setting), "wstrain_horovod.strategy", reduction="average", compression="none")
 
 

@@ -19,31 +19,31 @@ from typing import Any
 
 import numpy as np
 
-from wsshards.errors import entry
+from wsshards.errors import run_main
 from wsshards.reader import ShardReader
 from wstrain.data.sampler import GlobalBatchSampler
-from wstrain.launch.gpus import Planned
-from wstrain.lr_schedule import Schedule
+from wstrain.launch.gpus import PlannedGpus
+from wstrain.lr_schedule import LearningRateSchedule
 from wstrain.tracking.step_recorder import Progress
 from wstrain_tensorflow.launch import setup, tf_config
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 
-CLUSTER = tf_config.read(os.environ)
-MEETING = Meeting(CLUSTER.members, CLUSTER.place, 120)
-setup.load(CLUSTER, Planned(), neighbours=2, precision="fp32")
+CLUSTER = tf_config.read_tf_config(os.environ)
+MEETING = Rendezvous(CLUSTER.members, CLUSTER.place, 120)
+setup.setup_tensorflow(CLUSTER, PlannedGpus(), neighbours=2, precision="fp32")
 
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from wstrain.tracking.mlflow_tracker import Tracker  # noqa: E402
 from wstrain.tracking.step_recorder import StepRecorder  # noqa: E402
-from wstrain_tensorflow.loader import Feed, prepare  # noqa: E402
+from wstrain_tensorflow.loader import BatchLoader, prepare_rows  # noqa: E402
 from wstrain_tensorflow.loss_scale import LossScale  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
-from wstrain_tensorflow.models.network import Functional  # noqa: E402
+from wstrain_tensorflow.models.network import FunctionalNetwork  # noqa: E402
 from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions  # noqa: E402
 from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: E402
-from wstrain_tensorflow.training import Averaged, samples_in  # noqa: E402
+from wstrain_tensorflow.training import WorkerGroup, read_sample_spec  # noqa: E402
 
 STRETCH = 10  # steps of one loop before the other takes its turn
 TURNS = 15
@@ -61,12 +61,12 @@ class Setting:
         self.size = 2 * self.batch
         self.strategy = multi_worker_mirrored.join_workers(CLUSTER)
         self.reader = ShardReader(shards, "train")
-        self.samples = samples_in(self.reader.manifest)
+        self.samples = read_sample_spec(self.reader.manifest)
         features, labels = self.reader.gather(np.arange(len(self.reader)))
         sample = np.asarray(features[:2048], np.float32) if model == "cnn" else None
         settings: Any = SimpleNamespace(model=model, **SIZES)
         self.models = Models(settings, self.samples, sample)
-        self.rows = prepare(self.samples, features, labels)
+        self.rows = prepare_rows(self.samples, features, labels)
 
 
 def plain_loop(setting: Setting) -> Callable[[int], None]:
@@ -105,7 +105,7 @@ def plain_loop(setting: Setting) -> Callable[[int], None]:
 def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]:
     """Return ours: train `STRETCH` steps from a given one."""
     steps, strategy = STRETCH * (TURNS + 1), setting.strategy
-    network = Functional(setting.models.make(), strategy)
+    network = FunctionalNetwork(setting.models.make(), strategy)
     trainer = multi_worker_mirrored.Mirrored(
         strategy,
         network,
@@ -115,11 +115,11 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
         max_gradient_norm=0.0,
     )
     sampler = GlobalBatchSampler(len(setting.reader), setting.size, seed=0)
-    feed = Feed(setting.reader, sampler, setting.samples, [CLUSTER.index], 2, accumulation=1, seed=0)
-    schedule = Schedule(RATE, RATE, 10, steps, "constant")
+    feed = BatchLoader(setting.reader, sampler, setting.samples, [CLUSTER.index], 2, accumulation=1, seed=0)
+    schedule = LearningRateSchedule(RATE, RATE, 10, steps, "constant")
     per_epoch = len(setting.reader) // setting.size
     recorder = StepRecorder(
-        Averaged(CLUSTER.launch(), MEETING), steps, per_epoch, setting.size, tracker, Progress(None)
+        WorkerGroup(CLUSTER.launch(), MEETING), steps, per_epoch, setting.size, tracker, Progress(None)
     )
 
     def train(start: int) -> None:
@@ -160,4 +160,4 @@ def clocked(train: Callable[[int], None], turn: int) -> float:
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -23,16 +23,16 @@ from wsshards.errors import end_process
 from wsshards.reader import ShardReader
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import watchdog
-from wstrain.launch.environment import read_pytorch
-from wstrain.lr_schedule import Schedule
+from wstrain.launch.environment import read_pytorch_environment
+from wstrain.lr_schedule import LearningRateSchedule
 from wstrain.tracking.mlflow_tracker import Tracker
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_torch import compute_clock, loop, models, optimizers, strategies
-from wstrain_torch.data.loader import Batches
-from wstrain_torch.data.task import task_of
+from wstrain_torch.data.loader import BatchLoader
+from wstrain_torch.data.task import make_task
 from wstrain_torch.launch.process_group import TORCH_DISTRIBUTED, Group
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies import Updates
+from wstrain_torch.strategies import UpdateSettings
 
 STRETCH = 10  # steps of one loop before the other takes its turn
 TURNS = 15
@@ -52,13 +52,13 @@ class Setting:
         self.reader = ShardReader(shards, "train")
         manifest = self.reader.manifest
         classes = len(manifest.label.classes) if manifest.label else 0
-        self.task = task_of(manifest.task, manifest.features.shape, manifest.features.dtype, classes)
+        self.task = make_task(manifest.task, manifest.features.shape, manifest.features.dtype, classes)
         self.rows = self.task.prepare(*self.reader.gather(np.arange(len(self.reader))))
         self.sample = self.rows[0][:2048] if classes else None
 
     def network(self) -> torch.nn.Module:
         torch.manual_seed(0)
-        return models.build(self.model, self.task, models.ModelOptions(), sample=self.sample)
+        return models.build_model(self.model, self.task, models.ModelOptions(), sample=self.sample)
 
 
 def plain_loop(setting: Setting) -> Callable[[int], None]:
@@ -93,16 +93,16 @@ def our_loop(
     """Return ours: train `STRETCH` steps from a given one."""
     steps = STRETCH * (TURNS + 1)
     group, precision = setting.group, Precision("fp32", setting.group.device)
-    updates = Updates(
+    updates = UpdateSettings(
         optimizers.OptimizerOptions(setting.optimizer),
         precision,
         micro_batch=setting.batch,
         accumulation=setting.accumulation,
         options=options,
     )
-    strategy = strategies.build(strategy_name, setting.network(), updates, group)
+    strategy = strategies.build_strategy(strategy_name, setting.network(), updates, group)
     sampler = GlobalBatchSampler(len(setting.reader), setting.size, seed=0)
-    batches = Batches(
+    batches = BatchLoader(
         setting.reader,
         sampler,
         setting.task,
@@ -113,20 +113,22 @@ def our_loop(
         workers=0,
     )
     per_epoch = len(setting.reader) // setting.size
-    pulse, _ = watchdog.start(group.launch, 0.0, communication=TORCH_DISTRIBUTED)
+    heartbeat, _ = watchdog.start_watchdog(group.launch, 0.0, communication=TORCH_DISTRIBUTED)
     common: dict[str, Any] = {
         "strategy": strategy,
         "objective": strategies.Objective(setting.task, precision),
         "batches": batches.stream(0, steps),
-        "schedule": Schedule(RATE, RATE, 10, steps, "constant"),
-        "recorder": StepRecorder(group, steps, per_epoch, setting.size, tracker, Progress(None), pulse),
+        "schedule": LearningRateSchedule(RATE, RATE, 10, steps, "constant"),
+        "recorder": StepRecorder(group, steps, per_epoch, setting.size, tracker, Progress(None), heartbeat),
         "saver": NoSaver(),
-        "pulse": pulse,
+        "pulse": heartbeat,
     }
-    compute_clock.attach(pulse, strategy.model, group.device)
+    compute_clock.attach_compute_clock(heartbeat, strategy.model, group.device)
 
     def train(start: int) -> None:
-        loop.train(loop.Run(start, start + STRETCH, setting.accumulation, setting.rank, seed=0), **common)
+        loop.train_steps(
+            loop.StepRange(start, start + STRETCH, setting.accumulation, setting.rank, seed=0), **common
+        )
 
     return train
 
@@ -168,7 +170,7 @@ def clocked(train: Callable[[int], None], turn: int, group: Group) -> float:
 
 def main() -> None:
     """Compare with plain DDP."""
-    setting = Setting(*sys.argv[1:], group=Group(read_pytorch(os.environ)))
+    setting = Setting(*sys.argv[1:], group=Group(read_pytorch_environment(os.environ)))
     compare(setting, plain_loop(setting), "wstrain_ddp.ddp")
 
 

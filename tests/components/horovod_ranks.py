@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wstrain.launch.environment import read_mpi
-from wstrain_torch.data.task import Task, task_of
+from wstrain.launch.environment import read_mpi_environment
+from wstrain_torch.data.task import Task, make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import batch_norm
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies import MicroBatches, Objective, Updates, build
+from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings, build_strategy
 
 SGD = OptimizerOptions("sgd", momentum=0.9)
 RATE, ROWS = 0.5, 8
@@ -39,18 +39,20 @@ def batches(rank: int, step: int, count: int) -> list[Batch]:
     return [(one, torch.randint(10, (ROWS,), generator=generator)) for one in inputs]
 
 
-def updates(accumulation: int, max_norm: float = 0.0, **options: str) -> Updates:
+def updates(accumulation: int, max_norm: float = 0.0, **options: str) -> UpdateSettings:
     given = {"reduction": "average", "compression": "none"} | options
     precision = Precision("fp32", torch.device("cpu"))
-    return Updates(SGD, precision, accumulation=accumulation, max_gradient_norm=max_norm, options=given)
+    return UpdateSettings(
+        SGD, precision, accumulation=accumulation, max_gradient_norm=max_norm, options=given
+    )
 
 
 class Trial:
     """A model under the strategy, and what one process makes of the same samples."""
 
-    def __init__(self, group: Group, model: nn.Module, given: Updates) -> None:
+    def __init__(self, group: Group, model: nn.Module, given: UpdateSettings) -> None:
         self.group, self.given = group, given
-        self.strategy = build("wstrain_horovod.strategy", model, given, group)
+        self.strategy = build_strategy("wstrain_horovod.strategy", model, given, group)
         self.objective = Objective(digits(), given.precision)
 
     def step(self, step: int) -> Tensor:
@@ -66,7 +68,7 @@ class Trial:
 
 
 def digits() -> Task:
-    return task_of("classification", (1, 8, 8), "float32", classes=10)
+    return make_task("classification", (1, 8, 8), "float32", classes=10)
 
 
 def flat(tensors: Any) -> Tensor:
@@ -141,7 +143,7 @@ def synchronised_batch_norm_sees_both_ranks(group: Group) -> None:
         layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 10)
         return nn.Sequential(*layers)
 
-    trial, model = Trial(group, batch_norm.synchronise(normalised()), updates(1)), normalised()
+    trial, model = Trial(group, batch_norm.synchronise_batch_norm(normalised()), updates(1)), normalised()
     trial.step(0)
     both = [torch.cat(tensors) for tensors in zip(*(batches(rank, 0, 1)[0] for rank in (0, 1)), strict=True)]
     expected = flat(model.parameters()) - RATE * flat(gradients(model, [(both[0], both[1])]))
@@ -149,7 +151,7 @@ def synchronised_batch_norm_sees_both_ranks(group: Group) -> None:
 
 
 def main() -> None:
-    group = Group(read_mpi(os.environ), "wstrain_horovod.communication")
+    group = Group(read_mpi_environment(os.environ), "wstrain_horovod.communication")
     for trial in (
         everyone_starts_with_rank_0_s_weights,
         a_step_is_the_mean_over_all_micro_batches,

@@ -18,12 +18,12 @@ from wsshards.errors import end_process
 from wstrain.launch.environment import Launch
 from wstrain_ddp import ddp, fsdp
 from wstrain_torch import models, optimizers
-from wstrain_torch.data.task import task_of
+from wstrain_torch.data.task import make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies import MicroBatches, Objective, Updates
+from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings
 
-TASK = task_of("classification", (1, 8, 8), "float32", 10)
+TASK = make_task("classification", (1, 8, 8), "float32", 10)
 RANKS, STEPS, OVERFLOWS = 2, 6, 3
 
 
@@ -37,13 +37,15 @@ def batch(step: int, rank: int) -> tuple[Tensor, Tensor]:
     return (pictures * float("inf") if overflow else pictures), labels
 
 
-def trained(strategy_of: ModuleType, group: Group, optimizer: str, clip: float) -> dict[str, Any]:
+def trained(strategy_module: ModuleType, group: Group, optimizer: str, clip: float) -> dict[str, Any]:
     torch.manual_seed(0)
-    model = models.build("mlp", TASK, models.ModelOptions(), sample=torch.randn(16, 1, 8, 8))
+    model = models.build_model("mlp", TASK, models.ModelOptions(), sample=torch.randn(16, 1, 8, 8))
     precision = Precision("fp32", group.device)
     precision.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
     options = optimizers.OptimizerOptions(optimizer, weight_decay=0.1)
-    strategy = strategy_of.build(model, Updates(options, precision, max_gradient_norm=clip), group)
+    strategy = strategy_module.build_strategy(
+        model, UpdateSettings(options, precision, max_gradient_norm=clip), group
+    )
     for step in range(STEPS):
         batches = MicroBatches(1, iter([batch(step, group.launch.rank)]), seed=lambda _: None)
         strategy.gradients(batches, Objective(TASK, precision))

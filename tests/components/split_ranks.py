@@ -25,17 +25,17 @@ from wstrain.launch.environment import Launch
 from wstrain.launch.mesh import Mesh
 from wstrain_torch import optimizers
 from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state
-from wstrain_torch.data.task import task_of
+from wstrain_torch.data.task import make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import gpt
 from wstrain_torch.models.layers import ModelOptions
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies import MicroBatches, Objective, Strategy, Updates, build
+from wstrain_torch.strategies import MicroBatches, Objective, Strategy, UpdateSettings, build_strategy
 
 RANKS, ROWS, TOKENS = 4, 2, 16  # rows of a micro-batch; a global batch is 16 rows
 PLACES = 8  # micro-batches of a global batch
-TEXT = task_of("language_model", (TOKENS + 1,), "uint8", classes=0)
+TEXT = make_task("language_model", (TOKENS + 1,), "uint8", classes=0)
 CLIPPED = 0.4  # shorter than the gradients are
 ADAMW = OptimizerOptions("adamw", weight_decay=0.1)
 SGD = OptimizerOptions("sgd", momentum=0.9, weight_decay=0.01)
@@ -43,7 +43,7 @@ SGD = OptimizerOptions("sgd", momentum=0.9, weight_decay=0.01)
 
 def transformer() -> nn.Module:
     torch.manual_seed(0)
-    return gpt.build(TEXT, ModelOptions(gpt_layers=4, gpt_heads=4, gpt_width=32))
+    return gpt.build_model(TEXT, ModelOptions(gpt_layers=4, gpt_heads=4, gpt_width=32))
 
 
 class Positions(nn.Module):
@@ -132,7 +132,7 @@ class Alone:
     def __init__(self, trial: Trial) -> None:
         self.model = trial.model().train()
         self.objective = Objective(TEXT, Precision(trial.precision, torch.device("cpu")))
-        self.optimizer = optimizers.build(self.model, trial.optimizer, learning_rate=0.01)
+        self.optimizer = optimizers.build_optimizer(self.model, trial.optimizer, learning_rate=0.01)
 
     def step(self, step: int) -> float:
         total = 0.0
@@ -155,7 +155,7 @@ class Divided:
         group.mesh = trial.mesh
         self.group, self.count = group, PLACES // trial.mesh.data
         precision = Precision(trial.precision, group.device)
-        updates = Updates(
+        updates = UpdateSettings(
             trial.optimizer,
             precision,
             micro_batch=ROWS,
@@ -164,7 +164,9 @@ class Divided:
             options={"pipeline_schedule": trial.schedule},
         )
         self.objective = Objective(TEXT, precision)
-        self.strategy: Strategy = build(f"wstrain_ddp.{trial.strategy}", trial.model(), updates, group)
+        self.strategy: Strategy = build_strategy(
+            f"wstrain_ddp.{trial.strategy}", trial.model(), updates, group
+        )
         self.strategy.model.train()
 
     def step(self, step: int) -> float:
@@ -203,12 +205,12 @@ def every_way_follows_the_same_curve(group: Group, _folder: Path) -> None:
 
 
 def write(folder: Path, state: dict[str, Any], group: Group) -> None:
-    layout = sharded_checkpoint.lay_out(state, group.launch.rank, group.everyone)
+    layout = sharded_checkpoint.plan_layout(state, group.launch.rank, group.everyone)
     written = group.everyone(
-        sharded_checkpoint.write(folder, layout, sharded_checkpoint.own_slices(layout, state))
+        sharded_checkpoint.write_part(folder, layout, sharded_checkpoint.select_own_slices(layout, state))
     )
     if group.launch.is_main:
-        sharded_checkpoint.finish(folder, layout, written)
+        sharded_checkpoint.write_metadata(folder, layout, written)
     dist.barrier()
 
 
@@ -219,15 +221,17 @@ def what_one_saved_any_other_takes_up(group: Group, folder: Path) -> None:
         ours = Divided(trial, group)
         assert ours.strategy.sharded
         if leg:
-            ours.strategy.load(sharded_checkpoint.Parts(folder / f"leg-{leg - 1}"))
+            ours.strategy.load(sharded_checkpoint.ShardedCheckpoint(folder / f"leg-{leg - 1}"))
         for step in (2 * leg, 2 * leg + 1):
             same(ours.step(step), alone.step(step), f"{trial.name} from another's, step {step}")
         place = folder / f"leg-{leg}"
         place.mkdir(exist_ok=True)
         dist.barrier()
         write(place, ours.strategy.state(), group)
-    stored = sharded_checkpoint.Parts(folder / "leg-4")
-    tensor_state.restore(stored, alone.model, alone.optimizer, torch.amp.GradScaler("cpu", enabled=False))
+    stored = sharded_checkpoint.ShardedCheckpoint(folder / "leg-4")
+    tensor_state.restore_tensors(
+        stored, alone.model, alone.optimizer, torch.amp.GradScaler("cpu", enabled=False)
+    )
     same(alone.step(10), ours.step(10), "one process from the ranks'")
 
 

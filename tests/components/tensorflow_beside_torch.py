@@ -14,12 +14,12 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import torch  # noqa: E402
 
-from wstrain.data.sample_spec import Samples  # noqa: E402
+from wstrain.data.sample_spec import SampleSpec  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
-from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions, clip  # noqa: E402
+from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions, clip_gradients  # noqa: E402
 from wstrain_torch import models as torch_models  # noqa: E402
 from wstrain_torch import optimizers  # noqa: E402
-from wstrain_torch.data.task import task_of  # noqa: E402
+from wstrain_torch.data.task import make_task  # noqa: E402
 
 SIZES = {"gpt_layers": 2, "gpt_heads": 2, "gpt_width": 16}
 
@@ -43,12 +43,12 @@ def model(name: str, shape: tuple[int, ...], task: str) -> float:
     generator = np.random.default_rng(0)
     text = task == "language_model"
     rows = generator.integers(0, 256, (4, *shape)) if text else generator.normal(size=(4, *shape))
-    its = task_of(task, (shape[0] + 1,) if text else shape, "uint8" if text else "float32", 10)
+    its = make_task(task, (shape[0] + 1,) if text else shape, "uint8" if text else "float32", 10)
     options = torch_models.ModelOptions(**SIZES)
     sample = None if text else generator.normal(2, 3, (50, *shape)).astype(np.float32)
-    theirs = torch_models.build(name, its, options, sample=None if text else torch.from_numpy(sample))
+    theirs = torch_models.build_model(name, its, options, sample=None if text else torch.from_numpy(sample))
     settings: Any = SimpleNamespace(model=name, seed=0, sync_batch_norm=False, **SIZES)
-    samples = Samples(its.name, its.input_shape, its.input_dtype, its.outputs)
+    samples = SampleSpec(its.name, its.input_shape, its.input_dtype, its.outputs)
     ours = Models(settings, samples, sample).make()
     copied(theirs, ours)
     given = rows.astype(np.int64 if text else np.float32)
@@ -62,7 +62,7 @@ def optimizer(name: str, decay: float) -> float:
     generator = np.random.default_rng(0)
     start = [generator.normal(size=(3, 4)).astype(np.float32), generator.normal(size=4).astype(np.float32)]
     module = torch.nn.ParameterList([torch.nn.Parameter(torch.from_numpy(each.copy())) for each in start])
-    theirs = optimizers.build(
+    theirs = optimizers.build_optimizer(
         module, optimizers.OptimizerOptions(name, weight_decay=decay), learning_rate=0.1
     )
     strategy = tf.distribute.get_strategy()
@@ -71,7 +71,7 @@ def optimizer(name: str, decay: float) -> float:
 
     @tf.function
     def step(gradients: list[Any], rate: Any, count: Any) -> None:
-        ours.apply(clip(gradients, 2.0), rate, count)
+        ours.apply(clip_gradients(gradients, 2.0), rate, count)
 
     for count in range(1, 8):
         gradients = [generator.normal(size=each.shape).astype(np.float32) for each in start]

@@ -124,7 +124,7 @@ def complete(config: Case) -> Case:
 
 
 def report(number: str) -> Case:
-    config = ds.read(next(REPORTS.glob(f"{number}-*/src/ds_config.json")))
+    config = ds.read_config(next(REPORTS.glob(f"{number}-*/src/ds_config.json")))
     if number in STARTS and "optimizer" in config:  # DeepSpeed's own Adam is compiled first, for minutes
         config["optimizer"]["params"]["torch_adam"] = True
     return config
@@ -144,13 +144,13 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], str |
     for row, (_, optimizer, config) in enumerate(STARTED):
         asked["started", row] = case(complete(config), 1, optimizer, start=True)
     for row, plan in enumerate(plans()):
-        asked["plan", row] = case(ds.build(plan), 1, OPTIMIZERS[plan.optimizer], start=True)
+        asked["plan", row] = case(ds.build_config(plan), 1, OPTIMIZERS[plan.optimizer], start=True)
     for name in ds.PRECISIONS:
         asked["device", name] = {"precision": name}
     for number, world in READS.items():
         asked["report", number] = case(report(number), world)
     for name in ACCEPTED:
-        config = ds.read(REPORTS / name / "src" / "ds_config.json")
+        config = ds.read_config(REPORTS / name / "src" / "ds_config.json")
         plain = {key: value for key, value in config.items() if value != "auto"}
         asked["accepted", name] = case(plain if plain == config else complete(plain), 8)
     for number, optimizer in STARTS.items():

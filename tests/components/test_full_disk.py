@@ -21,8 +21,8 @@ from wstrain.checkpoint import (  # noqa: E402
     checkpoint_folder,
     latest_checkpoint,
 )
-from wstrain.checkpoint.background_writer import Background  # noqa: E402
-from wstrain.checkpoint.checkpoint_folder import Keep  # noqa: E402
+from wstrain.checkpoint.background_writer import BackgroundWriter  # noqa: E402
+from wstrain.checkpoint.checkpoint_folder import Retention  # noqa: E402
 from wstrain_torch import export  # noqa: E402
 from wstrain_torch.data import task as tasks  # noqa: E402
 
@@ -59,19 +59,21 @@ def state(kilobytes: int) -> dict[str, Any]:
 
 
 def test_a_checkpoint(disk: Path) -> None:
-    checkpoint_folder.save(disk, 1, state(100), {}, keep=Keep(2))
-    background = Background()
-    background.start(lambda: checkpoint_folder.save(disk, 2, state(600), {}, keep=Keep(2)) and None)
+    checkpoint_folder.save_checkpoint(disk, 1, state(100), {}, keep=Retention(2))
+    background = BackgroundWriter()
+    background.start(
+        lambda: checkpoint_folder.save_checkpoint(disk, 2, state(600), {}, keep=Retention(2)) and None
+    )
     background.wait()
     with pytest.raises(UserError, match=f"cannot write checkpoint `step-00000002`: {FULL}") as raised:
         background.take_failure()
     assert raised.value.help == "free space for it and resume; older checkpoints are whole"
     assert [path.name for path in disk.iterdir()] == ["step-00000001"]
-    newest = latest_checkpoint.newest([disk])
+    newest = latest_checkpoint.find_latest_checkpoint([disk])
     assert newest is not None
     assert newest.step == 1
     grow(disk)
-    checkpoint_folder.save(disk, 2, state(600), {}, keep=Keep(2))
+    checkpoint_folder.save_checkpoint(disk, 2, state(600), {}, keep=Retention(2))
     assert sorted(path.name for path in disk.iterdir()) == ["step-00000001", "step-00000002"]
 
 
@@ -104,18 +106,18 @@ def test_shards(disk: Path, component: Callable[..., Any]) -> None:
     assert not [path for path in disk.rglob("*") if path.is_file() and path != other]
     other.unlink()
     assert component("shard_data", source="builtin:digits", shards=shards, shard_count=2).returncode == 0
-    manifest.verify(shards, manifest.read_manifest(shards))
+    manifest.verify_shards(shards, manifest.read_manifest(shards))
 
 
 @pytest.mark.filterwarnings("ignore")  # what MLflow and torch.export say of themselves
 def test_a_model(disk: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3000), torch.nn.Linear(3000, 10))
-    task = tasks.task_of("classification", (1, 8, 8), "float32", classes=10)
+    task = tasks.make_task("classification", (1, 8, 8), "float32", classes=10)
     with pytest.raises(UserError, match=f"cannot write the model: {FULL}"):
-        export.save(network, task, disk / "model", {})
+        export.save_model(network, task, disk / "model", {})
     assert not (disk / "model" / "MLmodel").exists()
     grow(disk)
-    export.save(network, task, disk / "model", {})
+    export.save_model(network, task, disk / "model", {})
     assert (disk / "model" / "MLmodel").exists()
 
 

@@ -21,10 +21,10 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
     done = component("shard_data", shards=out, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
-    contents.verify(out, manifest)
+    contents.verify_shards(out, manifest)
     files = {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()}
     listed = {shard.path for name in contents.SPLITS for shard in manifest.split(name).shards}
-    assert files == listed | {contents.NAME}  # nothing temporary is left
+    assert files == listed | {contents.MANIFEST_NAME}  # nothing temporary is left
     return manifest
 
 

@@ -17,30 +17,30 @@ from wsshards.errors import UserError  # noqa: E402
 from wstrain.launch.environment import Launch  # noqa: E402
 from wstrain_ddp import fsdp  # noqa: E402
 from wstrain_torch import export, models, optimizers  # noqa: E402
-from wstrain_torch.data.task import task_of  # noqa: E402
+from wstrain_torch.data.task import make_task  # noqa: E402
 from wstrain_torch.launch.process_group import Group  # noqa: E402
 from wstrain_torch.models.blocks import (  # noqa: E402
-    blocks,
+    find_blocks,
     recompute_blocks,
 )
 from wstrain_torch.precision import Precision  # noqa: E402
-from wstrain_torch.strategies import MicroBatches, Objective, Updates  # noqa: E402
+from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings  # noqa: E402
 
-TEXT = task_of("language_model", (65,), "uint8", 0)
-PICTURES = task_of("classification", (1, 8, 8), "float32", 10)
+TEXT = make_task("language_model", (65,), "uint8", 0)
+PICTURES = make_task("classification", (1, 8, 8), "float32", 10)
 
 
 def built(name: str) -> Any:
     torch.manual_seed(0)
     task = TEXT if name == "gpt" else PICTURES
     sample = None if name == "gpt" else torch.randn(16, 1, 8, 8)
-    return models.build(name, task, models.ModelOptions(2, 2, 32), sample=sample)
+    return models.build_model(name, task, models.ModelOptions(2, 2, 32), sample=sample)
 
 
 @pytest.mark.parametrize(("name", "count"), [("gpt", 2), ("cnn", 2), ("mlp", 3)])
 def test_built_in_models_name_most_of_their_parameters(name: str, count: int) -> None:
     model = built(name)
-    found = blocks(model, "it")
+    found = find_blocks(model, "it")
     assert len(found) == count
     inside = sum(parameter.numel() for block in found for parameter in block.parameters())
     assert inside > 0.5 * sum(parameter.numel() for parameter in model.parameters())
@@ -63,7 +63,7 @@ def test_blocks_that_are_none(give: Any, message: str) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)))
     model.blocks = give(model)
     with pytest.raises(UserError, match=re.escape(message)) as refused:
-        blocks(model, "it")
+        find_blocks(model, "it")
     assert "model.blocks = list(model.layers)" in str(refused.value.help)
 
 
@@ -124,7 +124,7 @@ def test_dropout_draws_the_same_numbers_twice() -> None:
 def test_an_exported_program_has_no_trace_of_it() -> None:
     model = built("gpt")
     recompute_blocks(model)
-    assert "checkpoint" not in str(export.program(model, TEXT).graph)
+    assert "checkpoint" not in str(export.export_program(model, TEXT).graph)
 
 
 class Reaching(nn.Module):
@@ -150,8 +150,8 @@ class Scaled(nn.Module):
 
 def sharded(model: Any) -> Any:
     group = Group(Launch(rank=0, local_rank=0, world_size=1))
-    updates = Updates(optimizers.OptimizerOptions("sgd"), Precision("fp32", torch.device("cpu")))
-    return fsdp.build(model, updates, group)
+    updates = UpdateSettings(optimizers.OptimizerOptions("sgd"), Precision("fp32", torch.device("cpu")))
+    return fsdp.build_strategy(model, updates, group)
 
 
 def test_weights_of_a_block_are_there_only_within_it(group_of_one: Any) -> None:

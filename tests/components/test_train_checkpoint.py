@@ -18,13 +18,13 @@ pytestmark = pytest.mark.run
 
 from torch import nn  # noqa: E402
 
-from wsshards.checksummed_json import sealed  # noqa: E402
+from wsshards.checksummed_json import add_checksum  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
 from wstrain.checkpoint import (  # noqa: E402
     checkpoint_folder,
     latest_checkpoint,
 )
-from wstrain.checkpoint.checkpoint_folder import Keep  # noqa: E402
+from wstrain.checkpoint.checkpoint_folder import Retention  # noqa: E402
 from wstrain_torch import optimizers  # noqa: E402
 from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state  # noqa: E402
 
@@ -38,18 +38,20 @@ def state(step: int) -> dict[str, object]:
     return {"step": step, "model": {"w": torch.full((1000,), float(step))}, "optimizer": {"lr": 0.1}}
 
 
-def save(folder: Path, *steps: int, keep: Keep | None = None, **about: Any) -> None:
+def save(folder: Path, *steps: int, keep: Retention | None = None, **about: Any) -> None:
     for step in steps:
-        checkpoint_folder.save(folder, step, state(step), SAME, keep=keep or Keep(3), about=about)
+        checkpoint_folder.save_checkpoint(
+            folder, step, state(step), SAME, keep=keep or Retention(3), about=about
+        )
 
 
 def test_the_newest_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     save(tmp_path, 5, 10, 15, 20)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{step:08d}" for step in (10, 15, 20)]
-    newest = latest_checkpoint.newest([tmp_path])
+    newest = latest_checkpoint.find_latest_checkpoint([tmp_path])
     assert newest is not None
     assert (newest.step, newest.identity) == (20, SAME)
-    assert torch.equal(checkpoint_folder.load(newest)["model"]["w"], torch.full((1000,), 20.0))
+    assert torch.equal(checkpoint_folder.load_state(newest)["model"]["w"], torch.full((1000,), 20.0))
 
 
 def flip(path: Path, place: int) -> None:
@@ -60,9 +62,9 @@ def flip(path: Path, place: int) -> None:
 
 def test_the_best_stays_however_old(tmp_path: Path) -> None:
     for step, loss in ((1, 0.9), (2, 0.3), (3, 0.5), (4, 0.4), (5, None)):
-        save(tmp_path, step, keep=Keep(2, best=True), loss=loss)
+        save(tmp_path, step, keep=Retention(2, best=True), loss=loss)
     assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["2", "4", "5"]
-    save(tmp_path, 6, keep=Keep(2, best=True), loss=0.2)
+    save(tmp_path, 6, keep=Retention(2, best=True), loss=0.2)
     assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["5", "6"]
 
 
@@ -73,13 +75,17 @@ def test_every_rank_vouches_for_its_share(tmp_path: Path, capsys: pytest.Capture
     def everyone(value: Any) -> list[Any]:
         return next(said, [value, value])
 
-    newest = latest_checkpoint.newest([tmp_path], latest_checkpoint.Share(0, 2, everyone=everyone))
+    newest = latest_checkpoint.find_latest_checkpoint(
+        [tmp_path], latest_checkpoint.ReadShare(0, 2, everyone=everyone)
+    )
     assert newest is not None
     assert newest.step == 5
     assert "`step-00000010` is damaged (i/o error)" in capsys.readouterr().err
     said = iter([[[str(tmp_path / "step-00000010")]], [None, "does not exist"]])
     with pytest.raises(UserError, match="`step-00000010` is whole for rank 0, but rank 1 does not see it"):
-        latest_checkpoint.newest([tmp_path], latest_checkpoint.Share(0, 2, everyone=everyone))
+        latest_checkpoint.find_latest_checkpoint(
+            [tmp_path], latest_checkpoint.ReadShare(0, 2, everyone=everyone)
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,7 @@ def test_a_damaged_newest_is_passed_over_aloud(
 ) -> None:
     save(tmp_path, 5, 10)
     damage(tmp_path / "step-00000010" / file)
-    newest = latest_checkpoint.newest([tmp_path])
+    newest = latest_checkpoint.find_latest_checkpoint([tmp_path])
     assert newest is not None
     assert newest.step == 5
     assert f"warning: checkpoint `step-00000010` is damaged ({reason}" in capsys.readouterr().err
@@ -112,7 +118,7 @@ def test_a_damaged_newest_is_passed_over_aloud(
 def test_what_is_being_written_is_not_a_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 5)
     shutil.copytree(tmp_path / "step-00000005", tmp_path / ".writing-step-00000010")
-    newest = latest_checkpoint.newest([tmp_path])
+    newest = latest_checkpoint.find_latest_checkpoint([tmp_path])
     assert newest is not None
     assert newest.step == 5
 
@@ -128,7 +134,7 @@ def test_a_disk_that_fills_up_harms_no_older_checkpoint(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
     save(tmp_path, 10)
-    newest = latest_checkpoint.newest([tmp_path])
+    newest = latest_checkpoint.find_latest_checkpoint([tmp_path])
     assert newest is not None
     assert newest.step == 10
 
@@ -136,15 +142,17 @@ def test_a_disk_that_fills_up_harms_no_older_checkpoint(tmp_path: Path) -> None:
 def test_the_newest_of_several_folders_wins(tmp_path: Path) -> None:
     save(tmp_path / "own", 5)
     save(tmp_path / "other", 10)
-    newest = latest_checkpoint.newest([tmp_path / "own", tmp_path / "other", tmp_path / "missing"])
+    newest = latest_checkpoint.find_latest_checkpoint(
+        [tmp_path / "own", tmp_path / "other", tmp_path / "missing"]
+    )
     assert newest is not None
     assert newest.path == tmp_path / "other" / "step-00000010"
-    assert latest_checkpoint.newest([tmp_path / "missing"]) is None
+    assert latest_checkpoint.find_latest_checkpoint([tmp_path / "missing"]) is None
 
 
 def test_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     save(tmp_path, 5)
-    newest = latest_checkpoint.newest([tmp_path])
+    newest = latest_checkpoint.find_latest_checkpoint([tmp_path])
     assert newest is not None
     checkpoint_folder.expect_identity(newest, SAME)
     with pytest.raises(UserError, match="was trained with `seed` 0, but this run has 1"):
@@ -158,19 +166,21 @@ def spread(mesh: DeviceMesh, *values: float) -> Any:
 
 
 def save_parts(folder: Path, step: int, tensors: dict[str, Any]) -> Path:
-    temporary = checkpoint_folder.begin(folder, step)
-    layout = sharded_checkpoint.lay_out(tensors, 0, lambda value: [value])
-    written = sharded_checkpoint.write(temporary, layout, sharded_checkpoint.own_slices(layout, tensors))
-    files = sharded_checkpoint.finish(temporary, layout, [written])
-    return checkpoint_folder.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
+    temporary = checkpoint_folder.begin_checkpoint(folder, step)
+    layout = sharded_checkpoint.plan_layout(tensors, 0, lambda value: [value])
+    written = sharded_checkpoint.write_part(
+        temporary, layout, sharded_checkpoint.select_own_slices(layout, tensors)
+    )
+    files = sharded_checkpoint.write_metadata(temporary, layout, [written])
+    return checkpoint_folder.finish_checkpoint(temporary, files, {"identity": SAME}, keep=Retention(3))
 
 
 def test_parts_are_read_whole_or_sliced(tmp_path: Path, group_of_one: DeviceMesh) -> None:
     save_parts(tmp_path, 5, {"model.w": spread(group_of_one, 1.0, 2.0, 3.0), "step": torch.tensor(5.0)})
-    newest = latest_checkpoint.newest([tmp_path])
+    newest = latest_checkpoint.find_latest_checkpoint([tmp_path])
     assert newest is not None
-    assert (newest.step, newest.in_parts, newest.identity) == (5, True, SAME)
-    stored = sharded_checkpoint.Parts(newest.path)
+    assert (newest.step, newest.is_sharded, newest.identity) == (5, True, SAME)
+    stored = sharded_checkpoint.ShardedCheckpoint(newest.path)
     assert {name: tuple(like.shape) for name, like in stored.like.items()} == {"model.w": (3,), "step": ()}
     whole, sliced, step = torch.zeros(3), spread(group_of_one, 0.0, 0.0, 0.0), torch.zeros(())
     stored.fill({"model.w": whole, "step": step})
@@ -197,7 +207,7 @@ def test_nothing_in_a_list_of_parts_is_executed(tmp_path: Path, group_of_one: De
     with pytest.raises(
         UserError, match=re.escape("cannot read checkpoint `step-00000005`: `.metadata` names")
     ):
-        sharded_checkpoint.Parts(folder)
+        sharded_checkpoint.ShardedCheckpoint(folder)
     assert not ran.exists()
 
 
@@ -209,17 +219,17 @@ def test_a_card_cannot_name_files_elsewhere(
     path = tmp_path / "step-00000005" / checkpoint_folder.CARD
     card = json.loads(path.read_text().replace(checkpoint_folder.STATE, name))
     del card["sha256"]
-    path.write_text(json.dumps(sealed(card)))
-    assert latest_checkpoint.newest([tmp_path]) is None
+    path.write_text(json.dumps(add_checksum(card)))
+    assert latest_checkpoint.find_latest_checkpoint([tmp_path]) is None
     assert f"`checkpoint.json` names a file `{name}`" in capsys.readouterr().err
 
 
 def test_a_part_that_rank_0_does_not_see_is_no_checkpoint(tmp_path: Path) -> None:
-    temporary = checkpoint_folder.begin(tmp_path, 5)
+    temporary = checkpoint_folder.begin_checkpoint(tmp_path, 5)
     (temporary / "__0_0.distcp").write_bytes(b"part")
     files = {f"__{rank}_0.distcp": {"bytes": 4, "sha256": ""} for rank in (0, 1)}
     with pytest.raises(UserError, match=r"part `__1_0.distcp` of checkpoint `step-00000005` was written by"):
-        checkpoint_folder.finish(temporary, files, {"identity": SAME}, keep=Keep(3))
+        checkpoint_folder.finish_checkpoint(temporary, files, {"identity": SAME}, keep=Retention(3))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -239,18 +249,18 @@ def test_a_state_by_name_is_the_state_by_number(name: str) -> None:
         model[0].bias.requires_grad_(False)
         options = optimizers.OptimizerOptions(name, weight_decay=0.1)
         scaler = torch.amp.GradScaler("cpu", init_scale=32.0)
-        return model, optimizers.build(model, options, learning_rate=0.1), scaler
+        return model, optimizers.build_optimizer(model, options, learning_rate=0.1), scaler
 
     model, optimizer, scaler = made(1)
     trained(model, optimizer, 3)
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}
-    order = optimizers.order(model)
+    order = optimizers.parameter_order(model)
 
     by_name, by_number = made(2), made(3)
-    tensor_state.restore(tensor_state.from_state(state, order), *by_name)
-    taken = tensor_state.Whole(tensor_state.take(*by_name))
+    tensor_state.restore_tensors(tensor_state.from_state_dicts(state, order), *by_name)
+    taken = tensor_state.InMemoryTensors(tensor_state.collect_tensors(*by_name))
     own = {"model": by_number[0].state_dict(), "optimizer": by_number[1].state_dict(), "scaler": {}}
-    again = tensor_state.into_state(taken, own, order)
+    again = tensor_state.to_state_dicts(taken, own, order)
     by_number[0].load_state_dict(again["model"])
     by_number[1].load_state_dict(again["optimizer"])
     assert again["scaler"] == by_name[2].state_dict() == scaler.state_dict()
@@ -264,16 +274,16 @@ def test_a_state_by_name_is_the_state_by_number(name: str) -> None:
 def test_another_model_is_not_filled() -> None:
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters())
-    wide = tensor_state.Whole({"model.weight": torch.zeros(2, 5), "model.bias": torch.zeros(2)})
+    wide = tensor_state.InMemoryTensors({"model.weight": torch.zeros(2, 5), "model.bias": torch.zeros(2)})
     with pytest.raises(
         UserError, match=re.escape("`weight` of the model has shape [2, 4], but in the checkpoint it has")
     ):
-        tensor_state.restore(wide, model, optimizer, torch.amp.GradScaler("cpu", enabled=False))
+        tensor_state.restore_tensors(wide, model, optimizer, torch.amp.GradScaler("cpu", enabled=False))
     with pytest.raises(
         UserError, match=re.escape("`bias` of the model has shape [2], but in the checkpoint it is missing")
     ):
-        tensor_state.restore(
-            tensor_state.Whole({"model.weight": torch.zeros(2, 4)}),
+        tensor_state.restore_tensors(
+            tensor_state.InMemoryTensors({"model.weight": torch.zeros(2, 4)}),
             model,
             optimizer,
             torch.amp.GradScaler("cpu", enabled=False),

@@ -134,11 +134,13 @@ def test_fewer_gpus_than_planned_are_counted_by_the_driver(
     library = f"{driver(2)['LD_LIBRARY_PATH'].split(os.pathsep)[0]}/libcuda.so.1"
     monkeypatch.setenv("DRIVER_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = gpus.ask_driver(library)
+    found = gpus.query_driver(library)
     assert (found.count, found.words) == (2, "the NVIDIA driver offers CUDA 12.2 and has 2 GPUs")
-    monkeypatch.setattr(gpus, "ask_driver", lambda: found)
-    monkeypatch.setattr(gpus, "installed_build", lambda _: gpus.Build("torch 2.10.0+cu126", blind=False))
-    planned = gpus.Planned(4, "Standard_NC96ads_A100_v4")
+    monkeypatch.setattr(gpus, "query_driver", lambda: found)
+    monkeypatch.setattr(
+        gpus, "installed_build", lambda _: gpus.FrameworkBuild("torch 2.10.0+cu126", blind=False)
+    )
+    planned = gpus.PlannedGpus(4, "Standard_NC96ads_A100_v4")
     with pytest.raises(UserError, match=r"the plan is for 4 GPUs .*, but 2 GPUs can be used here"):
         gpus.expect_gpus_before_import(planned, "torch")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")  # a choice of the user's: one a process is enough
@@ -159,12 +161,12 @@ def test_torch_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
             "The NVIDIA driver on your system is too old (found version 12020). Please update."
         )
 
-    monkeypatch.setattr(gpus, "ask_driver", lambda: gpus.Driver(4, "the NVIDIA driver has 4 GPUs"))
+    monkeypatch.setattr(gpus, "query_driver", lambda: gpus.GpuDriver(4, "the NVIDIA driver has 4 GPUs"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "init", too_old)
-    for planned in (gpus.Planned(4), gpus.Planned()):
+    for planned in (gpus.PlannedGpus(4), gpus.PlannedGpus()):
         with pytest.raises(
             UserError, match=r"too old \(found version 12020\)`; the NVIDIA driver has 4 GPUs"
         ):
             Group(Launch(0, 0, 1), planned=planned)
-    assert Group(Launch(0, 0, 1), planned=gpus.Planned(0)).device.type == "cpu"
+    assert Group(Launch(0, 0, 1), planned=gpus.PlannedGpus(0)).device.type == "cpu"

@@ -27,7 +27,10 @@ def settings(micro: int, predicted: int | None = None) -> Any:
 
 @pytest.mark.parametrize("allocate", [lambda: torch.empty(HUGE), lambda: np.empty(HUGE, np.float32)])
 def test_what_was_asked_what_there_is_and_what_would_fit(allocate: Any) -> None:
-    with pytest.raises(UserError) as caught, out_of_memory.explained(cast("Any", settings(48, 3 << 30))):
+    with (
+        pytest.raises(UserError) as caught,
+        out_of_memory.explain_out_of_memory(cast("Any", settings(48, 3 << 30))),
+    ):
         allocate()
     error = caught.value
     assert error.message.startswith("out of memory: 64.0 TiB more were asked for; this process uses ")
@@ -39,7 +42,7 @@ def test_what_was_asked_what_there_is_and_what_would_fit(allocate: Any) -> None:
 
 
 def test_a_plan_that_was_too_large_says_by_how_much() -> None:
-    with pytest.raises(UserError) as caught, out_of_memory.explained(settings(64, 1 << 50)):
+    with pytest.raises(UserError) as caught, out_of_memory.explain_out_of_memory(settings(64, 1 << 50)):
         torch.empty(HUGE)
     assert "set `batch_size_per_device` to 1 and `gradient_accumulation_steps` to 192" in str(
         caught.value.help
@@ -47,21 +50,21 @@ def test_a_plan_that_was_too_large_says_by_how_much() -> None:
 
 
 def test_one_sample_that_is_too_much_needs_something_else() -> None:
-    with pytest.raises(UserError) as caught, out_of_memory.explained(settings(1)):
+    with pytest.raises(UserError) as caught, out_of_memory.explain_out_of_memory(settings(1)):
         torch.empty(HUGE)
     assert "activation_checkpointing: blocks" in str(caught.value.help)
 
 
 def test_weights_are_looked_at_before_they_are_saved() -> None:
     good = [torch.ones(3), torch.full((2,), 1e38), torch.arange(4), torch.ones(2, dtype=torch.bfloat16)]
-    non_finite.expect_finite(good, 7, lambda: None, sound=non_finite.tensor_is_sound)
+    non_finite.expect_finite(good, 7, lambda: None, sound=non_finite.tensor_is_finite)
     for bad in (float("nan"), float("inf"), -float("inf")):
         broken = [*good, torch.tensor([1.0, bad])]
         with pytest.raises(UserError, match="after step 7 the weights are not finite") as caught:
-            non_finite.expect_finite(broken, 7, lambda: "step-00000005", sound=non_finite.tensor_is_sound)
+            non_finite.expect_finite(broken, 7, lambda: "step-00000005", sound=non_finite.tensor_is_finite)
         assert "`step-00000005`" in str(caught.value.help)
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(RuntimeError, match="shape"), out_of_memory.explained(settings(8)):
+    with pytest.raises(RuntimeError, match="shape"), out_of_memory.explain_out_of_memory(settings(8)):
         torch.zeros(3).view(4)

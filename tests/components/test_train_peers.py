@@ -12,8 +12,8 @@ from datetime import timedelta
 import pytest
 
 from wsshards.errors import UserError
-from wstrain.health.heartbeat import Phase, Pulse
-from wstrain.health.peer_heartbeats import Store
+from wstrain.health.heartbeat import Heartbeat, Phase
+from wstrain.health.peer_heartbeats import StorePeers
 from wstrain.launch.environment import Launch
 
 pytest.importorskip("torch")
@@ -32,19 +32,19 @@ def test_records_are_left_in_the_store_and_read_from_it() -> None:
     port = free_port()
     server = dist.TCPStore("127.0.0.1", port, is_master=True, timeout=timedelta(seconds=20))
     master = f"127.0.0.1:{port}"
-    stores = [Store(Launch(rank, rank, 3, master=master)) for rank in range(2)]
+    stores = [StorePeers(Launch(rank, rank, 3, master=master)) for rank in range(2)]
     for rank, store in enumerate(stores):
-        pulse = Pulse(rank, 3)
-        pulse.begin(7 + rank)
-        pulse.mark(Phase.EXCHANGING)
-        store.tell(pulse)
+        heartbeat = Heartbeat(rank, 3)
+        heartbeat.note_start(7 + rank)
+        heartbeat.mark(Phase.EXCHANGING)
+        store.tell(heartbeat)
     began = time.monotonic()
     found = stores[0].read()
     assert {rank: beat.done for rank, beat in found.items()} == {0: 7, 1: 8}
     assert found[0].phase == Phase.EXCHANGING
     assert time.monotonic() - began < 5  # rank 2 has left nothing, and is not waited for
     del server
-    assert Store(Launch(0, 0, 1, master="127.0.0.1:9")).read() == {}
+    assert StorePeers(Launch(0, 0, 1, master="127.0.0.1:9")).read() == {}
 
 
 LISTENING = """

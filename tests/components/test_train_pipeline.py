@@ -22,7 +22,7 @@ pytestmark = [
 from torch import nn  # noqa: E402
 
 from wsshards.errors import UserError  # noqa: E402
-from wstrain_ddp.pipeline_stage import stages_of  # noqa: E402
+from wstrain_ddp.pipeline_stage import partition_model  # noqa: E402
 
 Training = Callable[..., Any]
 # 6 steps of 16 rows, in micro-batches of 4 rows.
@@ -116,11 +116,11 @@ class Blocks(nn.Module):
 )
 def test_a_model_that_cannot_be_cut_is_one_sentence(model: nn.Module, stages: int, message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
-        stages_of(model, stages)
+        partition_model(model, stages)
 
 
 def test_a_sequence_is_cut_where_its_stages_weigh_alike() -> None:
     model = nn.Sequential(
         nn.Flatten(), nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8), nn.GELU(), nn.Linear(8, 2)
     )
-    assert stages_of(model, 2) == [["0", "1"], ["2", "3", "4", "5"]]
+    assert partition_model(model, 2) == [["0", "1"], ["2", "3", "4", "5"]]

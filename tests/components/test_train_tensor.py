@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 from torch import nn  # noqa: E402
 
 from wsshards.errors import UserError  # noqa: E402
-from wstrain_ddp.tensor_parallel_plan import plan_of  # noqa: E402
+from wstrain_ddp.tensor_parallel_plan import read_plan  # noqa: E402
 
 Training = Callable[..., Any]
 SCRIPT = Path(__file__).with_name("split_ranks.py")
@@ -77,12 +77,12 @@ class Layers(nn.Module):
 )
 def test_a_plan_that_does_not_fit_is_one_sentence(plan: object, message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
-        plan_of(Layers(plan), 3)
+        read_plan(Layers(plan), 3)
 
 
 def test_a_model_without_a_plan_is_told_how_to_name_one() -> None:
     with pytest.raises(UserError, match="the model has no method `tensor_parallel_plan`") as raised:
-        plan_of(nn.Linear(2, 2), 2)
+        read_plan(nn.Linear(2, 2), 2)
     assert "colwise" in str(raised.value.help)
 
 

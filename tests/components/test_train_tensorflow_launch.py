@@ -15,7 +15,7 @@ import pytest
 from wsshards.errors import UserError
 from wstrain.launch import consistency
 from wstrain_tensorflow.launch import tf_config
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 
 LIBRARY = Path(__file__).parents[2] / "components" / "_shared"
 TWO = ["a:1", "b:2"]
@@ -26,7 +26,7 @@ def config(task: Any, **cluster: Any) -> dict[str, str]:
 
 
 def test_azure_s_config_is_read_and_an_empty_ps_left_out() -> None:
-    found = tf_config.read(config({"type": "worker", "index": 1}, worker=TWO, ps=[]))
+    found = tf_config.read_tf_config(config({"type": "worker", "index": 1}, worker=TWO, ps=[]))
     assert (found.task, found.index, found.workers, found.servers) == ("worker", 1, ("a:1", "b:2"), ())
     assert not found.is_main
     assert found.launch().world_size == 2
@@ -37,14 +37,14 @@ def test_azure_s_config_is_read_and_an_empty_ps_left_out() -> None:
 
 
 def test_parameter_servers_are_members_after_the_workers() -> None:
-    found = tf_config.read(config({"type": "ps", "index": 0}, worker=TWO, ps=["a:3"]))
+    found = tf_config.read_tf_config(config({"type": "ps", "index": 0}, worker=TWO, ps=["a:3"]))
     assert [name for name, _ in found.members] == ["worker 0", "worker 1", "ps 0"]
     assert (found.place, found.is_main, found.worker_count) == (2, False, 2)
 
 
 @pytest.mark.parametrize("env", [{}, {"TF_CONFIG": ""}, {"TF_CONFIG": "{}"}, {"WORLD_SIZE": "1"}])
 def test_without_a_cluster_a_process_is_alone(env: dict[str, str]) -> None:
-    found = tf_config.read(env)
+    found = tf_config.read_tf_config(env)
     assert (found.is_main, found.worker_count, found.members, found.config()) == (True, 1, (), "")
 
 
@@ -76,7 +76,7 @@ WORKER_0 = {"type": "worker", "index": 0}
 )
 def test_a_config_that_cannot_be_is_one_sentence(env: dict[str, str], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        tf_config.read(env)
+        tf_config.read_tf_config(env)
     assert message in caught.value.message
     assert len(caught.value.message) <= 200
 
@@ -92,13 +92,13 @@ def together(count: int, act: Any) -> list[Any]:
     there, found = members(count), [None] * count
 
     def member(place: int) -> None:
-        meeting = Meeting(there, place, 20)
+        rendezvous = Rendezvous(there, place, 20)
         try:
-            found[place] = act(meeting, place)
-            meeting.leave()
+            found[place] = act(rendezvous, place)
+            rendezvous.leave()
         except UserError as error:
             found[place] = error.message  # type: ignore[call-overload]
-            meeting.close()
+            rendezvous.close()
 
     threads = [threading.Thread(target=member, args=(place,), daemon=True) for place in range(count)]
     for thread in threads:
@@ -109,12 +109,12 @@ def together(count: int, act: Any) -> list[Any]:
 
 
 def test_all_hear_what_all_say() -> None:
-    assert together(3, lambda meeting, place: meeting.gather(10 * place)) == [[0, 10, 20]] * 3
+    assert together(3, lambda rendezvous, place: rendezvous.gather(10 * place)) == [[0, 10, 20]] * 3
 
 
 def test_what_fails_for_one_fails_for_all() -> None:
-    def act(meeting: Meeting, place: int) -> None:
-        with meeting.together():
+    def act(rendezvous: Rendezvous, place: int) -> None:
+        with rendezvous.together():
             if place == 1:
                 raise UserError("the disk is full", "free space")
 
@@ -127,7 +127,7 @@ def test_who_is_missing_is_named() -> None:
 
     def member(place: int) -> None:
         with pytest.raises(UserError) as caught:
-            Meeting(there, place, 1.5)
+            Rendezvous(there, place, 1.5)
         found.append(caught.value.message)
 
     threads = [threading.Thread(target=member, args=(place,), daemon=True) for place in (0, 1)]
@@ -142,7 +142,7 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
     there = members(2)
 
     def leader() -> None:
-        host = Meeting(there, 0, 20)
+        host = Rendezvous(there, 0, 20)
         found.append(host.gather("a"))
         host.leave()
 
@@ -158,7 +158,7 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
                     break
             except ConnectionRefusedError:
                 threading.Event().wait(0.05)
-    guest = Meeting(there, 1, 20)
+    guest = Rendezvous(there, 1, 20)
     assert guest.gather("b") == ["a", "b"]
     guest.leave()
     thread.join(20)
@@ -168,8 +168,8 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
 def test_a_member_that_dies_ends_the_others() -> None:
     there = members(2)
     code = "import sys, time; sys.path.insert(0, sys.argv[3])\n"
-    code += "from wstrain_tensorflow.launch.rendezvous import Meeting\n"
-    code += "m = Meeting(eval(sys.argv[1]), int(sys.argv[2]), 20)\n"
+    code += "from wstrain_tensorflow.launch.rendezvous import Rendezvous\n"
+    code += "m = Rendezvous(eval(sys.argv[1]), int(sys.argv[2]), 20)\n"
     code += "time.sleep(0 if sys.argv[2] == '1' else 30)\n"
     ranks = [
         subprocess.Popen(
@@ -199,20 +199,23 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
         (tmp_path / name / "manifest.json").write_text("{}")
     first = consistency.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 2})
     second = consistency.fingerprint(tmp_path / "b", tmp_path / "b", {"epochs": 2})
-    assert consistency.differing([first, second]) is None
+    assert consistency.describe_difference([first, second]) is None
     (tmp_path / "b" / "net.py").write_text("more")
     (tmp_path / "b" / "manifest.json").write_text("{ }")
     code = consistency.fingerprint(tmp_path / "b", tmp_path / "a", {"epochs": 2})
     data = consistency.fingerprint(tmp_path / "a", tmp_path / "b", {"epochs": 2})
     plan = consistency.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 3})
     names = ["worker 0", "worker 1", "worker 2"]
-    said = consistency.differing([first, second, code], names)
+    said = consistency.describe_difference([first, second, code], names)
     assert said == "worker 2 runs other code than worker 0: worker 0 has no `net.py`"
     assert (
-        consistency.differing([first, data])
+        consistency.describe_difference([first, data])
         == "rank 1 reads other shards than rank 0: `manifest.json` differs"
     )
-    assert consistency.differing([first, plan]) == "rank 1 was started with `epochs` 3, but rank 0 with 2"
+    assert (
+        consistency.describe_difference([first, plan])
+        == "rank 1 was started with `epochs` 3, but rank 0 with 2"
+    )
 
 
 @pytest.mark.parametrize(

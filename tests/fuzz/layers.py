@@ -90,12 +90,12 @@ class Targets:
 
     def manifest(self, draw: random.Random) -> None:
         """A mutated table of contents, over shards that are whole."""
-        (self.shards / manifest.NAME).write_bytes(mutated_json(draw, self.document))
+        (self.shards / manifest.MANIFEST_NAME).write_bytes(mutated_json(draw, self.document))
         read_all(self.shards, checksums=draw.random() < 0.5)
 
     def arrow(self, draw: random.Random) -> None:
         """A shard with bits flipped or bytes cut; without checksums the reader itself must notice."""
-        (self.shards / manifest.NAME).write_text(self.document, encoding="utf-8")
+        (self.shards / manifest.MANIFEST_NAME).write_text(self.document, encoding="utf-8")
         path = self.shards / "train" / "shard-00000.arrow"
         whole = path.read_bytes()
         try:
@@ -149,7 +149,7 @@ class Targets:
         made = manifest.Manifest(
             manifest.CLASSIFICATION, "fuzz", 1, features, label, splits["train"], splits["validation"]
         )
-        return manifest.to_json(made)
+        return manifest.manifest_to_json(made)
 
 
 def read_all(folder: Path, *, checksums: bool) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from wsshards.errors import end_process
 from wstrain.health import peak_memory
-from wstrain.launch.environment import read_pytorch
+from wstrain.launch.environment import read_pytorch_environment
 from wstrain.launch.mesh import Mesh
 from wstrain_torch import models, strategies
 from wstrain_torch.data import task as tasks
@@ -28,7 +28,7 @@ from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.layers import ModelOptions
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies import MicroBatches, Objective, Updates
+from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings
 
 MODULES = {"deepspeed": "wstrain_deepspeed.strategy"}  # the others lie in train_ddp's package
 OPTIONS = {
@@ -47,7 +47,7 @@ def main() -> None:
     cases, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
     warnings.simplefilter("ignore")
     os.chdir(folder)
-    launch = read_pytorch(os.environ)
+    launch = read_pytorch_environment(os.environ)
     group = Group(launch, mesh=Mesh(launch.world_size))
     found = {name: _measure(case, group) for name, case in cases.items()}
     (folder / f"{launch.rank}.json").write_text(json.dumps(found), encoding="utf-8")
@@ -59,17 +59,17 @@ def _measure(case: dict[str, Any], group: Group) -> dict[str, int]:
     used = peak_memory.peak_bytes()
     before = {storage for storage, _ in _storages(_alive())}
     group.mesh = Mesh(case["data"], case["tensor"], case["pipeline"])
-    task = tasks.task_of("language_model", (case["tokens"] + 1,), "uint8", 0)
-    model = models.build("gpt", task, ModelOptions(*case["sizes"]), sample=None)
+    task = tasks.make_task("language_model", (case["tokens"] + 1,), "uint8", 0)
+    model = models.build_model("gpt", task, ModelOptions(*case["sizes"]), sample=None)
     precision = Precision(case["precision"], group.device)
-    updates = Updates(
+    updates = UpdateSettings(
         OptimizerOptions(case["optimizer"], momentum=case["momentum"]),
         precision,
         micro_batch=case["micro_batch"],
         accumulation=case["accumulation"],
         options={**OPTIONS, "zero_stage": case["stage"]},
     )
-    strategy: Any = strategies.build(
+    strategy: Any = strategies.build_strategy(
         MODULES.get(case["strategy"], f"wstrain_ddp.{case['strategy']}"), model, updates, group
     )
     objective = Objective(task, precision)

@@ -72,20 +72,20 @@ class Training:
     """A run of two ranks in a folder."""
 
     def __init__(self, project: Any, fault: str, *words: str) -> None:
-        library = str(Path(heartbeat.__file__).parents[1])
+        library = str(Path(heartbeat.__file__).parents[2])
         project.write("src/train.py", TRAINING.format(library=library))
         project.write("job.yml", JOB.format(fault=fault))
         self.project = project
         self.process = project.start("job.yml", *words)
 
-    def beats(self) -> dict[int, heartbeat.Beat]:
-        return heartbeat.read(self.step / "heartbeats")
+    def beats(self) -> dict[int, heartbeat.HeartbeatRecord]:
+        return heartbeat.read_records(self.step / "heartbeats")
 
     @property
     def step(self) -> Path:
         return self.project.newest / "steps" / "command"
 
-    def reach(self, step: int, other_than: int = 0) -> dict[int, heartbeat.Beat]:
+    def reach(self, step: int, other_than: int = 0) -> dict[int, heartbeat.HeartbeatRecord]:
         """Wait until both ranks of a try have done so many steps; which try, rank 0's process tells."""
         deadline = time.monotonic() + 40
         while True:

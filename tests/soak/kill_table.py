@@ -134,11 +134,11 @@ class Training:
     def checkpoints(self) -> Path:
         return self.step / "outputs" / "checkpoints"
 
-    def reach(self, step: int) -> Mapping[int, heartbeat.Beat]:
+    def reach(self, step: int) -> Mapping[int, heartbeat.HeartbeatRecord]:
         """Wait until the ranks have done so many steps, or the run is over."""
         deadline = time.monotonic() + RUN_SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:
-            found = heartbeat.read(self.step / "heartbeats")
+            found = heartbeat.read_records(self.step / "heartbeats")
             if len(found) == 2 and min(each.done for each in found.values()) >= step:
                 return found
             time.sleep(0.01)
@@ -201,7 +201,7 @@ def suffer(framework: str, folder: Path, kill: Kill, total: int, reference: Mapp
     while (
         training.process.poll() is None and len(list((training.step / "logs").glob("attempt-*"))) == attempts
     ):
-        alive = heartbeat.read(training.step / "heartbeats")
+        alive = heartbeat.read_records(training.step / "heartbeats")
         reached = max([reached, *(beat.done for beat in alive.values())])
         if reached >= total:
             break
@@ -220,7 +220,7 @@ def suffer(framework: str, folder: Path, kill: Kill, total: int, reference: Mapp
     return row
 
 
-def strike(training: Training, found: Mapping[int, heartbeat.Beat], kill: Kill) -> None:
+def strike(training: Training, found: Mapping[int, heartbeat.HeartbeatRecord], kill: Kill) -> None:
     """Send the signal to whom it is for."""
     pids = {
         "rank 0": [found[0].pid],

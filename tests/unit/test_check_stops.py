@@ -94,7 +94,7 @@ def test_unknown_keys_of_a_deepspeed_configuration_are_compared_up_to_as_many_as
     Path("src").mkdir()
     Path("src/train.py").write_text("import deepspeed\n", encoding="utf-8")
     Path("src/ds.json").write_text(f'{{{many} "zero_optimization": {{"stage": 7}}}}', encoding="utf-8")
-    compared = count(monkeypatch, schema, "closest")
+    compared = count(monkeypatch, schema, "closest_word")
     found = [each for each in worldsize.check(".").diagnostics if "ZeRO" in each.message]
     assert found  # what stands behind them is judged
     assert 100 < len(compared) < 1_000

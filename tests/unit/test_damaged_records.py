@@ -192,7 +192,7 @@ def test_a_component_quotes_data_without_what_acts_on_a_terminal(
 
     monkeypatch.setattr(errors, "end_process", stop)
     with pytest.raises(SystemExit):
-        errors.entry(main_of_a_component)
+        errors.run_main(main_of_a_component)
     said = capsys.readouterr().err
     assert said.startswith("error: `a")
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)

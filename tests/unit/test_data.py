@@ -47,7 +47,7 @@ def shards(tmp_path: Path) -> Made:
                         pa.record_batch([values, pa.array(labels[at : at + size])], schema=schema)
                     )
                     at += size
-            digest = m.sha256_of(path)
+            digest = m.hash_file(path)
             written.append(m.Shard(f"train/{path.name}", sum(sizes), path.stat().st_size, digest))
         manifest = m.Manifest(
             "classification",
@@ -58,7 +58,7 @@ def shards(tmp_path: Path) -> Made:
             m.Split(rows, tuple(written)),
             m.Split(0, ()),
         )
-        (tmp_path / m.NAME).write_text(m.to_json(manifest))
+        (tmp_path / m.MANIFEST_NAME).write_text(m.manifest_to_json(manifest))
         return tmp_path, features, labels
 
     return make
@@ -179,31 +179,31 @@ def test_compressed_shard_is_refused_before_it_is_unpacked(shards: Made, compres
 def test_what_is_not_an_arrow_file_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
     import pyarrow as pa
 
-    from wsshards.reader import map_batches
+    from wsshards.reader import map_record_batches
 
     (tmp_path / "shard").write_bytes(content)
     with pytest.raises((OSError, ValueError, pa.ArrowException), match=fault):
-        map_batches(str(tmp_path / "shard"))
+        map_record_batches(str(tmp_path / "shard"))
 
 
 def test_dictionaries_in_a_shard_are_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
-    from wsshards.reader import map_batches
+    from wsshards.reader import map_record_batches
 
     batch = pa.record_batch({"label": pa.array(["a", "b"]).dictionary_encode()})
     with pa.ipc.new_file(str(tmp_path / "shard"), batch.schema) as writer:
         writer.write_batch(batch)
     with pytest.raises(ValueError, match="message 1 of it is not a record batch"):
-        map_batches(str(tmp_path / "shard"))
+        map_record_batches(str(tmp_path / "shard"))
 
 
 def test_a_shard_that_begins_with_its_rows_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
-    from wsshards.reader import map_batches
+    from wsshards.reader import map_record_batches
 
     batch = pa.record_batch({"label": pa.array([1, 2])})
     (tmp_path / "shard").write_bytes(b"ARROW1\0\0" + batch.serialize().to_pybytes())
     with pytest.raises(ValueError, match="it does not begin with a schema"):
-        map_batches(str(tmp_path / "shard"))
+        map_record_batches(str(tmp_path / "shard"))

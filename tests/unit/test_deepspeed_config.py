@@ -65,22 +65,22 @@ def test_what_is_made_is_never_found_wrong(
     )
     if not possible:
         with pytest.raises(ValueError, match="needs zero_stage"):
-            ds.build(plan)
+            ds.build_config(plan)
         return
-    config = ds.build(plan)
+    config = ds.build_config(plan)
     assert ds.verify(config, ds.Known.of(plan)) == []
     assert config["train_batch_size"] == plan.global_batch == numbers[0] * numbers[1] * numbers[2]
     assert "optimizer" not in config
     assert "scheduler" not in config
-    assert ds.stage(config) == stage
+    assert ds.read_stage(config) == stage
     assert json.loads(ds.to_json(config)) == config
 
 
 def test_start_up_assertions_are_foreseen() -> None:
-    config = ds.build(ds.Plan(4, zero_stage=2, optimizer="sgd", offload_optimizer="cpu"))
+    config = ds.build_config(ds.Plan(4, zero_stage=2, optimizer="sgd", offload_optimizer="cpu"))
     assert config["zero_allow_untested_optimizer"] is True
     assert config["zero_force_ds_cpu_optimizer"] is False
-    assert "zero_allow_untested_optimizer" not in ds.build(ds.Plan(4, zero_stage=0, optimizer="sgd"))
+    assert "zero_allow_untested_optimizer" not in ds.build_config(ds.Plan(4, zero_stage=0, optimizer="sgd"))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_start_up_assertions_are_foreseen() -> None:
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ds.build(ds.Plan(**({"micro_batch": 4} | settings)))
+        ds.build_config(ds.Plan(**({"micro_batch": 4} | settings)))
 
 
 def test_one_batch_number_is_enough_and_the_rest_must_fit() -> None:
@@ -149,12 +149,14 @@ def test_the_plan_is_compared_value_by_value() -> None:
 
 
 def test_an_own_file_is_completed_and_decides_on_the_stage() -> None:
-    config, notes = ds.own({"zero_optimization": {"stage": 3}}, PLAN)
+    config, notes = ds.complete_config({"zero_optimization": {"stage": 3}}, PLAN)
     assert notes == []
     assert config["train_batch_size"] == 64
     assert config["train_micro_batch_size_per_gpu"] == 4
-    assert ds.stage(config) == 3
-    _, notes = ds.own({"zero_optimization": {"stage": 2, "cpu_offload_use_pin_memory": True}}, PLAN)
+    assert ds.read_stage(config) == 3
+    _, notes = ds.complete_config(
+        {"zero_optimization": {"stage": 2, "cpu_offload_use_pin_memory": True}}, PLAN
+    )
     assert [note.kind for note in notes] == ["deprecated"]
 
 
@@ -166,7 +168,7 @@ def test_an_own_file_that_cannot_be_trained_with_is_refused_with_every_reason() 
         "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
     }
     with pytest.raises(ds.ConfigError) as refused:
-        ds.own(config, PLAN)
+        ds.complete_config(config, PLAN)
     assert [found.kind for found in refused.value.findings] == ["batch", "twice", "twice", "optimizer"]
     assert len(str(refused.value).splitlines()) == 4
 
@@ -241,8 +243,8 @@ def test_reading_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=said):
-            ds.read(path)
+            ds.read_config(path)
     with pytest.raises(ValueError, match="cannot be read"):
-        ds.read(tmp_path / "missing.json")
+        ds.read_config(tmp_path / "missing.json")
     path.write_text('{"train_batch_size": 8}', encoding="utf-8")
-    assert ds.read(path) == {"train_batch_size": 8}
+    assert ds.read_config(path) == {"train_batch_size": 8}

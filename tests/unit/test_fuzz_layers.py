@@ -75,12 +75,12 @@ def _manifest(**changes: Any) -> str:
 )
 def test_a_hostile_manifest_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(UserError):
-        manifest.from_json(text)
+        manifest.manifest_from_json(text)
 
 
 def test_a_manifest_larger_than_any_is_not_read(tmp_path: Path) -> None:
-    with (tmp_path / manifest.NAME).open("wb") as file:
-        file.truncate(manifest.LARGEST + 1)  # a hole: it takes no room on the disk
+    with (tmp_path / manifest.MANIFEST_NAME).open("wb") as file:
+        file.truncate(manifest.MAX_MANIFEST_BYTES + 1)  # a hole: it takes no room on the disk
     with pytest.raises(UserError, match="more than any manifest"):
         manifest.read_manifest(tmp_path)
 

@@ -60,10 +60,10 @@ def test_no_more_than_was_bargained_for_is_read(tmp_path: Path) -> None:
 
 
 def test_what_data_packs_to_is_believed() -> None:
-    unpack_limits.check_unpacked(unpack_limits.FREE, 1)
-    unpack_limits.check_unpacked(10**12, 10**12 // unpack_limits.MOST_TIMES)
+    unpack_limits.check_unpacked(unpack_limits.FREE_BYTES, 1)
+    unpack_limits.check_unpacked(10**12, 10**12 // unpack_limits.MAX_RATIO)
     with pytest.raises(ValueError, match="over 500 times as many"):
-        unpack_limits.check_unpacked(unpack_limits.FREE + 1, 1)
+        unpack_limits.check_unpacked(unpack_limits.FREE_BYTES + 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_data_packs_to_is_believed() -> None:
     ],
 )
 def test_a_message_shows_what_a_terminal_would_obey(text: str, shown: str) -> None:
-    assert errors.printable(text) == shown
+    assert errors.escape_controls(text) == shown
 
 
 @pytest.mark.parametrize("name", ["d.csv", "d.jsonl", "d.npz", "d.parquet", "d.txt"])
@@ -94,12 +94,12 @@ def test_the_count_of_rows_lists_no_folder_twice(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / manifest.NAME)
+    os.mkfifo(tmp_path / manifest.MANIFEST_NAME)
     with pytest.raises(UserError, match="it is a named pipe, not a file"):
         manifest.read_manifest(tmp_path)
     os.mkfifo(tmp_path / "shard")
     with pytest.raises(UserError, match="it is a named pipe, not a file"):
-        manifest.check_size(tmp_path, manifest.Shard("shard", 0, 0, ""))
+        manifest.check_shard_size(tmp_path, manifest.Shard("shard", 0, 0, ""))
 
 
 @pytest.mark.parametrize(
@@ -116,23 +116,23 @@ def test_a_manifest_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
             + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
             "says more by its anchors",
         ),
-        (" " * (mlmodel.LARGEST + 1), "more than the 1,048,576 it may have"),
+        (" " * (mlmodel.MAX_MLMODEL_BYTES + 1), "more than the 1,048,576 it may have"),
     ],
 )
 def test_a_hostile_card_of_a_model_is_refused(tmp_path: Path, text: str | None, fault: str) -> None:
     if text is not None:
-        (tmp_path / mlmodel.NAME).write_text(text)
+        (tmp_path / mlmodel.MLMODEL_NAME).write_text(text)
     with pytest.raises(UserError, match=fault):
-        mlmodel.read_card(str(tmp_path))
+        mlmodel.read_mlmodel(str(tmp_path))
 
 
 def test_a_model_with_a_pipe_among_its_files_is_refused(tmp_path: Path) -> None:
-    (tmp_path / mlmodel.NAME).write_text("flavors: {}")
-    assert mlmodel.read_card(str(tmp_path)) == {"flavors": {}}
+    (tmp_path / mlmodel.MLMODEL_NAME).write_text("flavors: {}")
+    assert mlmodel.read_mlmodel(str(tmp_path)) == {"flavors": {}}
     (tmp_path / "data").mkdir()
     os.mkfifo(tmp_path / "data" / ".model.pkl")
     with pytest.raises(UserError, match=r"data/\.model\.pkl`: it is a named pipe, not a file"):
-        mlmodel.read_card(str(tmp_path))
+        mlmodel.read_mlmodel(str(tmp_path))
 
 
 @pytest.mark.parametrize(

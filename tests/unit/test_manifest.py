@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards import manifest as m
-from wsshards.checksummed_json import sealed
+from wsshards.checksummed_json import add_checksum
 from wsshards.errors import UserError
 from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
 
@@ -31,7 +31,7 @@ MANIFESTS = st.builds(m.Manifest, TASKS, st.text(), COUNTS, FEATURES, LABELS, SP
 
 @given(MANIFESTS)
 def test_reading_what_was_written_gives_the_same(manifest: m.Manifest) -> None:
-    assert m.from_json(m.to_json(manifest)) == manifest
+    assert m.manifest_from_json(m.manifest_to_json(manifest)) == manifest
 
 
 ROWS = b"rows"
@@ -49,20 +49,20 @@ MANIFEST = m.Manifest(
 def _folder(tmp_path: Path) -> tuple[Path, m.Manifest]:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "shard-00000.arrow").write_bytes(ROWS)
-    (tmp_path / m.NAME).write_text(m.to_json(MANIFEST))
+    (tmp_path / m.MANIFEST_NAME).write_text(m.manifest_to_json(MANIFEST))
     return tmp_path, MANIFEST
 
 
 def test_whole_folder_verifies(tmp_path: Path) -> None:
     folder, manifest = _folder(tmp_path)
     assert m.read_manifest(folder) == manifest
-    m.verify(folder, manifest)
+    m.verify_shards(folder, manifest)
     assert manifest.features.width == 6
 
 
 def test_text_has_the_documented_layout(tmp_path: Path) -> None:
     _, manifest = _folder(tmp_path)
-    data = json.loads(m.to_json(manifest))
+    data = json.loads(m.manifest_to_json(manifest))
     assert list(data) == ["version", "task", "source", "seed", "features", "label", "splits", "sha256"]
     assert data["features"] == {"name": "features", "dtype": "float32", "shape": [2, 3]}
     assert data["splits"]["train"]["shards"][0]["path"] == "train/shard-00000.arrow"
@@ -81,17 +81,17 @@ def test_damage_names_the_shard(tmp_path: Path, damage: bytes | None, says: str)
     path = folder / "train" / "shard-00000.arrow"
     path.unlink() if damage is None else path.write_bytes(damage)
     with pytest.raises(UserError) as caught:
-        m.verify(folder, manifest)
+        m.verify_shards(folder, manifest)
     assert says in caught.value.message
 
 
 def test_sizes_alone_do_not_read_the_content(tmp_path: Path) -> None:
     folder, manifest = _folder(tmp_path)
     (folder / "train" / "shard-00000.arrow").write_bytes(b"ROWS")
-    m.verify(folder, manifest, checksums=False)
-    m.verify(folder, manifest, part=(1, 2))  # the only shard is the share of rank 0
+    m.verify_shards(folder, manifest, checksums=False)
+    m.verify_shards(folder, manifest, part=(1, 2))  # the only shard is the share of rank 0
     with pytest.raises(UserError, match="corrupted"):
-        m.verify(folder, manifest, part=(0, 2))
+        m.verify_shards(folder, manifest, part=(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_sizes_alone_do_not_read_the_content(tmp_path: Path) -> None:
 )
 def test_damaged_manifest_is_one_sentence(tmp_path: Path, change: object, says: str) -> None:
     folder, manifest = _folder(tmp_path)
-    data = json.loads(m.to_json(manifest))
+    data = json.loads(m.manifest_to_json(manifest))
     del data["sha256"]
     change(data)  # type: ignore[operator]
-    (folder / m.NAME).write_text(json.dumps(sealed(data)))
+    (folder / m.MANIFEST_NAME).write_text(json.dumps(add_checksum(data)))
     with pytest.raises(UserError) as caught:
         m.read_manifest(folder)
     assert says in caught.value.message
@@ -121,11 +121,11 @@ def test_damaged_manifest_is_one_sentence(tmp_path: Path, change: object, says: 
 @given(st.data())
 def test_no_flipped_bit_is_believed(data: st.DataObject) -> None:
     """Text that says the same in other words, such as a space for a newline, may pass."""
-    written = m.to_json(MANIFEST)
+    written = m.manifest_to_json(MANIFEST)
     content = bytearray(written.encode())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        found = m.from_json(content.decode())
+        found = m.manifest_from_json(content.decode())
     except (UserError, UnicodeDecodeError):
         return
     assert found == MANIFEST
@@ -134,7 +134,7 @@ def test_no_flipped_bit_is_believed(data: st.DataObject) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00", '{"version": 1}'])
 def test_anything_else_is_refused_without_a_traceback(text: str) -> None:
     with pytest.raises(UserError):
-        m.from_json(text)
+        m.manifest_from_json(text)
 
 
 @given(
@@ -145,9 +145,11 @@ def test_anything_else_is_refused_without_a_traceback(text: str) -> None:
 )
 def test_any_json_is_a_manifest_or_a_user_error(value: object) -> None:
     with pytest.raises(UserError):
-        m.from_json(
+        m.manifest_from_json(
             json.dumps(
-                sealed({"version": 1, "task": value, "splits": value, "features": value, "label": value})
+                add_checksum(
+                    {"version": 1, "task": value, "splits": value, "features": value, "label": value}
+                )
             )
         )
 

@@ -35,12 +35,12 @@ def made(kind: str, case: Any) -> tuple[Network, Any, Any]:
 
     if kind == "gpt":
         tokens, layers, heads, width = case
-        task = tasks.task_of("language_model", (tokens + 1,), "uint8", 0)
+        task = tasks.make_task("language_model", (tokens + 1,), "uint8", 0)
         options = models.ModelOptions(layers, heads, width)
-        return built_in.gpt(*case), models.build("gpt", task, options, sample=None), task
+        return built_in.gpt(*case), models.build_model("gpt", task, options, sample=None), task
     shape, classes = case
-    task = tasks.task_of("classification", shape, "float32", classes)
-    model = models.build(kind, task, models.ModelOptions(), sample=torch.randn(9, *shape))
+    task = tasks.make_task("classification", shape, "float32", classes)
+    model = models.build_model(kind, task, models.ModelOptions(), sample=torch.randn(9, *shape))
     closed = getattr(built_in, kind)(shape, classes)
     assert closed is not None
     return closed, model, task
@@ -147,7 +147,7 @@ def test_a_model_that_looks_at_values_has_shapes_all_the_same(
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    task = tasks.task_of("classification", DIGITS[0], "float32", 10)
+    task = tasks.make_task("classification", DIGITS[0], "float32", 10)
     described = model_shapes.describe("mine.py:looks", task)
     names = [name for part in described["parts"] for name, _, _ in part["weights"]]
     assert names == ["layer.weight", "layer.bias"]

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.run  # needs numpy
 def _held_out(hashes: Any, labels: Any, fraction: float, chunk: int = 7) -> Any:
     import numpy as np
 
-    from wssources.split import thresholds
+    from wssources.split import find_thresholds
 
     counts = np.bincount(labels, minlength=int(labels.max()) + 1)
 
     def chunks() -> Any:
         return ((hashes[i : i + chunk], labels[i : i + chunk]) for i in range(0, len(hashes), chunk))
 
-    return hashes < thresholds(chunks, counts.tolist(), fraction)[labels], counts
+    return hashes < find_thresholds(chunks, counts.tolist(), fraction)[labels], counts
 
 
 @settings(deadline=None)
@@ -61,24 +61,24 @@ def test_copies_stay_together_and_no_nearer_split_exists(
 def test_hash_depends_on_the_bytes_and_the_seed_alone(width: int, seed: int, dtype: str) -> None:
     import numpy as np
 
-    from wssources.split import row_hashes
+    from wssources.split import hash_rows
 
     rows = np.random.default_rng(width).integers(0, 3, (500, width)).astype(dtype)
-    hashes = row_hashes(rows, seed)
+    hashes = hash_rows(rows, seed)
     assert len(np.unique(hashes)) == len(np.unique(rows, axis=0))
-    assert (row_hashes(np.ascontiguousarray(rows[::-1]), seed)[::-1] == hashes).all()
-    assert (row_hashes(rows, seed + 1) != hashes).all()
+    assert (hash_rows(np.ascontiguousarray(rows[::-1]), seed)[::-1] == hashes).all()
+    assert (hash_rows(rows, seed + 1) != hashes).all()
 
 
 def test_hash_keeps_rows_apart_that_differ_in_signs_only() -> None:
     import numpy as np
 
-    from wssources.split import row_hashes
+    from wssources.split import hash_rows
 
     signs = np.array(
         [[1.0 if bit >> j & 1 else -1.0 for j in range(14)] for bit in range(1 << 14)], np.float32
     )
-    assert len(np.unique(row_hashes(signs, 0))) == 1 << 14
+    assert len(np.unique(hash_rows(signs, 0))) == 1 << 14
 
 
 def test_shuffle_keys_are_distinct_and_continue() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.checkpoint.save_policy import Due, Pace, best_interval, lost_fraction
-from wstrain.health.rank_status import Notices
+from wstrain.checkpoint.save_policy import Pace, SavePolicy, best_interval, lost_fraction
+from wstrain.health.rank_status import RankStatus
 
 
 @given(cost=st.floats(0.01, 60), between=st.floats(600, 1e7))
@@ -29,31 +29,33 @@ def test_what_costs_more_than_it_saves_and_what_never_ends() -> None:
 
 
 def test_by_steps_and_epochs() -> None:
-    due = Due([4, 6])
-    assert [step for step in range(1, 13) if due.at(step, Pace())] == [4, 6, 8, 12]
+    save_policy = SavePolicy([4, 6])
+    assert [step for step in range(1, 13) if save_policy.is_due(step, Pace())] == [4, 6, 8, 12]
 
 
 def test_an_interval_that_follows_from_what_was_measured() -> None:
-    due = Due(between=14_400)
-    assert not due.at(10_000, Pace())  # nothing is known yet
-    assert due.steps(Pace(step=1.0)) == 169  # a cost of a second is assumed
+    save_policy = SavePolicy(between=14_400)
+    assert not save_policy.is_due(10_000, Pace())  # nothing is known yet
+    assert save_policy.steps_between_saves(Pace(step=1.0)) == 169  # a cost of a second is assumed
     pace = Pace(step=0.5, cost=0.01, written=1.0)
-    assert due.steps(pace) == 34
-    assert next(step for step in range(1, 100) if due.at(step, pace)) == 34
-    due.saved(34)
-    assert not due.at(67, pace)
-    assert due.at(68, pace)
-    assert due.steps(Pace(step=0.5, cost=0.01, written=60.0)) == 120  # the disk is the limit
+    assert save_policy.steps_between_saves(pace) == 34
+    assert next(step for step in range(1, 100) if save_policy.is_due(step, pace)) == 34
+    save_policy.mark_saved(34)
+    assert not save_policy.is_due(67, pace)
+    assert save_policy.is_due(68, pace)
+    assert (
+        save_policy.steps_between_saves(Pace(step=0.5, cost=0.01, written=60.0)) == 120
+    )  # the disk is the limit
 
 
 def test_notices_are_heard_alike() -> None:
-    ranks = [Notices(), Notices(stop=True), Notices(failed=True, cost=2.0, written=5.0)]
-    means = [sum(each) / 3 for each in zip(*(rank.values() for rank in ranks), strict=True)]
+    ranks = [RankStatus(), RankStatus(stop=True), RankStatus(failed=True, cost=2.0, written=5.0)]
+    means = [sum(each) / 3 for each in zip(*(rank.numbers() for rank in ranks), strict=True)]
     for rank in ranks:
-        rank.hear(means, [1.0, 3.0], 0.25)
+        rank.receive(means, [1.0, 3.0], 0.25)
         heard = rank.heard
         assert (heard.stop, heard.failed, heard.writing) == (True, True, False)
         assert heard.pace == Pace(0.25, pytest.approx(2.0), pytest.approx(5.0))
-        rank.hear(means, [5.0], 0.25)
+        rank.receive(means, [5.0], 0.25)
         assert rank.mean_loss() == 3.0
         assert rank.mean_loss() is None

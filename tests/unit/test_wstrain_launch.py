@@ -6,8 +6,13 @@ import sys
 import pytest
 
 from wsshards.errors import UserError
-from wstrain.launch.environment import Launch, expect_global_batch, expect_world_size, read_pytorch
-from wstrain.launch.mesh import Mesh, mesh_of
+from wstrain.launch.environment import (
+    Launch,
+    expect_global_batch,
+    expect_world_size,
+    read_pytorch_environment,
+)
+from wstrain.launch.mesh import Mesh, make_mesh
 
 FULL = {
     "RANK": "5",
@@ -20,13 +25,13 @@ FULL = {
 
 
 def test_the_contract_is_read() -> None:
-    launch = read_pytorch(FULL)
+    launch = read_pytorch_environment(FULL)
     assert launch == Launch(rank=5, local_rank=1, world_size=8, node_rank=1, master="10.0.0.4:6105")
     assert not launch.is_main
 
 
 def test_nothing_set_is_a_single_process() -> None:
-    assert read_pytorch({"PATH": "/bin"}) == Launch(rank=0, local_rank=0, world_size=1)
+    assert read_pytorch_environment({"PATH": "/bin"}) == Launch(rank=0, local_rank=0, world_size=1)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,7 @@ def test_nothing_set_is_a_single_process() -> None:
 def test_a_broken_contract_is_named(changes: dict[str, str | None], message: str) -> None:
     env = {name: value for name, value in (FULL | changes).items() if value is not None}
     with pytest.raises(UserError, match=message):
-        read_pytorch(env)
+        read_pytorch_environment(env)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +59,12 @@ def test_a_broken_contract_is_named(changes: dict[str, str | None], message: str
 )
 def test_a_process_of_another_launcher_never_thinks_itself_alone(env: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_pytorch(env)
+        read_pytorch_environment(env)
 
 
 def test_a_single_process_under_another_launcher_is_fine() -> None:
     env = {"OMPI_COMM_WORLD_SIZE": "1", "TF_CONFIG": "{}"}
-    assert read_pytorch(env).world_size == 1
+    assert read_pytorch_environment(env).world_size == 1
 
 
 def test_planned_and_actual_world_size_are_both_named() -> None:
@@ -75,7 +80,7 @@ def test_the_identity_of_the_global_batch_is_checked() -> None:
 
 
 def test_only_replicas_count_for_the_global_batch() -> None:
-    mesh = mesh_of(8, tensor=2, pipeline=2)
+    mesh = make_mesh(8, tensor=2, pipeline=2)
     assert mesh == Mesh(data=2, tensor=2, pipeline=2)
     with pytest.raises(UserError, match=r"`global_batch_size` is 256 but 32 .* × 2 replicas = 64"):
         expect_global_batch(mesh, per_device=32, accumulation=1, global_batch=256)
@@ -83,7 +88,7 @@ def test_only_replicas_count_for_the_global_batch() -> None:
 
 def test_degrees_that_do_not_divide_the_world_size_are_refused() -> None:
     with pytest.raises(UserError, match=r"3 × pipeline_parallel_size 2 = 6 does not divide the world size 8"):
-        mesh_of(8, tensor=3, pipeline=2)
+        make_mesh(8, tensor=3, pipeline=2)
 
 
 def test_each_rank_has_its_own_place_in_the_mesh() -> None:
@@ -110,9 +115,9 @@ def ended(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_user_error_is_one_line_and_status_2() -> None:
     code = (
-        "from wsshards.errors import UserError, entry\n"
+        "from wsshards.errors import UserError, run_main\n"
         "def main(): raise UserError('no `rows`', 'shard again')\n"
-        "entry(main)"
+        "run_main(main)"
     )
     done = ended(code)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: no `rows`\nhelp: shard again\n")
@@ -121,9 +126,9 @@ def test_a_user_error_is_one_line_and_status_2() -> None:
 def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
     code = (
         "import errno, os\n"
-        "from wsshards.errors import entry\n"
+        "from wsshards.errors import run_main\n"
         "def main(): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'out/picture.png')\n"
-        "entry(main)"
+        "run_main(main)"
     )
     done = ended(code)
     said = "error: cannot write `out/picture.png`: no space left on device"
@@ -133,10 +138,10 @@ def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
 def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> None:
     code = (
         "import resource\n"
-        "from wsshards.errors import entry\n"
+        "from wsshards.errors import run_main\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
         "def main(): raise RuntimeError('[enforce fail at socket.cc:24] socket: Too many open files')\n"
-        "entry(main)"
+        "run_main(main)"
     )
     done = ended(code)
     said = "error: too many open files: a process may have 40 here\nhelp: raise `ulimit -n`\n"
@@ -145,9 +150,9 @@ def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> 
 
 def test_a_rank_that_lost_another_says_so() -> None:
     code = (
-        "from wsshards.errors import entry\n"
+        "from wsshards.errors import run_main\n"
         "def main(): raise RuntimeError('[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:9')\n"
-        "entry(main)"
+        "run_main(main)"
     )
     done = ended(code)
     assert done.returncode == 1
@@ -157,9 +162,9 @@ def test_a_rank_that_lost_another_says_so() -> None:
 def test_success_is_not_undone_by_what_runs_when_the_interpreter_ends() -> None:
     script = (
         "import atexit, os\n"
-        "from wsshards.errors import entry\n"
+        "from wsshards.errors import run_main\n"
         "atexit.register(os.abort)\n"  # as a thread of a process group may, rarely
-        "entry(lambda: print('trained'))"
+        "run_main(lambda: print('trained'))"
     )
     done = ended(script)
     assert (done.returncode, done.stdout) == (0, "trained\n")

@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from wsshards.errors import UserError
-from wstrain.launch.environment import Launch, read_mpi, read_pytorch
+from wstrain.launch.environment import Launch, read_mpi_environment, read_pytorch_environment
 from wstrain_horovod.installation import expect_horovod
 
 MPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
 
 
 def test_what_mpirun_sets_is_read() -> None:
-    assert read_mpi(MPI | {"OMPI_COMM_WORLD_NODE_RANK": "1"}) == Launch(rank=5, local_rank=1, world_size=8)
-    assert read_mpi({}) == Launch(rank=0, local_rank=0, world_size=1)
+    assert read_mpi_environment(MPI | {"OMPI_COMM_WORLD_NODE_RANK": "1"}) == Launch(
+        rank=5, local_rank=1, world_size=8
+    )
+    assert read_mpi_environment({}) == Launch(rank=0, local_rank=0, world_size=1)
     # An image or a user may have left torch's variables behind; mpirun's are the launcher's own.
-    assert read_mpi(MPI | {"RANK": "0", "WORLD_SIZE": "1"}).world_size == 8
+    assert read_mpi_environment(MPI | {"RANK": "0", "WORLD_SIZE": "1"}).world_size == 8
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_what_mpirun_sets_is_read() -> None:
 )
 def test_a_broken_contract_is_named(changes: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_mpi(MPI | changes)
+        read_mpi_environment(MPI | changes)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +48,14 @@ def test_a_rank_of_another_launcher_is_told_which_component_suits(
     env: dict[str, str], message: str, component: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        read_mpi(env)
+        read_mpi_environment(env)
     assert "`OMPI_COMM_WORLD_SIZE` is not set" in caught.value.message
     assert caught.value.help == f"use `distribution: {{type: mpi}}` for this component, or `{component}`"
 
 
 def test_torch_s_reader_names_the_component_for_mpi() -> None:
     with pytest.raises(UserError, match="`RANK` and `WORLD_SIZE` are not set") as caught:
-        read_pytorch(MPI)
+        read_pytorch_environment(MPI)
     assert caught.value.help is not None
     assert caught.value.help.endswith("or `train_horovod`")
 

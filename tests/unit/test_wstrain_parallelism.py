@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards.errors import UserError
-from wstrain.settings import Settings, add_model_parallel, add_pipeline_schedule, parse
-from wstrain_ddp.stage_partition import cut
+from wstrain.settings import Settings, add_model_parallel, add_pipeline_schedule, parse_settings
+from wstrain_ddp.stage_partition import partition_blocks
 from wstrain_torch.launch.parallelism import expect_parallelism
 
 STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
@@ -24,7 +24,9 @@ PLAN = {"world_size": 4, "batch_size_per_device": 2, "global_batch_size": 8, "le
 def settings(**values: Any) -> Settings:
     given = {"shards": "s", "checkpoints": "c", "trained_model": "m", "model": "gpt", **PLAN, **values}
     arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
-    return parse(arguments, strategies=STRATEGIES, options=(add_model_parallel, add_pipeline_schedule))
+    return parse_settings(
+        arguments, strategies=STRATEGIES, options=(add_model_parallel, add_pipeline_schedule)
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_a_contradiction_is_one_sentence(values: dict[str, Any], message: str) -
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 5))
 def test_the_dearest_stage_is_as_cheap_as_can_be(costs: list[int], stages: int) -> None:
-    found = cut(costs, stages)
+    found = partition_blocks(costs, stages)
     possible = [dearest for dearest in _every_cut(costs, stages) if dearest is not None]
     if not possible:
         assert found == []
@@ -122,7 +124,7 @@ def _every_cut(costs: list[int], stages: int) -> Iterator[int | None]:
 def test_blocks_of_one_size_are_shared_out_evenly() -> None:
     embedding, block, head = 32, 198, 33
     costs = [embedding, *[block] * 8, 1, head]
-    assert [len(stage) for stage in cut(costs, 4)] == [3, 2, 2, 4]
+    assert [len(stage) for stage in partition_blocks(costs, 4)] == [3, 2, 2, 4]
 
 
 def test_the_module_needs_no_torch() -> None:

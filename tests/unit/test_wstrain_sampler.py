@@ -73,7 +73,7 @@ def test_the_order_is_frozen() -> None:
 def test_an_epoch_kept_and_one_computed_piece_by_piece_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = GlobalBatchSampler(5000, 300, seed=11)
     kept = [sampler.global_batch_indices(2, k).copy() for k in range(16)]
-    monkeypatch.setattr("wstrain.data.sampler.KEPT_ROWS", 0)
+    monkeypatch.setattr("wstrain.data.sampler.MAX_CACHED_ROWS", 0)
     assert np.array_equal(kept, [sampler.global_batch_indices(2, k) for k in range(16)])
 
 

@@ -4,34 +4,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.lr_schedule import Schedule
+from wstrain.lr_schedule import LearningRateSchedule
 
 
 def test_warm_up_climbs_from_the_reference_rate_to_the_scaled_one() -> None:
-    schedule = Schedule(0.05, 0.4, warmup_steps=10, total_steps=60)
+    schedule = LearningRateSchedule(0.05, 0.4, warmup_steps=10, total_steps=60)
     assert schedule.rate(0) == 0.05
     assert schedule.rate(5) == pytest.approx(0.225)
     assert schedule.rate(10) == 0.4
 
 
 def test_cosine_ends_near_zero_and_is_halfway_in_the_middle() -> None:
-    schedule = Schedule(0.05, 0.4, warmup_steps=10, total_steps=60)
+    schedule = LearningRateSchedule(0.05, 0.4, warmup_steps=10, total_steps=60)
     assert schedule.rate(35) == pytest.approx(0.2)
     assert schedule.rate(60) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_step_decay_multiplies_at_each_milestone() -> None:
-    schedule = Schedule(0.1, 0.1, 0, 100, "step", milestones=(30, 60), factor=0.1)
+    schedule = LearningRateSchedule(0.1, 0.1, 0, 100, "step", milestones=(30, 60), factor=0.1)
     assert [schedule.rate(step) for step in (29, 30, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
 
 
 def test_constant_stays() -> None:
-    assert Schedule(0.1, 0.2, 0, 10, "constant").rate(9) == 0.2
+    assert LearningRateSchedule(0.1, 0.2, 0, 10, "constant").rate(9) == 0.2
 
 
 @given(st.floats(1e-6, 1), st.floats(1e-6, 1), st.integers(0, 50), st.integers(1, 50), st.integers(0, 100))
 def test_the_rate_stays_between_zero_and_the_larger_rate(
     reference: float, peak: float, warmup: int, total: int, step: int
 ) -> None:
-    rate = Schedule(reference, peak, warmup, total).rate(step)
+    rate = LearningRateSchedule(reference, peak, warmup, total).rate(step)
     assert 0 <= rate <= max(reference, peak) * (1 + 1e-12)

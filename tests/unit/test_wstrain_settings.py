@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from wsshards.errors import UserError
-from wstrain.settings import Settings, parse
+from wstrain.settings import Settings, parse_settings
 
 COMPONENTS = Path(__file__).parents[2] / "components"
 # Whatever trains through wstrain declares what it adds to the common inputs in its train.py.
@@ -41,7 +41,7 @@ def arguments(**values: object) -> list[str]:
 
 def read(component: str = "train_ddp", **values: object) -> Settings:
     module = entry(component)
-    return parse(arguments(**values), strategies=module.STRATEGIES, options=module.OPTIONS)
+    return parse_settings(arguments(**values), strategies=module.STRATEGIES, options=module.OPTIONS)
 
 
 @pytest.mark.parametrize("name", TRAINERS)
@@ -108,4 +108,4 @@ def test_a_wrong_value_is_one_sentence(values: dict[str, object], message: str) 
 
 def test_a_missing_value_is_named() -> None:
     with pytest.raises(UserError, match=r"are required: --checkpoints, .*--world_size"):
-        parse(["--shards", "s"], strategies=("ddp",))
+        parse_settings(["--shards", "s"], strategies=("ddp",))

@@ -41,6 +41,6 @@ def config(step: Step, plan: StepPlan) -> str | None:
             world_size=plan.topology.world_size,
             **{name: value for name, value in given.items() if value is not None},
         )
-        return deepspeed_config.to_json(deepspeed_config.build(planned))
+        return deepspeed_config.to_json(deepspeed_config.build_config(planned))
     except (TypeError, ValueError):
         return None

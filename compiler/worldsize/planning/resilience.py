@@ -36,7 +36,7 @@ def plan(
 
 def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:
     """The interval that loses the least, and what it loses."""
-    cost = save_policy.ASSUMED_COST
+    cost = save_policy.ASSUMED_COST_SECONDS
     if wanted.checkpoint_seconds is not None:
         cost = float(wanted.checkpoint_seconds.value)
         source = notes.given("resilience.checkpoint_seconds")

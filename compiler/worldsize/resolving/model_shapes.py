@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wsshards.errors import UserError, entry
+from wsshards.errors import UserError, run_main
 from wstrain import user_code
 from wstrain_torch.data import task as tasks
-from wstrain_torch.models.blocks import blocks
+from wstrain_torch.models.blocks import find_blocks
 
 _FEW, _MORE = 1, 3  # samples of the two passes whose difference is what one sample keeps
 
@@ -36,7 +36,7 @@ def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
     """
     with torch.device("meta"):
         offered = {"input_shape": task.input_shape, "classes": task.outputs, "task": task.name}
-        model = user_code.call(user_code.load(reference), offered, reference)
+        model = user_code.call_function(user_code.load_function(reference), offered, reference)
     if not isinstance(model, nn.Module):
         raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a torch.nn.Module")
     model = model.to("meta")
@@ -55,7 +55,7 @@ def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
     try:
-        return blocks(model, "sharding")
+        return find_blocks(model, "sharding")
     except UserError:
         return []
 
@@ -112,10 +112,10 @@ def main() -> None:
     reference, name, shape, outputs = sys.argv[1:5]
     input_shape = tuple(json.loads(shape))
     stored = (input_shape[0] + 1,) if name == "language_model" else input_shape
-    task = tasks.task_of(name, stored, "float32", int(outputs))
+    task = tasks.make_task(name, stored, "float32", int(outputs))
     # The user's code may print; what is wanted stands in the last line.
     sys.stdout.write(f"{json.dumps(describe(reference, task))}\n")
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -16,7 +16,7 @@ from typing import IO, Any
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
 from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
 from wssources.parquet import check_footer, check_pages, dictionary_columns
-from wssources.unpack_limits import open_archive, read_npy_start
+from wssources.unpack_limits import open_archive, read_npy_header
 
 MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
 MOST_FILES = 100_000
@@ -190,7 +190,7 @@ def _bound(size: int) -> None:
 
 def _whole_numbers(member: IO[bytes]) -> tuple[int, ...]:
     """A one-dimensional array of whole numbers in NumPy's own format (NEP 1)."""
-    version, start = read_npy_start(member)
+    version, start = read_npy_header(member)
     header = ast.literal_eval(start.read()[2 if version == (1, 0) else 4 :].decode("latin-1"))
     (rows,), order, code = header["shape"], header["descr"][0], header["descr"][1:]
     format_ = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}[code]

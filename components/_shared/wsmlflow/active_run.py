@@ -17,14 +17,14 @@ from mlflow.entities import Run
 from wsshards.errors import UserError
 
 # Azure ML: "Service limits", which has "Metrics".
-MOST_METRIC_NAMES = 50  # of one run
-MOST_METRICS = 250  # of one request
+MAX_METRIC_NAMES = 50  # of one run
+MAX_METRICS = 250  # of one request
 
 _HELP = "check `MLFLOW_TRACKING_URI`, and what the job's identity may do there"
 
 
 @contextmanager
-def one_sentence(what: str) -> Iterator[None]:
+def report_mlflow_errors(what: str) -> Iterator[None]:
     """Turn whatever MLflow or its plugin raises into one sentence.
 
     Args:
@@ -38,10 +38,10 @@ def one_sentence(what: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # MlflowException, azure.core's, PyJWT's, or just Exception
-        raise refusal(what, error) from error
+        raise mlflow_error(what, error) from error
 
 
-def refusal(what: str, error: Exception) -> UserError:
+def mlflow_error(what: str, error: Exception) -> UserError:
     """The sentence for an error of MLflow's or its plugin's."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
     return UserError(f"{what}: {first}", _HELP)

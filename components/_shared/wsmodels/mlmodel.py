@@ -10,14 +10,14 @@ import yaml
 from wsshards.errors import UserError
 from wsshards.regular_files import check_regular, list_files, read_regular
 
-NAME = "MLmodel"
-LARGEST = 1 << 20  # bytes: a signature of 10,000 columns takes half of it
-MOST_FILES = 100_000
+MLMODEL_NAME = "MLmodel"
+MAX_MLMODEL_BYTES = 1 << 20  # bytes: a signature of 10,000 columns takes half of it
+MAX_MODEL_FILES = 100_000
 _LEVELS = 100
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_card(model: str) -> dict[str, Any]:
+def read_mlmodel(model: str) -> dict[str, Any]:
     """The content of a model's MLmodel file, once the folder is seen to hold nothing but regular files.
 
     MLflow opens whatever it finds there, and would wait forever for a named pipe.
@@ -25,9 +25,9 @@ def read_card(model: str) -> dict[str, Any]:
     Raises:
         UserError: the folder is not an MLflow model.
     """
-    check_files(model)
+    check_model_files(model)
     try:
-        text = read_regular(Path(model) / NAME, LARGEST).decode("utf-8")
+        text = read_regular(Path(model) / MLMODEL_NAME, MAX_MLMODEL_BYTES).decode("utf-8")
         if _is_deep(text):
             raise _no_model(model, "is nested too deeply")
         card = yaml.load(text, Loader=_LOADER)  # noqa: S506 - either is a safe one
@@ -44,7 +44,7 @@ def read_card(model: str) -> dict[str, Any]:
     return card
 
 
-def check_files(folder: str) -> None:
+def check_model_files(folder: str) -> None:
     """Refuse a folder that holds something else than regular files.
 
     Raises:
@@ -52,7 +52,7 @@ def check_files(folder: str) -> None:
     """
     place = ""
     try:
-        for place in list_files(folder, MOST_FILES, hidden=True):
+        for place in list_files(folder, MAX_MODEL_FILES, hidden=True):
             check_regular(Path(folder) / place)
     except NotADirectoryError:
         raise UserError(f"`{folder}` is not a folder", "bind the folder of an MLflow model") from None
@@ -76,13 +76,13 @@ def _is_deep(text: str) -> bool:
 def _is_endless(card: object) -> bool:
     """Whether anchors make a card that is larger than its text, or holds itself."""
     waiting = [card]
-    for _ in range(LARGEST):
+    for _ in range(MAX_MLMODEL_BYTES):
         if not waiting:
             return False
         node = waiting.pop()
         if isinstance(node, dict | list):
             waiting += node.values() if isinstance(node, dict) else node
-            if len(waiting) > LARGEST:
+            if len(waiting) > MAX_MLMODEL_BYTES:
                 return True
     return True
 
@@ -90,6 +90,6 @@ def _is_endless(card: object) -> bool:
 def _no_model(model: str, fault: str | None) -> UserError:
     reason = f", which {fault}" if fault else ""
     return UserError(
-        f"`{model}` is not an MLflow model: it has no readable `{NAME}`{reason}",
+        f"`{model}` is not an MLflow model: it has no readable `{MLMODEL_NAME}`{reason}",
         "save it with mlflow's save_model",
     )

@@ -14,7 +14,7 @@ FIT = "use the shards that the model was trained on"
 _TABLE_FLAVORS = frozenset(["catboost", "lightgbm", "sklearn", "xgboost"])
 
 
-def model_input(model: Any, rows: npt.NDArray[Any]) -> Any:
+def make_model_input(model: Any, rows: npt.NDArray[Any]) -> Any:
     """The rows as the model's signature has them.
 
     Args:

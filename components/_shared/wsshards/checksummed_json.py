@@ -7,18 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-SEAL = "sha256"
+CHECKSUM_KEY = "sha256"
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
     """The object with its seal, as the last entry."""
-    return {**content, SEAL: _digest(content)}
+    return {**content, CHECKSUM_KEY: _digest(content)}
 
 
-def is_whole(document: Mapping[str, Any]) -> bool:
+def has_valid_checksum(document: Mapping[str, Any]) -> bool:
     """Whether an object is as it was when it was sealed; one without a seal is not."""
-    content = {name: value for name, value in document.items() if name != SEAL}
-    return document.get(SEAL) == _digest(content)
+    content = {name: value for name, value in document.items() if name != CHECKSUM_KEY}
+    return document.get(CHECKSUM_KEY) == _digest(content)
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ _LONGEST = 1000  # characters of a message: what is longer is a user's text, not
 
 # A process that was asked to stop ends with it once its state is saved: start it again and it goes on. It is
 # EX_TEMPFAIL of sysexits.h, "temporary failure, the user is invited to retry".
-RESUME = 75
+RESUME_EXIT_STATUS = 75
 
 
 class Interrupted(Exception):  # noqa: N818  nothing has gone wrong
@@ -48,7 +48,7 @@ class UserError(Exception):
         self.help = help
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""The text as one line that a terminal shows and does not obey.
 
     Names and values of a user's may hold control characters, which move the cursor, ring, or change the
@@ -66,12 +66,12 @@ def _escape(character: str) -> str:
     return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode()
 
 
-def clip(text: str, most: int = 60) -> str:
+def clip_text(text: str, most: int = 60) -> str:
     """The text, cut to `most` characters: a name or value in a message may be a whole file."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def entry(main: Callable[[], None]) -> NoReturn:
+def run_main(main: Callable[[], None]) -> NoReturn:
     """Run the body of an entry script and exit with its status.
 
     0 is success, 2 a :class:`UserError` (one line ``error: …``, perhaps ``help: …``, on stderr), 1 the loss
@@ -81,8 +81,10 @@ def entry(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except Interrupted as stopped:
-        print(f"stopped: {printable(str(stopped))}; started again, it goes on from there", file=sys.stderr)
-        end_process(RESUME)
+        print(
+            f"stopped: {escape_controls(str(stopped))}; started again, it goes on from there", file=sys.stderr
+        )
+        end_process(RESUME_EXIT_STATUS)
     except UserError as error:
         _stop(error, 2)
     except MemoryError:
@@ -97,9 +99,9 @@ def entry(main: Callable[[], None]) -> NoReturn:
 
 
 def _stop(error: UserError, status: int) -> NoReturn:
-    print(f"error: {clip(printable(error.message), _LONGEST)}", file=sys.stderr)
+    print(f"error: {clip_text(escape_controls(error.message), _LONGEST)}", file=sys.stderr)
     if error.help:
-        print(f"help: {clip(printable(error.help), _LONGEST)}", file=sys.stderr)
+        print(f"help: {clip_text(escape_controls(error.help), _LONGEST)}", file=sys.stderr)
     end_process(status)
 
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wsshards.checksummed_json import is_whole, sealed
+from wsshards.checksummed_json import add_checksum, has_valid_checksum
 from wsshards.errors import UserError
 from wsshards.regular_files import check_regular, open_regular, read_regular
 
-NAME = "manifest.json"
+MANIFEST_NAME = "manifest.json"
 VERSION = 1
-LARGEST = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
-MOST_SHARDS = 50_000  # of one side of the data
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
+MAX_SHARDS = 50_000  # of one side of the data
 SPLITS = ("train", "validation")
 CLASSIFICATION = "classification"
 LANGUAGE_MODEL = "language_model"
@@ -105,7 +105,7 @@ class Manifest:
         return self.train if name == "train" else self.validation
 
 
-def to_json(manifest: Manifest) -> str:
+def manifest_to_json(manifest: Manifest) -> str:
     """The text of `manifest.json`; the same manifest always gives the same bytes."""
     features: dict[str, Any] = {
         "name": manifest.features.name,
@@ -126,10 +126,10 @@ def to_json(manifest: Manifest) -> str:
         else {"name": label.name, "dtype": label.dtype, "classes": list(label.classes)},
         "splits": {name: _split_to_json(manifest.split(name)) for name in SPLITS},
     }
-    return json.dumps(sealed(document), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(add_checksum(document), indent=2, ensure_ascii=False) + "\n"
 
 
-def from_json(text: str, where: str = NAME) -> Manifest:
+def manifest_from_json(text: str, where: str = MANIFEST_NAME) -> Manifest:
     """The manifest that `text` describes.
 
     Args:
@@ -153,7 +153,7 @@ def from_json(text: str, where: str = NAME) -> Manifest:
             f"`{where}` is of version {data.get('version')!r}, and this code reads version {VERSION}",
             help=_AGAIN,
         )
-    if not is_whole(data):
+    if not has_valid_checksum(data):
         raise UserError(f"`{where}` is not what was written: its own sha256 does not fit it", help=_AGAIN)
     try:
         return _from_mapping(data)
@@ -171,23 +171,23 @@ def read_manifest(folder: str | Path) -> Manifest:
     Raises:
         UserError: the folder has none (so it is not complete), or it cannot be read or understood.
     """
-    path = Path(folder) / NAME
+    path = Path(folder) / MANIFEST_NAME
     try:
         size = check_regular(path)
-        if size > LARGEST:
+        if size > MAX_MANIFEST_BYTES:
             raise UserError(f"`{path}` has {size:,} bytes, more than any manifest", help=_AGAIN)
-        text = read_regular(path, LARGEST).decode("utf-8")
+        text = read_regular(path, MAX_MANIFEST_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise UserError(
-            f"`{folder}` has no `{NAME}`, so it is not a complete shards folder",
+            f"`{folder}` has no `{MANIFEST_NAME}`, so it is not a complete shards folder",
             help="bind the `shards` output of a `shard_data` step that has finished",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read `{path}`: {_reason(error)}", help=_AGAIN) from None
-    return from_json(text, str(path))
+    return manifest_from_json(text, str(path))
 
 
-def verify(
+def verify_shards(
     folder: str | Path,
     manifest: Manifest,
     *,
@@ -212,15 +212,15 @@ def verify(
     """
     shards = [shard for name in splits for shard in manifest.split(name).shards]
     for shard in shards:
-        check_size(folder, shard)
+        check_shard_size(folder, shard)
     if checksums:
         rank, world = part
         with ThreadPoolExecutor(max_workers=4) as pool:
-            for _ in pool.map(lambda shard: check_content(folder, shard), shards[rank::world]):
+            for _ in pool.map(lambda shard: check_shard_content(folder, shard), shards[rank::world]):
                 pass
 
 
-def check_size(folder: str | Path, shard: Shard) -> None:
+def check_shard_size(folder: str | Path, shard: Shard) -> None:
     """Compare the size of one shard with the manifest, without reading it; raises UserError."""
     path = Path(folder) / shard.path
     try:
@@ -233,10 +233,10 @@ def check_size(folder: str | Path, shard: Shard) -> None:
         )
 
 
-def check_content(folder: str | Path, shard: Shard) -> None:
+def check_shard_content(folder: str | Path, shard: Shard) -> None:
     """Compare the SHA-256 of one shard with the manifest, reading all of it; raises UserError."""
     try:
-        found = sha256_of(Path(folder) / shard.path)
+        found = hash_file(Path(folder) / shard.path)
     except OSError as error:
         raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
     if found != shard.sha256:
@@ -247,7 +247,7 @@ def check_content(folder: str | Path, shard: Shard) -> None:
         )
 
 
-def sha256_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """SHA-256 of a file in hex, read a piece at a time."""
     digest = hashlib.sha256()
     piece = memoryview(bytearray(1 << 20))

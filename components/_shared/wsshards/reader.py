@@ -15,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wsshards.errors import UserError
-from wsshards.manifest import Manifest, Shard, check_content, check_size, read_manifest, verify
+from wsshards.manifest import (
+    Shard,
+    check_shard_content,
+    check_shard_size,
+    read_manifest,
+)
 from wsshards.regular_files import path_of_open
-
-__all__ = ["Manifest", "ShardReader", "read_manifest", "verify"]
 
 Array = npt.NDArray[Any]
 
@@ -103,12 +106,12 @@ class ShardReader:
 
     def _check(self, number: int) -> None:
         if number in self._unchecked:
-            check_content(self.folder, self._shards[number])
+            check_shard_content(self.folder, self._shards[number])
             self._unchecked.discard(number)
 
     def _open(self) -> None:
         for shard in self._shards:
-            check_size(self.folder, shard)
+            check_shard_size(self.folder, shard)
         if not self._shards:
             raise UserError(
                 f"the `{self.split}` split of `{self.folder}` has no rows",
@@ -125,7 +128,7 @@ class ShardReader:
         shard = self._shards[number]
         try:
             with path_of_open(self.folder / shard.path) as path:
-                batches = map_batches(path)
+                batches = map_record_batches(path)
             for batch in batches:
                 batch.validate(full=True)  # nothing in the file may point outside of it
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -166,7 +169,7 @@ _MAGIC = b"ARROW1\0\0"
 _HEADER, _COMPRESSION = 2, 3
 
 
-def map_batches(path: str) -> list[Any]:
+def map_record_batches(path: str) -> list[Any]:
     """The record batches of a file in Arrow's IPC format, as views of the mapped file.
 
     Only uncompressed batches are taken: compressed ones are copied to memory, as large as they say they are.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MOST_FILES = 2_000_000  # in a folder of data: their names take about 300 MB
+MAX_FILES = 2_000_000  # in a folder of data: their names take about 300 MB
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "a folder"),
@@ -89,7 +89,7 @@ def check_regular(path: str | Path) -> int:
     return status.st_size
 
 
-def list_files(root: str | Path, most: int = MOST_FILES, *, hidden: bool = False) -> Iterator[str]:
+def list_files(root: str | Path, most: int = MAX_FILES, *, hidden: bool = False) -> Iterator[str]:
     """The paths below a folder of everything that is not a folder, with `/` between their parts.
 
     Links are followed, and no folder is listed twice.

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from wsshards.errors import clip
+from wsshards.errors import clip_text
 from wssources.parquet_pages import DICTIONARY, Page, walk_pages
 from wssources.unpack_limits import check_unpacked
 
-MOST_FOOTER = 32 << 20  # bytes of a Parquet file's description of itself
-MOST_PAGES = 500_000  # of fewer bytes than SMALL_PAGE on average
-SMALL_PAGE = 1024
+MAX_FOOTER_BYTES = 32 << 20  # bytes of a Parquet file's description of itself
+MAX_PAGES = 500_000  # of fewer bytes than SMALL_PAGE on average
+SMALL_PAGE_BYTES = 1024
 DELTA = "DELTA_BYTE_ARRAY"  # each text as what it shares with the one before, and the rest
 _PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _RLE_DICTIONARY = 0, 2, 6, 8
 _COPIES = 5  # of a dictionary of texts, at the most: unpacked, decoded, in a table that grows, and in a batch
 
 
 @dataclass
-class Unpacked:
+class UnpackedSizes:
     """What the columns unpack to.
 
     Attributes:
@@ -54,8 +54,8 @@ def check_footer(file: IO[bytes]) -> None:
     end = file.seek(0, io.SEEK_END)
     file.seek(max(0, end - 8))
     size = int.from_bytes(file.read(4), "little")
-    if file.read(4) == b"PAR1" and size > MOST_FOOTER:
-        raise ValueError(f"its footer has {size:,} bytes, and may have {MOST_FOOTER:,}")
+    if file.read(4) == b"PAR1" and size > MAX_FOOTER_BYTES:
+        raise ValueError(f"its footer has {size:,} bytes, and may have {MAX_FOOTER_BYTES:,}")
 
 
 def dictionary_columns(metadata: Any, names: Iterable[str]) -> list[str]:
@@ -70,7 +70,9 @@ def dictionary_columns(metadata: Any, names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in deltas]
 
 
-def check_pages(file: IO[bytes], metadata: Any, names: set[str], dictionaries: Iterable[str]) -> Unpacked:
+def check_pages(
+    file: IO[bytes], metadata: Any, names: set[str], dictionaries: Iterable[str]
+) -> UnpackedSizes:
     """Refuse a Parquet file whose columns `names` unpack to far more than data does, by what its pages say.
 
     Args:
@@ -85,7 +87,7 @@ def check_pages(file: IO[bytes], metadata: Any, names: set[str], dictionaries: I
     size, once = file.seek(0, io.SEEK_END), set(dictionaries)
     columns = _find_columns(metadata, names)
     _check_count(metadata.num_row_groups * len(columns), size)
-    result = Unpacked()
+    result = UnpackedSizes()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         total = held = 0
@@ -110,14 +112,14 @@ def check_pages(file: IO[bytes], metadata: Any, names: set[str], dictionaries: I
 
 
 def _check_count(pages: int, size: int) -> None:
-    if pages > MOST_PAGES and pages > size // SMALL_PAGE:
+    if pages > MAX_PAGES and pages > size // SMALL_PAGE_BYTES:
         raise ValueError(
             f"it has {pages:,} pages in {size:,} bytes: write larger ones, and larger row groups"
         )
 
 
 def _of_column(column: _Column, error: ValueError) -> ValueError:
-    return ValueError(f"column `{clip(column.path)}`: {error}")
+    return ValueError(f"column `{clip_text(column.path)}`: {error}")
 
 
 def _add_chunk(column: _Column, chunk: Any, file: IO[bytes], size: int, once: bool) -> int:

@@ -23,7 +23,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 20  # bytes hashed at a time: stays in the processor's cache
 
 
-def mix(values: U64) -> U64:
+def mix_bits(values: U64) -> U64:
     """Scramble 64-bit integers one to one (the finaliser of SplitMix64; Steele, Lea and Flood 2014)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -34,10 +34,10 @@ def mix(values: U64) -> U64:
 def shuffle_keys(first: int, count: int, seed: int) -> U64:
     """Sort keys that put rows `first … first + count − 1` of the input in random order; no two are equal."""
     numbers = np.arange(first, first + count, dtype=np.uint64)
-    return mix(numbers * _GOLDEN + _salt(seed, 1))
+    return mix_bits(numbers * _GOLDEN + _salt(seed, 1))
 
 
-def row_hashes(rows: npt.NDArray[Any], seed: int) -> U64:
+def hash_rows(rows: npt.NDArray[Any], seed: int) -> U64:
     """Hash each row of a C-contiguous `[n, width]` array to 64 bits; equal bytes give equal hashes.
 
     Multilinear hashing of 32-bit words with 64-bit random weights, which is almost universal (Lemire and
@@ -45,7 +45,7 @@ def row_hashes(rows: npt.NDArray[Any], seed: int) -> U64:
     """
     size = rows.shape[1] * rows.itemsize
     words = -(-size // 4)
-    weights = mix(np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN)
+    weights = mix_bits(np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN)
     hashes = np.empty(len(rows), np.uint64)
     step = max(1, _BLOCK // max(size, 1))
     for start in range(0, len(rows), step):
@@ -54,10 +54,10 @@ def row_hashes(rows: npt.NDArray[Any], seed: int) -> U64:
             block = np.pad(block, ((0, 0), (0, -size % 4)))
         wide = np.ascontiguousarray(block).view(np.uint32).astype(np.uint64)
         hashes[start : start + step] = wide @ weights
-    return mix(hashes ^ _salt(seed, 2))
+    return mix_bits(hashes ^ _salt(seed, 2))
 
 
-def thresholds(chunks: Chunks, rows_per_class: Sequence[int], fraction: float) -> U64:
+def find_thresholds(chunks: Chunks, rows_per_class: Sequence[int], fraction: float) -> U64:
     """The hash below which a row of each class is held out.
 
     Reads the index of all rows twice and keeps only histograms and the few hashes near each boundary, so
@@ -137,5 +137,5 @@ def _top(hashes: U64, bits: int) -> I64:
 
 def _salt(seed: int, purpose: int) -> np.uint64:
     value = np.array([(seed * 4 + purpose) % (1 << 64)], np.uint64)
-    salt: np.uint64 = mix(value * _GOLDEN)[0]
+    salt: np.uint64 = mix_bits(value * _GOLDEN)[0]
     return salt

@@ -9,10 +9,10 @@ import zipfile
 import zlib
 from typing import IO, Any
 
-FREE = 64 << 20  # bytes that any file may unpack to
-MOST_TIMES = 500  # its own size that a file may unpack to beyond that
-MOST_DIRECTORY = 1 << 20  # bytes of a zip's list of members: about 10,000
-MOST_HEADER = 10_000  # bytes of an array's header, as NumPy has it
+FREE_BYTES = 64 << 20  # bytes that any file may unpack to
+MAX_RATIO = 500  # its own size that a file may unpack to beyond that
+MAX_DIRECTORY_BYTES = 1 << 20  # bytes of a zip's list of members: about 10,000
+MAX_HEADER_BYTES = 10_000  # bytes of an array's header, as NumPy has it
 _END, _END_64 = b"PK\x05\x06", b"PK\x06\x06"
 _END_BYTES = 22
 _TAIL = _END_BYTES + 0xFFFF + 76  # bytes: the end of a zip with the longest comment, and its large form
@@ -25,9 +25,9 @@ def check_unpacked(unpacked: int, packed: int) -> None:
     Raises:
         ValueError: saying both sizes.
     """
-    if unpacked > FREE and unpacked > MOST_TIMES * packed:
+    if unpacked > FREE_BYTES and unpacked > MAX_RATIO * packed:
         raise ValueError(
-            f"{packed:,} bytes of it unpack to {unpacked:,} or more, over {MOST_TIMES} times as many"
+            f"{packed:,} bytes of it unpack to {unpacked:,} or more, over {MAX_RATIO} times as many"
         )
 
 
@@ -48,8 +48,8 @@ def open_archive(file: IO[bytes]) -> zipfile.ZipFile:
         large = tail.rfind(_END_64, 0, place)
         if size == 0xFFFFFFFF and 0 <= large <= len(tail) - 48:
             size = struct.unpack_from("<Q", tail, large + 40)[0]
-        if size > MOST_DIRECTORY:
-            raise ValueError(f"its list of members has {size:,} bytes, and may have {MOST_DIRECTORY:,}")
+        if size > MAX_DIRECTORY_BYTES:
+            raise ValueError(f"its list of members has {size:,} bytes, and may have {MAX_DIRECTORY_BYTES:,}")
     archive = zipfile.ZipFile(file)
     for member in archive.infolist():
         if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or member.flag_bits & 1:
@@ -60,7 +60,7 @@ def open_archive(file: IO[bytes]) -> zipfile.ZipFile:
     return archive
 
 
-def read_npy_start(member: IO[bytes]) -> tuple[tuple[int, int], io.BytesIO]:
+def read_npy_header(member: IO[bytes]) -> tuple[tuple[int, int], io.BytesIO]:
     """The version of an array in NumPy's own format (NEP 1), and its header with the length before it.
 
     Raises:
@@ -75,12 +75,12 @@ def read_npy_start(member: IO[bytes]) -> tuple[tuple[int, int], io.BytesIO]:
     if len(length) < width:
         raise ValueError("it ends within an array's header")
     size = int.from_bytes(length, "little")
-    if size > MOST_HEADER:
-        raise ValueError(f"an array's header has {size:,} bytes, and may have {MOST_HEADER:,}")
+    if size > MAX_HEADER_BYTES:
+        raise ValueError(f"an array's header has {size:,} bytes, and may have {MAX_HEADER_BYTES:,}")
     return version, io.BytesIO(length + member.read(size))
 
 
-class Unpacked(io.RawIOBase):
+class LimitedGzip(io.RawIOBase):
     """The content of a gzip file, refused once it has become far more than data does."""
 
     def __init__(self, packed: IO[bytes]) -> None:

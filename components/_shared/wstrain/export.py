@@ -19,13 +19,13 @@ from mlflow.models import ModelSignature
 from mlflow.types import Schema, TensorSpec
 
 from wsshards.errors import UserError
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 
 
-def save(
+def save_mlflow_model(
     write: Callable[[Path], object],
     loading_code: Path,
-    samples: Samples,
+    samples: SampleSpec,
     folder: Path,
     *,
     artefact: str,
@@ -73,7 +73,7 @@ def _reason(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
 
 
-def _signature(samples: Samples) -> ModelSignature:
+def _signature(samples: SampleSpec) -> ModelSignature:
     inputs: tuple[int, ...] = (-1, *samples.input_shape)
     outputs: tuple[int, ...] = (-1, samples.outputs)
     if samples.name == "language_model":

@@ -11,7 +11,7 @@ Decay = Literal["cosine", "step", "constant"]
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class LearningRateSchedule:
     """Linear warm-up from η to η′, then decay.
 
     The climb starts at the reference rate η and not at zero, as that rate is known to work (Goyal et al.

@@ -9,13 +9,13 @@ from typing import Any
 
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest
-from wstrain.checkpoint.save_policy import Due
+from wstrain.checkpoint.save_policy import SavePolicy
 from wstrain.data import step_counts
-from wstrain.lr_schedule import Schedule
+from wstrain.lr_schedule import LearningRateSchedule
 from wstrain.settings import Settings
 
 
-def steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
+def count_steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
     """Count optimizer steps: ``steps_per_epoch``, ``total_steps``, ``warmup_steps``.
 
     Raises:
@@ -35,7 +35,7 @@ def steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
     return {"steps_per_epoch": per_epoch, "total_steps": total, "warmup_steps": warmup}
 
 
-def facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
+def collect_facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
     """What a run's parameters in MLflow are: inputs without paths, steps, and what the data is."""
     every = asdict(settings)
     every |= every.pop("options")
@@ -46,15 +46,15 @@ def facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> d
     return {**given, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 
 
-def plan(facts: Mapping[str, Any]) -> dict[str, Any]:
+def model_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Those of :func:`facts` that a model carries as metadata."""
     local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_")
     return {name: value for name, value in facts.items() if not name.startswith(local)}
 
 
-def schedule(settings: Settings, steps: Mapping[str, int]) -> Schedule:
+def make_schedule(settings: Settings, steps: Mapping[str, int]) -> LearningRateSchedule:
     """Return the learning rate of every step."""
-    return Schedule(
+    return LearningRateSchedule(
         reference_rate=settings.reference_learning_rate or settings.learning_rate,
         peak_rate=settings.learning_rate,
         warmup_steps=steps["warmup_steps"],
@@ -65,16 +65,16 @@ def schedule(settings: Settings, steps: Mapping[str, int]) -> Schedule:
     )
 
 
-def identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
+def training_identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What must be the same to go on from a checkpoint; learning rate and length may change on purpose."""
     same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
     sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
     return {name: facts[name] for name in (*same, *sizes)}
 
 
-def due(settings: Settings, steps: Mapping[str, int]) -> Due:
+def make_save_policy(settings: Settings, steps: Mapping[str, int]) -> SavePolicy:
     """When a checkpoint is written: as often as is best, or as often as was asked for."""
     if settings.checkpoint_interval == "auto":
-        return Due((), settings.mean_time_between_preemptions)
+        return SavePolicy((), settings.mean_time_between_preemptions)
     by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])
-    return Due([interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0])
+    return SavePolicy([interval for interval in (by_epochs, settings.checkpoint_every_steps) if interval > 0])

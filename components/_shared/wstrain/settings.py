@@ -68,7 +68,7 @@ class Settings:
     options: Mapping[str, Any]  # inputs that only this component has
 
 
-def parse(
+def parse_settings(
     arguments: Sequence[str], *, strategies: Iterable[str], options: Sequence[AddOptions] = ()
 ) -> Settings:
     """Read the command line of a training component.

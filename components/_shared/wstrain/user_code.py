@@ -20,7 +20,7 @@ def is_reference(model: str) -> bool:
     return ":" in model or model.endswith(".py")
 
 
-def call(function: Callable[..., Any], offered: Mapping[str, object], reference: str) -> Any:
+def call_function(function: Callable[..., Any], offered: Mapping[str, object], reference: str) -> Any:
     """Call the user's function with those of ``offered`` that it declares.
 
     Raises:
@@ -31,10 +31,10 @@ def call(function: Callable[..., Any], offered: Mapping[str, object], reference:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"`{reference}` raised {brief(error)}", where(error)) from error
+        raise UserError(f"`{reference}` raised {summarize_error(error)}", locate_error(error)) from error
 
 
-def load(reference: str) -> Callable[..., Any]:
+def load_function(reference: str) -> Callable[..., Any]:
     """Import the file that ``reference`` names and return the function.
 
     Raises:
@@ -60,7 +60,9 @@ def load(reference: str) -> Callable[..., Any]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UserError(f"importing model file `{file}` raised {brief(error)}", where(error)) from error
+        raise UserError(
+            f"importing model file `{file}` raised {summarize_error(error)}", locate_error(error)
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
         functions = sorted(key for key, value in vars(module).items() if inspect.isfunction(value))
@@ -86,13 +88,13 @@ def _accepted(
     return {name: value for name, value in offered.items() if name in names}
 
 
-def brief(error: Exception) -> str:
+def summarize_error(error: Exception) -> str:
     """Kind and first line of an error."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:120]}" if text else type(error).__name__
 
 
-def where(error: Exception) -> str | None:
+def locate_error(error: Exception) -> str | None:
     """The last place in the user's own files that an error passed through."""
     own = [
         frame

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from wstrain_torch import optimizers
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
 
 
 class DataParallel:
@@ -24,10 +24,10 @@ class DataParallel:
 
     sharded = False
 
-    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
+    def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
         self._module = model.to(group.device)
         self.model = self._wrap(updates, group)
-        self._optimizer = optimizers.build(self._module, updates.optimizer, learning_rate=0.0)
+        self._optimizer = optimizers.build_optimizer(self._module, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler
         self._max_norm = updates.max_gradient_norm
 
@@ -74,7 +74,7 @@ class DataParallel:
             return self.model.no_sync()
         return nullcontext()
 
-    def _wrap(self, updates: Updates, group: Group) -> nn.Module:
+    def _wrap(self, updates: UpdateSettings, group: Group) -> nn.Module:
         if group.launch.world_size == 1:
             return self._module
         return DistributedDataParallel(
@@ -85,6 +85,6 @@ class DataParallel:
         )
 
 
-def build(model: nn.Module, updates: Updates, group: Group) -> DataParallel:
+def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> DataParallel:
     """Return the strategy around ``model``."""
     return DataParallel(model, updates, group)

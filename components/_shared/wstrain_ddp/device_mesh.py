@@ -10,7 +10,7 @@ from wstrain_torch.launch.process_group import Group
 PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
 
 
-def device_mesh(group: Group) -> DeviceMesh:
+def make_device_mesh(group: Group) -> DeviceMesh:
     """Return the mesh ``[pipeline, data, tensor]`` of all ranks, with the tensor dimension innermost.
 
     A strategy makes it once and takes its dimensions from it, ``mesh[DATA]`` and ``mesh[TENSOR]``: only parts

@@ -27,17 +27,17 @@ from torch.distributed.fsdp import (
 )
 
 from wsshards.errors import UserError
-from wstrain_ddp.device_mesh import DATA, TENSOR, device_mesh
+from wstrain_ddp.device_mesh import DATA, TENSOR, make_device_mesh
 from wstrain_ddp.gradients import clip_gradients
 from wstrain_ddp.tensor_parallel_plan import split_tensors
 from wstrain_torch import optimizers
 from wstrain_torch.checkpoint import tensor_state
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.models.blocks import blocks
+from wstrain_torch.models.blocks import find_blocks
 from wstrain_torch.models.layers import Standardised
 from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
-from wstrain_torch.strategies.weight_memory import return_freed_memory, skeleton
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
+from wstrain_torch.strategies.weight_memory import copy_without_weights, return_freed_memory
 
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 _RESHARD = {"always": True, "never": False, "auto": None}
@@ -105,20 +105,20 @@ class ShardedData:
 
     sharded = True
 
-    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
-        parts = blocks(model, "`strategy: fsdp`")
+    def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
+        parts = find_blocks(model, "`strategy: fsdp`")
         if group.device.type == "cpu":
             return_freed_memory()
-        self._plain = skeleton(model)
+        self._plain = copy_without_weights(model)
         self._sharding = _sharding(updates, group)
         self.model = model
-        mesh = device_mesh(group)
+        mesh = make_device_mesh(group)
         if group.mesh.tensor > 1:
             split_tensors(model, mesh[TENSOR])
         self._module = shard(model, parts, mesh[DATA], self._sharding)
         _quieten(model, group)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimizer = optimizers.build(model, updates.optimizer, learning_rate=0.0)
+        self._optimizer = optimizers.build_optimizer(model, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler
         self._max_norm = updates.max_gradient_norm
         self._reduce_always = updates.options.get("fsdp_reduce") == "micro_batch"
@@ -150,11 +150,11 @@ class ShardedData:
 
     def state(self) -> dict[str, Tensor]:
         """This rank's slices, by name."""
-        return tensor_state.take(self.model, self._optimizer, self._scaler)
+        return tensor_state.collect_tensors(self.model, self._optimizer, self._scaler)
 
-    def load(self, state: tensor_state.Stored) -> None:
+    def load(self, state: tensor_state.StoredTensors) -> None:
         """Fill this rank's slices."""
-        tensor_state.restore(state, self.model, self._optimizer, self._scaler)
+        tensor_state.restore_tensors(state, self.model, self._optimizer, self._scaler)
 
     def whole_model(self) -> nn.Module:
         """Gather the weights one by one into a plain copy of the model in rank 0's memory."""
@@ -188,7 +188,7 @@ def _quieten(model: nn.Module, group: Group) -> None:
         logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
-def _sharding(updates: Updates, group: Group) -> Sharding:
+def _sharding(updates: UpdateSettings, group: Group) -> Sharding:
     options: dict[str, Any] = dict(updates.options)
     offload = bool(options.get("fsdp_cpu_offload")) and group.device.type != "cpu"
     return Sharding(
@@ -198,7 +198,7 @@ def _sharding(updates: Updates, group: Group) -> Sharding:
     )
 
 
-def build(model: nn.Module, updates: Updates, group: Group) -> ShardedData:
+def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> ShardedData:
     """Return the strategy around ``model``.
 
     Raises:

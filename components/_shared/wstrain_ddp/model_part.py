@@ -12,10 +12,10 @@ from wstrain_ddp.device_mesh import DATA, PIPELINE, TENSOR
 from wstrain_ddp.gradients import average_gradients, clip_gradients
 from wstrain_torch import optimizers
 from wstrain_torch.checkpoint import tensor_state
-from wstrain_torch.strategies.protocol import Updates
+from wstrain_torch.strategies.protocol import UpdateSettings
 
 
-class Part:
+class ModelPart:
     """The layers of one pipeline stage, perhaps divided over the ranks of the tensor dimension.
 
     Args:
@@ -25,11 +25,13 @@ class Part:
         mesh: ``[pipeline, data, tensor]``.
     """
 
-    def __init__(self, module: nn.Module, plain: nn.Module, updates: Updates, mesh: DeviceMesh) -> None:
+    def __init__(
+        self, module: nn.Module, plain: nn.Module, updates: UpdateSettings, mesh: DeviceMesh
+    ) -> None:
         self._module, self._plain, self._mesh = module, plain, mesh
         self._trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self._device = self._trained[0].device
-        self._optimizer = optimizers.build(module, updates.optimizer, learning_rate=0.0)
+        self._optimizer = optimizers.build_optimizer(module, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler  # does nothing: fp16 is not offered
         self._longest = updates.max_gradient_norm
 
@@ -48,11 +50,11 @@ class Part:
 
     def state(self) -> dict[str, Tensor]:
         """This rank's part, by name."""
-        return tensor_state.take(self._module, self._optimizer, self._scaler)
+        return tensor_state.collect_tensors(self._module, self._optimizer, self._scaler)
 
-    def load(self, state: tensor_state.Stored) -> None:
+    def load(self, state: tensor_state.StoredTensors) -> None:
         """Fill this rank's part."""
-        tensor_state.restore(state, self._module, self._optimizer, self._scaler)
+        tensor_state.restore_tensors(state, self._module, self._optimizer, self._scaler)
 
     def whole_model(self) -> nn.Module:
         """Put the weights of all parts into a plain copy of the model, in rank 0's memory."""

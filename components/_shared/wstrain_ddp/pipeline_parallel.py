@@ -20,15 +20,15 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from wstrain_ddp import ddp
-from wstrain_ddp.device_mesh import PIPELINE, TENSOR, device_mesh
-from wstrain_ddp.model_part import Part
-from wstrain_ddp.pipeline_stage import SeededStage, Stage, prune, stages_of
-from wstrain_ddp.tensor_parallel_plan import Plan, counting_heads, plan_of, split_tensors
+from wstrain_ddp.device_mesh import PIPELINE, TENSOR, make_device_mesh
+from wstrain_ddp.model_part import ModelPart
+from wstrain_ddp.pipeline_stage import SeededStage, Stage, keep_stage, partition_model
+from wstrain_ddp.tensor_parallel_plan import Plan, read_plan, report_misfits, split_tensors
 from wstrain_torch.checkpoint import tensor_state
 from wstrain_torch.data.loader import Batch
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
-from wstrain_torch.strategies.weight_memory import skeleton
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, UpdateSettings
+from wstrain_torch.strategies.weight_memory import copy_without_weights
 
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
@@ -42,19 +42,19 @@ class PipelineParallel:
 
     sharded = True
 
-    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
-        mesh = device_mesh(group)
-        whole = skeleton(model)
+    def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
+        mesh = make_device_mesh(group)
+        whole = copy_without_weights(model)
         degrees = group.mesh
-        plan: Plan = plan_of(model, degrees.tensor) if degrees.tensor > 1 else {}
+        plan: Plan = read_plan(model, degrees.tensor) if degrees.tensor > 1 else {}
         self._stages, self._index = degrees.pipeline, degrees.stage(group.launch.rank)
-        cut = stages_of(model, degrees.pipeline)
-        split_tensors(prune(model, cut, self._index), mesh[TENSOR], plan)
+        cut = partition_model(model, degrees.pipeline)
+        split_tensors(keep_stage(model, cut, self._index), mesh[TENSOR], plan)
         stage = Stage(model, cut[self._index], updates.precision.autocast)
         self.model: nn.Module = stage.to(group.device)
         self._line = mesh[PIPELINE].get_group()
         self._stage = SeededStage(self.model, self._index, self._stages, group.device, group=self._line)
-        self._part = Part(model, whole, updates, mesh)
+        self._part = ModelPart(model, whole, updates, mesh)
         self._kind = SCHEDULES[updates.options["pipeline_schedule"]]
         self._schedule: PipelineScheduleSingle | None = None
 
@@ -63,7 +63,7 @@ class PipelineParallel:
         batches = [next(micro_batches.batches) for _ in range(micro_batches.count)]
         self._stage.seed = micro_batches.seed
         self._schedule = self._schedule or self._scheduled(micro_batches.count, objective)
-        with counting_heads():
+        with report_misfits():
             loss = self._flow(self._schedule, batches)
         self._part.average()
         dist.broadcast(loss, group=self._line, group_src=self._stages - 1)
@@ -77,7 +77,7 @@ class PipelineParallel:
         """This stage's part of weights and optimizer, by name."""
         return self._part.state()
 
-    def load(self, state: tensor_state.Stored) -> None:
+    def load(self, state: tensor_state.StoredTensors) -> None:
         """Fill this stage's part."""
         self._part.load(state)
 
@@ -104,8 +104,8 @@ class PipelineParallel:
         return self._kind(self._stage, count, loss_fn=loss, scale_grads=False)
 
 
-def build(model: nn.Module, updates: Updates, group: Group) -> Strategy:
+def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> Strategy:
     """Return the strategy around ``model``; a single process has nothing to cut."""
     if group.launch.world_size == 1:
-        return ddp.build(model, updates, group)
+        return ddp.build_strategy(model, updates, group)
     return PipelineParallel(model, updates, group)

@@ -25,7 +25,7 @@ from wstrain_ddp import stage_partition
 METHOD = "pipeline_blocks"
 
 
-def sequence_of(model: nn.Module) -> list[str]:
+def find_sequence(model: nn.Module) -> list[str]:
     """Return the names of the blocks that ``model`` is a sequence of.
 
     Raises:
@@ -55,17 +55,17 @@ def sequence_of(model: nn.Module) -> list[str]:
     return names
 
 
-def stages_of(model: nn.Module, count: int) -> list[list[str]]:
+def partition_model(model: nn.Module, count: int) -> list[list[str]]:
     """Return the blocks of each of ``count`` stages, cut so that the heaviest is as light as can be.
 
     Raises:
         UserError: see :func:`sequence_of`; or there are fewer blocks to train than stages, or weights are
             shared by several of them.
     """
-    names = sequence_of(model)
+    names = find_sequence(model)
     blocks = [model.get_submodule(name) for name in names]
     weights = [sum(p.numel() for p in block.parameters() if p.requires_grad) for block in blocks]
-    parts = stage_partition.cut(weights, count)
+    parts = stage_partition.partition_blocks(weights, count)
     if not parts:
         trained = sum(weight > 0 for weight in weights)
         raise UserError(
@@ -77,7 +77,7 @@ def stages_of(model: nn.Module, count: int) -> list[list[str]]:
     return cut
 
 
-def prune(model: nn.Module, cut: Sequence[Sequence[str]], index: int) -> nn.Module:
+def keep_stage(model: nn.Module, cut: Sequence[Sequence[str]], index: int) -> nn.Module:
     """Remove the blocks of all stages but one from ``model``, in place; names stay what they were.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 
-def cut(costs: Sequence[int], stages: int) -> list[range]:
+def partition_blocks(costs: Sequence[int], stages: int) -> list[range]:
     """Cut blocks into contiguous stages whose dearest is as cheap as can be, as all others wait for it.
 
     The linear partition problem by dynamic programming, in ``O(stages · blocks²)``.

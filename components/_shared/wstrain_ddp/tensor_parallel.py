@@ -15,14 +15,14 @@ from contextlib import nullcontext
 from torch import Tensor, nn
 
 from wstrain_ddp import ddp
-from wstrain_ddp.device_mesh import TENSOR, device_mesh
-from wstrain_ddp.model_part import Part
-from wstrain_ddp.tensor_parallel_plan import counting_heads, split_tensors
+from wstrain_ddp.device_mesh import TENSOR, make_device_mesh
+from wstrain_ddp.model_part import ModelPart
+from wstrain_ddp.tensor_parallel_plan import report_misfits, split_tensors
 from wstrain_torch.checkpoint import tensor_state
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
-from wstrain_torch.strategies.weight_memory import skeleton
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, UpdateSettings
+from wstrain_torch.strategies.weight_memory import copy_without_weights
 
 
 class TensorParallel:
@@ -34,15 +34,15 @@ class TensorParallel:
 
     sharded = True
 
-    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
-        mesh = device_mesh(group)
-        whole = skeleton(model)
+    def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
+        mesh = make_device_mesh(group)
+        whole = copy_without_weights(model)
         self.model = split_tensors(model, mesh[TENSOR]).to(group.device)
-        self._part = Part(self.model, whole, updates, mesh)
+        self._part = ModelPart(self.model, whole, updates, mesh)
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Add gradients up over micro-batches, then average them over replicas."""
-        with counting_heads():
+        with report_misfits():
             loss = accumulate(
                 micro_batches, objective, self.model, backward=_backward, exchange=lambda _last: nullcontext()
             )
@@ -57,7 +57,7 @@ class TensorParallel:
         """This rank's part of weights and optimizer, by name."""
         return self._part.state()
 
-    def load(self, state: tensor_state.Stored) -> None:
+    def load(self, state: tensor_state.StoredTensors) -> None:
         """Fill this rank's part."""
         self._part.load(state)
 
@@ -66,10 +66,10 @@ class TensorParallel:
         return self._part.whole_model()
 
 
-def build(model: nn.Module, updates: Updates, group: Group) -> Strategy:
+def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> Strategy:
     """Return the strategy around ``model``; a single process has nothing to divide."""
     if group.launch.world_size == 1:
-        return ddp.build(model, updates, group)
+        return ddp.build_strategy(model, updates, group)
     return TensorParallel(model, updates, group)
 
 

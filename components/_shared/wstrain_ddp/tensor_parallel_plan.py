@@ -45,7 +45,7 @@ _MISFITS = ("shape '", "mat1 and mat2 shapes", "The size of tensor", "unflatten"
 Plan = dict[str, ParallelStyle]
 
 
-def plan_of(model: nn.Module, degree: int) -> Plan:
+def read_plan(model: nn.Module, degree: int) -> Plan:
     """Return how each layer that the model's plan names is divided.
 
     Args:
@@ -90,7 +90,7 @@ def split_tensors(module: nn.Module, mesh: DeviceMesh, plan: Plan | None = None)
     Raises:
         UserError: see :func:`plan_of`.
     """
-    plan = plan_of(module, mesh.size()) if plan is None else plan
+    plan = read_plan(module, mesh.size()) if plan is None else plan
     here = dict(module.named_modules())
     for name, style in plan.items():
         if name in here:
@@ -99,7 +99,7 @@ def split_tensors(module: nn.Module, mesh: DeviceMesh, plan: Plan | None = None)
 
 
 @contextmanager
-def counting_heads() -> Iterator[None]:
+def report_misfits() -> Iterator[None]:
     """Say what is wrong with a forward pass that expects all of a divided layer's outputs.
 
     Raises:

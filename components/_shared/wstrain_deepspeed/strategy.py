@@ -29,8 +29,8 @@ from wstrain_torch import optimizers
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
-from wstrain_torch.strategies.weight_memory import return_freed_memory, skeleton
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
+from wstrain_torch.strategies.weight_memory import copy_without_weights, return_freed_memory
 
 GATHERS = 3  # the stage of ZeRO that gathers weights before each layer
 WRITTEN = Path("outputs") / "ds_config.json"  # Azure ML keeps ./outputs with the job
@@ -45,14 +45,14 @@ class ZeroParallel:
 
     sharded = False
 
-    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
+    def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
         config = _config(updates, group)
         deepspeed = _library(group)
         self._main = group.launch.is_main
         if updates.options["zero_stage"] == GATHERS and group.device.type == "cpu":
             return_freed_memory()
-        self._skeleton = skeleton(model)
-        optimizer = optimizers.build(model, updates.optimizer, learning_rate=0.0)
+        self._skeleton = copy_without_weights(model)
+        optimizer = optimizers.build_optimizer(model, updates.optimizer, learning_rate=0.0)
         parameters = [list(part["params"]) for part in optimizer.param_groups]
         self.model, self._optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=config, dist_init_required=False
@@ -113,12 +113,12 @@ class ZeroParallel:
             self.model.step()  # counts the micro-batch; the last one's step is the optimizer's
 
 
-def build(model: nn.Module, updates: Updates, group: Group) -> ZeroParallel:
+def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> ZeroParallel:
     """Return the strategy around ``model``."""
     return ZeroParallel(model.to(group.device), updates, group)
 
 
-def _config(updates: Updates, group: Group) -> dict[str, Any]:
+def _config(updates: UpdateSettings, group: Group) -> dict[str, Any]:
     options = updates.options
     plan = deepspeed_config.Plan(
         micro_batch=updates.micro_batch,
@@ -142,15 +142,15 @@ def _config(updates: Updates, group: Group) -> dict[str, Any]:
 
 def _planned(plan: deepspeed_config.Plan) -> dict[str, Any]:
     try:
-        return deepspeed_config.build(plan)
+        return deepspeed_config.build_config(plan)
     except ValueError as error:
         raise UserError(str(error)) from error
 
 
 def _own(path: Path, plan: deepspeed_config.Plan, group: Group) -> dict[str, Any]:
     try:
-        given = deepspeed_config.read(path)
-        config, odd = deepspeed_config.own(given, plan, lambda folder: Path(folder).is_dir())
+        given = deepspeed_config.read_config(path)
+        config, odd = deepspeed_config.complete_config(given, plan, lambda folder: Path(folder).is_dir())
     except ValueError as error:
         raise UserError(f"`ds_config` cannot be used: {error}", "mend it, or leave it out") from error
     if group.launch.is_main:

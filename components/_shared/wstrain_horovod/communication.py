@@ -18,7 +18,7 @@ class Horovod:
     """Membership of Horovod's group of all ranks, which its optimizer uses too."""
 
     def __init__(self) -> None:
-        self._hvd = load()
+        self._hvd = load_horovod()
         self._hvd.init()
         started = os.environ.get("OMPI_COMM_WORLD_SIZE", "")
         if started.isdigit() and int(started) != self._hvd.size():
@@ -47,7 +47,7 @@ class Horovod:
         self._hvd.shutdown()
 
 
-def load() -> ModuleType:
+def load_horovod() -> ModuleType:
     """Import Horovod.
 
     Raises:

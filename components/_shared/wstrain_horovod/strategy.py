@@ -18,12 +18,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from wsshards.errors import UserError
-from wstrain_horovod.communication import load
+from wstrain_horovod.communication import load_horovod
 from wstrain_torch import optimizers
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.batch_norm import SynchronisedBatchNorm
 from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Updates
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
 
 ADASUM = "adasum"
 
@@ -33,13 +33,13 @@ class Horovod:
 
     sharded = False
 
-    def __init__(self, model: nn.Module, updates: Updates, group: Group) -> None:
+    def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
         self.model = model.to(group.device)
         self._scaler = updates.precision.scaler
         self._max_norm = updates.max_gradient_norm
-        self._hvd = load() if group.launch.world_size > 1 else None
+        self._hvd = load_horovod() if group.launch.world_size > 1 else None
         self._adasum = updates.options["reduction"] == ADASUM
-        self._optimizer: Any = optimizers.build(self.model, updates.optimizer, learning_rate=0.0)
+        self._optimizer: Any = optimizers.build_optimizer(self.model, updates.optimizer, learning_rate=0.0)
         if self._hvd is not None:
             _expect_adasum_possible(self._adasum, updates, group)
             _synchronise_batch_norm(self.model, self._hvd, group.launch.world_size)
@@ -101,7 +101,7 @@ class Horovod:
         context: AbstractContextManager[object] = self._optimizer.skip_synchronize()
         return context
 
-    def _distributed(self, updates: Updates) -> Any:
+    def _distributed(self, updates: UpdateSettings) -> Any:
         assert self._hvd is not None
         hvd = self._hvd
         # With Adasum Horovod takes the optimizer's step within the last backward pass, when neither the
@@ -125,7 +125,7 @@ class Horovod:
             self._hvd.broadcast_optimizer_state(self._optimizer, root_rank=0)
 
 
-def _expect_adasum_possible(adasum: bool, updates: Updates, group: Group) -> None:
+def _expect_adasum_possible(adasum: bool, updates: UpdateSettings, group: Group) -> None:
     size = group.launch.world_size
     if not adasum:
         return
@@ -151,7 +151,7 @@ def _synchronise_batch_norm(model: nn.Module, hvd: Any, world_size: int) -> None
             layer.meet(add_up, world_size)
 
 
-def build(model: nn.Module, updates: Updates, group: Group) -> Horovod:
+def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> Horovod:
     """Return the strategy around ``model``.
 
     Raises:

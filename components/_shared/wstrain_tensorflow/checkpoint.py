@@ -21,11 +21,11 @@ from numpy.lib.format import write_array
 
 from wsshards.errors import Interrupted, UserError
 from wstrain.checkpoint import checkpoint_folder, latest_checkpoint
-from wstrain.checkpoint.background_writer import Background
-from wstrain.checkpoint.checkpoint_folder import Keep
-from wstrain.checkpoint.hashed_file import Digesting, flush
-from wstrain.checkpoint.save_policy import Due
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain.checkpoint.background_writer import BackgroundWriter
+from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.checkpoint.hashed_file import HashedFile, flush_to_disk
+from wstrain.checkpoint.save_policy import SavePolicy
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 
 STATE = "state.npz"
 Named = Mapping[str, Sequence[Any]]
@@ -37,31 +37,31 @@ class CheckpointSaver:
 
     Args:
         folder: the ``checkpoints`` output.
-        meeting: the processes that hold the variables.
+        rendezvous: the processes that hold the variables.
         is_main: whether this one writes.
         variables: by what they are; all that a training goes on from.
         identity: what must be the same to go on from a checkpoint.
-        due: when one is written.
+        save_policy: when one is written.
         keep: which of them stay.
         background: who writes.
         settle: waits until all updates so far are made and their losses are exchanged.
     """
 
     folder: Path
-    meeting: Meeting
+    rendezvous: Rendezvous
     is_main: bool
     variables: Named
     identity: Mapping[str, Any]
-    due: Due
-    keep: Keep
-    background: Background
+    save_policy: SavePolicy
+    keep: Retention
+    background: BackgroundWriter
     settle: Callable[[], None] = lambda: None
     _saved: int = field(default=-1, init=False)
 
     def wanted(self, done: int) -> bool:
         """Whether :meth:`step` has anything to do after so many steps."""
-        heard = self.meeting.notices.heard
-        return heard.stop or heard.failed or self.due.at(done, heard.pace)
+        heard = self.rendezvous.status.heard
+        return heard.stop or heard.failed or self.save_policy.is_due(done, heard.pace)
 
     def step(self, done: int) -> None:
         """Save if due, or if a worker was asked to stop.
@@ -70,18 +70,18 @@ class CheckpointSaver:
             UserError: a checkpoint could not be written; on every worker.
             Interrupted: a worker was asked to stop, and the leader has saved; on every worker.
         """
-        heard = self.meeting.notices.heard
+        heard = self.rendezvous.status.heard
         if heard.failed:
             self.finish()
-        if self.due.at(done, heard.pace):
+        if self.save_policy.is_due(done, heard.pace):
             self.save(done)
-        if self.meeting.notices.heard.stop:
+        if self.rendezvous.status.heard.stop:
             self.save(done)
             self.finish()
             raise Interrupted(
-                f"checkpoint `{checkpoint_folder.name_of(done)}` has all {done} steps that were taken"
+                f"checkpoint `{checkpoint_folder.checkpoint_name(done)}` has all {done} steps that were taken"
             )
-        self._tell()
+        self._update_status()
 
     def save(self, done: int) -> None:
         """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
@@ -89,7 +89,7 @@ class CheckpointSaver:
             return
         self.settle()
         began = time.perf_counter()
-        about = {"loss": self.meeting.notices.mean_loss()}
+        about = {"loss": self.rendezvous.status.mean_loss()}
         arrays = {name: each.numpy() for name, each in _flat(self.variables).items()}
         if self.is_main:
             self.background.wait()
@@ -97,9 +97,9 @@ class CheckpointSaver:
                 write = partial(_write, self.folder, done, arrays, self.identity, keep=self.keep, about=about)
                 self.background.start(write)
         self._saved = done
-        self.due.saved(done)
-        self.meeting.notices.cost = time.perf_counter() - began if self.is_main else 0.0
-        self._tell()
+        self.save_policy.mark_saved(done)
+        self.rendezvous.status.cost = time.perf_counter() - began if self.is_main else 0.0
+        self._update_status()
 
     def finish(self) -> None:
         """Wait until everything is written; if the leader could not, every worker stops with its sentence.
@@ -108,9 +108,9 @@ class CheckpointSaver:
             UserError: a checkpoint could not be written.
         """
         self.background.wait()
-        with self.meeting.together():
+        with self.rendezvous.together():
             self.background.take_failure()
-        self._tell()
+        self._update_status()
 
     def resume(self, resume_from: Path | None) -> int:
         """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
@@ -118,23 +118,23 @@ class CheckpointSaver:
         Raises:
             UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
         """
-        share = latest_checkpoint.Share(0 if self.is_main else 1, everyone=self.meeting.gather)
-        newest = latest_checkpoint.to_go_on_from(self.folder, resume_from, self.identity, share)
+        share = latest_checkpoint.ReadShare(0 if self.is_main else 1, everyone=self.rendezvous.gather)
+        newest = latest_checkpoint.find_checkpoint_to_resume(self.folder, resume_from, self.identity, share)
         if newest is None:
             return 0
-        with self.meeting.together():
+        with self.rendezvous.together():
             _load(newest.path, _flat(self.variables))
         self._saved = newest.step if newest.path.parent == self.folder else -1
-        self.due.saved(newest.step)
+        self.save_policy.mark_saved(newest.step)
         if self.is_main:
             print(f"resuming from checkpoint {newest.path.name}: {newest.step} steps done", flush=True)
         return newest.step
 
-    def _tell(self) -> None:
-        notices = self.meeting.notices
+    def _update_status(self) -> None:
+        status = self.rendezvous.status
         # Asked in this order: what is not busy any more has failed, or not.
-        notices.writing, notices.failed = self.background.busy, self.background.failure is not None
-        notices.written = self.background.seconds if self.is_main else 0.0
+        status.writing, status.failed = self.background.busy, self.background.failure is not None
+        status.written = self.background.seconds if self.is_main else 0.0
 
 
 def _flat(variables: Named) -> dict[str, Any]:
@@ -147,16 +147,16 @@ def _write(
     arrays: Mapping[str, npt.NDArray[Any]],
     identity: Mapping[str, Any],
     *,
-    keep: Keep,
+    keep: Retention,
     about: Mapping[str, Any],
 ) -> None:
-    temporary = checkpoint_folder.begin(folder, done)
-    with checkpoint_folder.writing(temporary), (temporary / STATE).open("wb") as file:
-        digesting = Digesting(file)
+    temporary = checkpoint_folder.begin_checkpoint(folder, done)
+    with checkpoint_folder.report_write_errors(temporary), (temporary / STATE).open("wb") as file:
+        digesting = HashedFile(file)
         _write_arrays(cast("IO[bytes]", digesting), arrays)
-        flush(file)
+        flush_to_disk(file)
     card = {**about, "identity": dict(identity)}
-    checkpoint_folder.finish(temporary, {STATE: digesting.card()}, card, keep=keep)
+    checkpoint_folder.finish_checkpoint(temporary, {STATE: digesting.size_and_hash()}, card, keep=keep)
 
 
 def _write_arrays(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from wsshards.errors import UserError
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
@@ -26,7 +26,7 @@ class Program(tf.Module):  # type: ignore[misc]
         UserError: the model cannot be traced for batches of any size.
     """
 
-    def __init__(self, model: Any, samples: Samples) -> None:
+    def __init__(self, model: Any, samples: SampleSpec) -> None:
         super().__init__()
         classifies = samples.name == "classification"
         shape = [None, *samples.input_shape] if classifies else [None, None]
@@ -49,7 +49,7 @@ class Program(tf.Module):  # type: ignore[misc]
             ) from error
 
 
-def save(program: Program, samples: Samples, folder: Path, facts: Mapping[str, Any]) -> None:
+def save_model(program: Program, samples: SampleSpec, folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the MLflow model into ``folder``.
 
     Args:
@@ -70,7 +70,7 @@ def save(program: Program, samples: Samples, folder: Path, facts: Mapping[str, A
 
     from wstrain import export  # noqa: PLC0415 - MLflow takes seconds to import, and one worker saves
 
-    export.save(
+    export.save_mlflow_model(
         write,
         LOADING_CODE,
         samples,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wsshards.reader import ShardReader
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 from wstrain.data.sampler import GlobalBatchSampler
 
 Array = npt.NDArray[Any]
@@ -26,7 +26,7 @@ class MicroBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class BatchLoader:
     """The stream of this process.
 
     Args:
@@ -42,7 +42,7 @@ class Feed:
 
     reader: ShardReader
     sampler: GlobalBatchSampler
-    samples: Samples
+    samples: SampleSpec
     replicas: Sequence[int]
     replica_count: int
     accumulation: int
@@ -71,7 +71,7 @@ class Feed:
         rows = self.sampler.micro_batches(
             epoch, batch, rank=replica, world_size=self.replica_count, accumulation=self.accumulation
         )[micro]
-        inputs, targets = prepare(self.samples, *self.reader.gather(rows))
+        inputs, targets = prepare_rows(self.samples, *self.reader.gather(rows))
         return MicroBatch(inputs, targets, self._seed(step, replica * self.accumulation + micro))
 
     def _seed(self, step: int, place: int) -> Array:
@@ -81,7 +81,7 @@ class Feed:
         return np.array([seed % (2**31 - 1), seed // (2**31 - 1) % (2**31 - 1)], np.int64)
 
 
-def prepare(samples: Samples, features: Array, labels: Array | None) -> tuple[Array, Array]:
+def prepare_rows(samples: SampleSpec, features: Array, labels: Array | None) -> tuple[Array, Array]:
     """Rows as a model takes them: ``(inputs, targets)``."""
     if samples.name == "language_model":
         tokens = features.astype(np.int32)

@@ -65,7 +65,7 @@ class Optimizer:
             )
 
 
-def clip(gradients: Sequence[Any], longest: float) -> list[Any]:
+def clip_gradients(gradients: Sequence[Any], longest: float) -> list[Any]:
     """Scale gradients down so that together they are at most ``longest`` long (Pascanu et al. 2013)."""
     if not longest:
         return list(gradients)

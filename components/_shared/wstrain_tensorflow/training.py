@@ -12,11 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from wsshards.errors import UserError
-from wsshards.reader import Manifest, ShardReader, verify
+from wsshards.manifest import Manifest, verify_shards
+from wsshards.reader import ShardReader
 from wstrain import run_facts
-from wstrain.checkpoint.background_writer import Background
-from wstrain.checkpoint.checkpoint_folder import Keep
-from wstrain.data.sample_spec import Samples, samples_of
+from wstrain.checkpoint.background_writer import BackgroundWriter
+from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.data.sample_spec import SampleSpec, make_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
 from wstrain.launch.environment import Launch
@@ -25,12 +26,12 @@ from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
 from wstrain_tensorflow.launch import setup
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import Feed
+from wstrain_tensorflow.loader import BatchLoader
 from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models import Models
-from wstrain_tensorflow.models.network import Functional, Legacy, Network, is_legacy
+from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
 from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions
 
 if TYPE_CHECKING:
@@ -40,23 +41,23 @@ SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scal
 
 
 @dataclass(frozen=True, slots=True)
-class Averaged:
+class WorkerGroup:
     """What the recorder asks of ranks; a step's loss is the global batch's already."""
 
     launch: Launch
-    meeting: Meeting
+    rendezvous: Rendezvous
 
     def average(
-        self, losses: Sequence[Any], seconds: float, busy: float = 0.0
+        self, losses: Sequence[Any], seconds: float, compute_seconds: float = 0.0
     ) -> tuple[list[float], float, list[float]]:
         """Wait for the losses, and hear what the others have to say."""
         found = [float(loss) for loss in losses]
-        notices = self.meeting.notices
+        status = self.rendezvous.status
         # Again and again, as a thread of TensorFlow's puts a handler of its own in its place, at some moment.
-        self.meeting.listen()
-        said = self.meeting.gather([seconds, busy, *notices.values()])
+        self.rendezvous.listen()
+        said = self.rendezvous.gather([seconds, compute_seconds, *status.numbers()])
         seconds, _, *news = (sum(each) / len(said) for each in zip(*said, strict=True))
-        notices.hear(news, found, seconds)
+        status.receive(news, found, seconds)
         return found, seconds, [each[1] for each in said]
 
     def everyone(self, value: Any) -> list[Any]:
@@ -74,26 +75,28 @@ class Job:
     Args:
         settings: the component's inputs.
         cluster: who this process is.
-        meeting: the processes that call this together.
+        rendezvous: the processes that call this together.
         manifest: of the shards.
 
     Raises:
         UserError: shards, model and inputs do not fit each other.
     """
 
-    def __init__(self, settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest) -> None:
-        self.settings, self.cluster, self.meeting = settings, cluster, meeting
-        self.samples = samples_in(manifest)
-        self.steps = run_facts.steps(settings, manifest)
-        self.facts = run_facts.facts(settings, manifest, self.steps)
+    def __init__(
+        self, settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest
+    ) -> None:
+        self.settings, self.cluster, self.rendezvous = settings, cluster, rendezvous
+        self.samples = read_sample_spec(manifest)
+        self.steps = run_facts.count_steps(settings, manifest)
+        self.facts = run_facts.collect_facts(settings, manifest, self.steps)
         self.stop = min(self.steps["total_steps"], settings.stop_after_steps or self.steps["total_steps"])
-        with meeting.together():
+        with rendezvous.together():
             part = (cluster.index, cluster.worker_count)
-            verify(settings.shards, manifest, splits=("train",), part=part)
+            verify_shards(settings.shards, manifest, splits=("train",), part=part)
             self.reader = ShardReader(settings.shards, "train", checksums=False)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
-            model = self.models.make(setup.policy(settings.precision))
+            model = self.models.make(setup.dtype_policy(settings.precision))
             self.models.warn(model)
             export.Program(model, self.samples)  # better refused now than after the last epoch
         self._model = model
@@ -101,8 +104,10 @@ class Job:
     def network(self, strategy: Any) -> Network:
         """The model with variables of the strategy."""
         if is_legacy(self._model):
-            return Legacy(lambda: self.models.make(setup.policy(self.settings.precision)), strategy)
-        return Functional(self._model, strategy)
+            return LegacyNetwork(
+                lambda: self.models.make(setup.dtype_policy(self.settings.precision)), strategy
+            )
+        return FunctionalNetwork(self._model, strategy)
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
         """The optimizer of its variables."""
@@ -125,18 +130,18 @@ class Job:
         """Checkpoints of the variables."""
         return CheckpointSaver(
             folder=self.settings.checkpoints,
-            meeting=self.meeting,
+            rendezvous=self.rendezvous,
             is_main=self.cluster.is_main,
             variables=variables,
-            identity={**run_facts.identity(self.settings, self.facts), "framework": "tensorflow"},
-            due=run_facts.due(self.settings, self.steps),
-            keep=Keep(self.settings.keep_checkpoints, best=self.settings.keep_best),
-            background=Background(threaded=self.settings.checkpoint_async),
+            identity={**run_facts.training_identity(self.settings, self.facts), "framework": "tensorflow"},
+            save_policy=run_facts.make_save_policy(self.settings, self.steps),
+            keep=Retention(self.settings.keep_checkpoints, best=self.settings.keep_best),
+            background=BackgroundWriter(threaded=self.settings.checkpoint_async),
         )
 
-    def feed(self, replicas: Sequence[int], replica_count: int) -> Feed:
+    def feed(self, replicas: Sequence[int], replica_count: int) -> BatchLoader:
         """The micro-batches of some replicas."""
-        return Feed(
+        return BatchLoader(
             reader=self.reader,
             sampler=self.sampler,
             samples=self.samples,
@@ -152,7 +157,7 @@ class Job:
     def recorder(self) -> Iterator[StepRecorder]:
         """Who hears of every step: MLflow and the live view, on the leader."""
         main = self.cluster.is_main
-        with self.meeting.together():
+        with self.rendezvous.together():
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
             if main:
                 from wstrain.tracking.mlflow_tracker import Tracker  # noqa: PLC0415 - it imports MLflow
@@ -160,21 +165,21 @@ class Job:
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:
             yield StepRecorder(
-                group=Averaged(self.cluster.launch(), self.meeting),
+                group=WorkerGroup(self.cluster.launch(), self.rendezvous),
                 total_steps=self.steps["total_steps"],
                 steps_per_epoch=self.steps["steps_per_epoch"],
                 global_batch=self.settings.global_batch_size,
                 tracker=tracker,
                 progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if main else None),
                 last_checkpoint=self._last_checkpoint,
-                overflows=non_finite.LAST_OVERFLOWS if self.settings.precision == "fp16" else 0,
+                overflows=non_finite.MAX_OVERFLOWS if self.settings.precision == "fp16" else 0,
             )
 
     def inspector(self, network: Network) -> Callable[[int], None]:
         """What looks at the weights before they are saved; called on every worker."""
 
         def inspect(done: int) -> None:
-            with self.meeting.together():
+            with self.rendezvous.together():
                 non_finite.expect_finite(network.trained, done, self._last_checkpoint, sound=_is_sound)
 
         return inspect
@@ -183,18 +188,18 @@ class Job:
         """Write the model, on the leader; the others wait for it."""
         variables = [*network.trained, *network.kept]
         values = [each.numpy() for each in variables]
-        with self.meeting.together():
+        with self.rendezvous.together():
             if self.cluster.is_main:
                 model = self.models.make()
                 own = [*model.trainable_variables, *model.non_trainable_weights]
                 for held, value in zip(own, values, strict=True):
                     held.assign(value)
-                card = {**run_facts.plan(self.facts), "steps_done": done, "final": dict(final)}
+                card = {**run_facts.model_facts(self.facts), "steps_done": done, "final": dict(final)}
                 program = export.Program(model, self.samples)
-                export.save(program, self.samples, self.settings.trained_model, card)
+                export.save_model(program, self.samples, self.settings.trained_model, card)
 
     def _last_checkpoint(self) -> str | None:
-        return non_finite.last_checkpoint(self.settings.checkpoints)
+        return non_finite.last_checkpoint_name(self.settings.checkpoints)
 
     def _sample(self) -> np.ndarray[Any, Any] | None:
         if self.samples.name != "classification":
@@ -207,10 +212,10 @@ def _is_sound(variable: Any) -> bool:
     return bool(np.isfinite(variable.numpy()).all())
 
 
-def samples_in(manifest: Manifest) -> Samples:
+def read_sample_spec(manifest: Manifest) -> SampleSpec:
     """What the shards of a manifest are for."""
     label, features = manifest.label, manifest.features
-    return samples_of(
+    return make_sample_spec(
         manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0
     )
 

@@ -15,18 +15,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.health.heartbeat import Heartbeat, Phase
 
 EVERY = 8  # steps, of which one is timed on a GPU
 _MOST_HELD = 16
 
 
-def attach(pulse: Pulse, model: nn.Module, device: torch.device) -> None:
+def attach_compute_clock(heartbeat: Heartbeat, model: nn.Module, device: torch.device) -> None:
     """Let the model's backward passes tell the pulse when this rank has computed its gradients."""
     first = next((each for each in model.parameters() if each.requires_grad), None)
     if first is None:
         return
-    hook = pulse.computed if device.type != "cuda" else GpuClock(pulse).computed
+    hook = heartbeat.note_gradients if device.type != "cuda" else GpuClock(heartbeat).computed
     first.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
 
@@ -34,15 +34,15 @@ class GpuClock:
     """Times steps by events of the GPU's stream.
 
     Args:
-        pulse: what is told.
+        heartbeat: what is told.
     """
 
-    def __init__(self, pulse: Pulse) -> None:
-        self._pulse = pulse
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        self._pulse = heartbeat
         self._count = 0
         self._waiting: deque[tuple[Any, Any]] = deque(maxlen=_MOST_HELD)
         self._begun: Any = None
-        pulse.began = self._begin
+        heartbeat.on_step_begin = self._begin
 
     def _begin(self) -> None:
         self._count += 1
@@ -52,10 +52,10 @@ class GpuClock:
 
     def computed(self, *_: object) -> None:
         """Note the end of a backward pass, and take in what earlier ones took."""
-        pulse = self._pulse
-        if pulse.micro != pulse.micro_batches - 1 or pulse.phase != Phase.COMPUTING:
+        heartbeat = self._pulse
+        if heartbeat.micro != heartbeat.micro_batches - 1 or heartbeat.phase != Phase.COMPUTING:
             return
-        pulse.mark(Phase.EXCHANGING, pulse.micro)
+        heartbeat.mark(Phase.EXCHANGING, heartbeat.micro)
         if self._begun is not None:
             end = _event()
             end.record()
@@ -63,8 +63,8 @@ class GpuClock:
             self._begun = None
         while self._waiting and self._waiting[0][1].query():
             begin, end = self._waiting.popleft()
-            pulse.busy_seconds += begin.elapsed_time(end) / 1000
-            pulse.busy_steps += 1
+            heartbeat.compute_seconds += begin.elapsed_time(end) / 1000
+            heartbeat.compute_steps += 1
 
 
 def _event() -> Any:

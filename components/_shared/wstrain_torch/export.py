@@ -38,7 +38,7 @@ class _Answers(nn.Module):
         return scores
 
 
-def program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
+def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
     """Export ``network`` for batches of any size (and texts of any length up to the one trained on).
 
     Raises:
@@ -60,7 +60,7 @@ def program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
         ) from error
 
 
-def save(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any]) -> None:
+def save_model(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the MLflow model into ``folder``.
 
     Args:
@@ -74,8 +74,8 @@ def save(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any])
     """
     from wstrain import export  # noqa: PLC0415 - MLflow takes seconds to import, and one rank saves
 
-    export.save(
-        lambda path: torch.export.save(program(network, task), path),
+    export.save_mlflow_model(
+        lambda path: torch.export.save(export_program(network, task), path),
         LOADING_CODE,
         task,
         folder,

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wstrain.health.heartbeat import Phase, Pulse
-from wstrain.lr_schedule import Schedule
+from wstrain.health.heartbeat import Heartbeat, Phase
+from wstrain.lr_schedule import LearningRateSchedule
 from wstrain_torch.data.loader import Batch
 from wstrain_torch.strategies import MicroBatches, Objective, Strategy
 
@@ -35,7 +35,7 @@ class Saver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StepRange:
     """One pass through the loop.
 
     Attributes:
@@ -54,16 +54,16 @@ class Run:
     seed: int
 
 
-def train(
-    run: Run,
+def train_steps(
+    run: StepRange,
     *,
     strategy: Strategy,
     objective: Objective,
     batches: Iterator[Batch],
-    schedule: Schedule,
+    schedule: LearningRateSchedule,
     recorder: Recorder,
     saver: Saver,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 ) -> dict[str, float]:
     """Take the optimizer steps ``run.start … run.stop-1`` and return the last reported values.
 
@@ -75,32 +75,32 @@ def train(
         schedule: learning rate of each step.
         recorder: hears of each step.
         saver: keeps checkpoints.
-        pulse: is told how far this rank is, for those that wait for it.
+        heartbeat: is told how far this rank is, for those that wait for it.
     """
     strategy.model.train()
-    pulse.begin(run.start, run.accumulation)
+    heartbeat.note_start(run.start, run.accumulation)
     for step in range(run.start, run.stop):
-        loss = strategy.gradients(_micro_batches(run, step, batches, pulse), objective)
+        loss = strategy.gradients(_micro_batches(run, step, batches, heartbeat), objective)
         learning_rate = schedule.rate(step)
-        pulse.mark(Phase.UPDATING)
+        heartbeat.mark(Phase.UPDATING)
         strategy.update(learning_rate)
-        pulse.mark(Phase.REPORTING)
+        heartbeat.mark(Phase.REPORTING)
         recorder.step(step, loss, learning_rate)
-        pulse.mark(Phase.SAVING)
+        heartbeat.mark(Phase.SAVING)
         saver.step(step + 1)
-        pulse.stepped(step + 1)
+        heartbeat.note_step(step + 1)
     return recorder.finish()
 
 
-def _micro_batches(run: Run, step: int, batches: Iterator[Batch], pulse: Pulse) -> MicroBatches:
+def _micro_batches(run: StepRange, step: int, batches: Iterator[Batch], heartbeat: Heartbeat) -> MicroBatches:
     def seed(micro: int) -> None:
-        pulse.mark(Phase.COMPUTING, micro)
+        heartbeat.mark(Phase.COMPUTING, micro)
         _seed(run, step, micro)
 
     return MicroBatches(run.accumulation, batches, seed=seed)
 
 
-def _seed(run: Run, step: int, micro: int) -> None:
+def _seed(run: StepRange, step: int, micro: int) -> None:
     # Dropout and the like depend on the micro-batch's place in training and not on what this rank drew
     # before: a resumed run draws the same numbers, and so does another world size with micro-batches of one
     # size.

@@ -22,7 +22,9 @@ class OptimizerOptions:
     epsilon: float = 1e-8
 
 
-def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, options: OptimizerOptions, learning_rate: float
+) -> torch.optim.Optimizer:
     """Return the optimizer of ``model``'s parameters.
 
     Weight decay acts on weights of two or more dimensions. Biases and the scales of normalisation layers are
@@ -50,7 +52,7 @@ def build(model: nn.Module, options: OptimizerOptions, learning_rate: float) -> 
     return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)
 
 
-def order(model: nn.Module) -> list[str]:
+def parameter_order(model: nn.Module) -> list[str]:
     """Return the names of ``model``'s trained parameters in the order in which :func:`build` numbers them."""
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [name for name, p in trained if p.ndim >= 2] + [name for name, p in trained if p.ndim < 2]

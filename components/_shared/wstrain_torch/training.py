@@ -15,29 +15,30 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import Interrupted, UserError
-from wsshards.reader import ShardReader, read_manifest, verify
+from wsshards.manifest import read_manifest, verify_shards
+from wsshards.reader import ShardReader
 from wstrain import run_facts
-from wstrain.checkpoint.background_writer import Background
-from wstrain.checkpoint.checkpoint_folder import Keep
+from wstrain.checkpoint.background_writer import BackgroundWriter
+from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite, peak_memory, watchdog
-from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.launch import consistency
 from wstrain.launch.environment import Launch
-from wstrain.launch.gpus import planned_in
+from wstrain.launch.gpus import planned_gpus
 from wstrain.launch.mesh import Mesh
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data.loader import Batches
-from wstrain_torch.data.task import Task, task_of
+from wstrain_torch.data.loader import BatchLoader
+from wstrain_torch.data.task import Task, make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import user
 from wstrain_torch.models.blocks import recompute_blocks
 from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies import Objective, Strategy, Updates
+from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
@@ -55,64 +56,68 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str,
         communication: the module that the ranks meet through, by its full name.
         strategy: the module of the strategy, by its full name.
     """
-    with watchdog.watching(launch, settings.hang_timeout, communication=communication) as pulse:
-        _train(settings, launch, mesh, pulse, modules=(communication, strategy))
+    with watchdog.watch_process(launch, settings.hang_timeout, communication=communication) as heartbeat:
+        _train(settings, launch, mesh, heartbeat, modules=(communication, strategy))
 
 
-def _train(settings: Settings, launch: Launch, mesh: Mesh, pulse: Pulse, *, modules: tuple[str, str]) -> None:
+def _train(
+    settings: Settings, launch: Launch, mesh: Mesh, heartbeat: Heartbeat, *, modules: tuple[str, str]
+) -> None:
     communication, strategy_module = modules
     manifest = read_manifest(settings.shards)
     label, features = manifest.label, manifest.features
-    task = task_of(manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0)
-    steps = run_facts.steps(settings, manifest)
-    facts = run_facts.facts(settings, manifest, steps)
+    task = make_task(
+        manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0
+    )
+    steps = run_facts.count_steps(settings, manifest)
+    facts = run_facts.collect_facts(settings, manifest, steps)
 
-    group = Group(launch, communication, mesh, planned_in(settings))
-    group.notices.listen()
+    group = Group(launch, communication, mesh, planned_gpus(settings))
+    group.status.stop_on_sigterm()
     precision = Precision(settings.precision, group.device)
     _agree(group, settings, facts)
     with group.together():
-        verify(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
+        verify_shards(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
         reader = ShardReader(settings.shards, "train", checksums=False)
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
         model = _model(settings, task, reader, sampler)
-    order = optimizers.order(model)
-    strategy = strategies.build(strategy_module, model, _updates(settings, precision), group)
+    order = optimizers.parameter_order(model)
+    strategy = strategies.build_strategy(strategy_module, model, _updates(settings, precision), group)
     saver = _saver(settings, steps, facts, group, strategy, order=order)
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
     if not strategy.sharded:
-        compute_clock.attach(pulse, strategy.model, group.device)
+        compute_clock.attach_compute_clock(heartbeat, strategy.model, group.device)
 
     with group.together():
         tracking = _tracking(launch, facts, steps["total_steps"])
     with _left_together(group), tracking as tracker:
         batches = _batches(settings, group, task, reader, sampler)
-        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, pulse, saver))
+        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
         saver.settle = recorder.settle
-        final = loop.train(
-            loop.Run(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
+        final = loop.train_steps(
+            loop.StepRange(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
             objective=Objective(task, precision),
             batches=batches.stream(start, stop),
-            schedule=run_facts.schedule(settings, steps),
+            schedule=run_facts.make_schedule(settings, steps),
             recorder=recorder,
             saver=saver,
-            pulse=pulse,
+            heartbeat=heartbeat,
         )
-        pulse.mark(Phase.SAVING)
+        heartbeat.mark(Phase.SAVING)
         saver.save(max(start, stop))
         saver.finish()
-        peak = peak_memory.report(group.device.type, settings.predicted_memory_bytes, group.everyone)
+        peak = peak_memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.everyone)
         if tracker:
             waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
             tracker.log(max(start, stop), {**peak, **waited}, always=True)
-        pulse.mark(Phase.EXPORTING)
+        heartbeat.mark(Phase.EXPORTING)
         network = strategy.whole_model()
         with group.together():
             if launch.is_main:
-                card = {**run_facts.plan(facts), "steps_done": max(start, stop), "final": final}
-                export.save(network.cpu(), task, settings.trained_model, card)
+                card = {**run_facts.model_facts(facts), "steps_done": max(start, stop), "final": final}
+                export.save_model(network.cpu(), task, settings.trained_model, card)
     group.leave()
 
 
@@ -130,7 +135,7 @@ def _left_together(group: Group) -> Iterator[None]:
 def _agree(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
     code = Path(sys.argv[0]).resolve().parent
     values = group.everyone(consistency.fingerprint(code, settings.shards, facts))
-    difference = consistency.differing(values)
+    difference = consistency.describe_difference(values)
     if difference is not None:
         raise UserError(difference, "give every process the same code, shards and inputs")
 
@@ -142,18 +147,18 @@ def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalB
         features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
         sample = torch.from_numpy(np.asarray(features)).float()
     options = models.ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
-    model = models.build(
+    model = models.build_model(
         settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
     )
     if user.is_reference(settings.model):
-        export.program(model, task)  # better refused now than after the last epoch
+        export.export_program(model, task)  # better refused now than after the last epoch
     if settings.activation_checkpointing == "blocks":
         recompute_blocks(model)
     return model
 
 
-def _updates(settings: Settings, precision: Precision) -> Updates:
-    return Updates(
+def _updates(settings: Settings, precision: Precision) -> UpdateSettings:
+    return UpdateSettings(
         optimizer=OptimizerOptions(
             name=settings.optimizer,
             momentum=settings.momentum,
@@ -184,10 +189,10 @@ def _saver(
         folder=settings.checkpoints,
         group=group,
         strategy=strategy,
-        identity=run_facts.identity(settings, facts),
-        due=run_facts.due(settings, steps),
-        keep=Keep(settings.keep_checkpoints, best=settings.keep_best),
-        background=Background(threaded=settings.checkpoint_async),
+        identity=run_facts.training_identity(settings, facts),
+        save_policy=run_facts.make_save_policy(settings, steps),
+        keep=Retention(settings.keep_checkpoints, best=settings.keep_best),
+        background=BackgroundWriter(threaded=settings.checkpoint_async),
         order=order,
         about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
     )
@@ -195,8 +200,8 @@ def _saver(
 
 def _batches(
     settings: Settings, group: Group, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
-) -> Batches:
-    return Batches(
+) -> BatchLoader:
+    return BatchLoader(
         reader=reader,
         sampler=sampler,
         task=task,
@@ -215,18 +220,18 @@ def _recorder(
     steps: Mapping[str, int],
     tracker: Tracker | None,
     *,
-    watched: tuple[Strategy, Pulse, CheckpointSaver],
+    watched: tuple[Strategy, Heartbeat, CheckpointSaver],
 ) -> StepRecorder:
-    strategy, pulse, saver = watched
+    strategy, heartbeat, saver = watched
 
     def last() -> str | None:
         saver.background.wait()  # the newest may still be on its way
-        return non_finite.last_checkpoint(settings.checkpoints)
+        return non_finite.last_checkpoint_name(settings.checkpoints)
 
     def inspect(done: int) -> None:
         with group.together():
             non_finite.expect_finite(
-                strategy.model.parameters(), done, last, sound=non_finite.tensor_is_sound
+                strategy.model.parameters(), done, last, sound=non_finite.tensor_is_finite
             )
 
     return StepRecorder(
@@ -236,9 +241,9 @@ def _recorder(
         global_batch=settings.global_batch_size,
         tracker=tracker,
         progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
-        pulse=pulse,
+        heartbeat=heartbeat,
         last_checkpoint=last,
-        overflows=non_finite.LAST_OVERFLOWS if settings.precision == "fp16" else 0,
+        overflows=non_finite.MAX_OVERFLOWS if settings.precision == "fp16" else 0,
         inspect=inspect,
     )
 

@@ -12,8 +12,8 @@ from picture import draw_confusion
 from predict import Predictor
 from scores import ClassifierScores, LanguageScores
 
-from wsmlflow.active_run import MOST_METRIC_NAMES, log_artifact_once, log_metrics_once, one_sentence
-from wsshards.errors import UserError, entry
+from wsmlflow.active_run import MAX_METRIC_NAMES, log_artifact_once, log_metrics_once, report_mlflow_errors
+from wsshards.errors import UserError, run_main
 from wsshards.manifest import LANGUAGE_MODEL
 from wsshards.reader import ShardReader
 
@@ -38,7 +38,7 @@ def main() -> None:
         draw_confusion(scores.confusion(), scores.classes, picture)
     publish(folder / "metrics.json", summary | details)
     both = summary | details  # metrics.json has those of every class, MLflow where it has room for them
-    log(both if len(both) <= MOST_METRIC_NAMES else summary, picture)
+    log(both if len(both) <= MAX_METRIC_NAMES else summary, picture)
     for name, value in summary.items():
         print(f"{name}: {value:.6g}")
 
@@ -73,11 +73,11 @@ def log(metrics: dict[str, float], picture: Path | None) -> None:
     Raises:
         UserError: the tracking server does not take them.
     """
-    with one_sentence("MLflow does not take the metrics"), mlflow.start_run() as run:
+    with report_mlflow_errors("MLflow does not take the metrics"), mlflow.start_run() as run:
         log_metrics_once(run, metrics)
         if picture is not None:
             log_artifact_once(run, picture)
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -9,8 +9,8 @@ import mlflow
 import numpy as np
 import numpy.typing as npt
 
-from wsmodels.mlmodel import read_card
-from wsmodels.model_input import FIT, model_input
+from wsmodels.mlmodel import read_mlmodel
+from wsmodels.model_input import FIT, make_model_input
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL, Manifest
 from wsshards.reader import ShardReader
@@ -28,7 +28,7 @@ class Predictor:
     def __init__(self, path: str, manifest: Manifest) -> None:
         self._manifest = manifest
         try:
-            read_card(path)  # MLflow opens whatever it finds in the folder
+            read_mlmodel(path)  # MLflow opens whatever it finds in the folder
             self._model = mlflow.pyfunc.load_model(path)
         except Exception as error:
             raise UserError(
@@ -52,7 +52,7 @@ class Predictor:
         Raises:
             UserError: the model fails on them, or answers with another number of rows.
         """
-        given = model_input(self._model, rows)
+        given = make_model_input(self._model, rows)
         try:
             answer = _plain(self._model.predict(given))
         except Exception as error:

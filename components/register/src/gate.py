@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsshards.errors import UserError, clip
+from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import read_regular
 
 _LARGEST = 10**308  # larger whole numbers are no floating-point numbers
@@ -72,7 +72,7 @@ def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> lis
     for condition in gate:
         if condition.metric not in metrics:
             close = difflib.get_close_matches(condition.metric, list(metrics)[:_COMPARED], n=1)
-            shown = ", ".join(f"`{clip(name)}`" for name in list(metrics)[:12])
+            shown = ", ".join(f"`{clip_text(name)}`" for name in list(metrics)[:12])
             raise UserError(
                 f"the gate asks for `{condition.metric}`, which was not measured",
                 f"did you mean `{close[0]}`?" if close else f"measured were {shown}",
@@ -100,12 +100,12 @@ def read_metrics(folder: str) -> dict[str, float]:
         raise UserError(f"cannot read `{path}`: it is nested too deeply", again) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"cannot read `{path}`: {clip(str(reason), 200)}", again) from None
+        raise UserError(f"cannot read `{path}`: {clip_text(str(reason), 200)}", again) from None
     if not isinstance(data, dict):
         raise UserError(f"`{path}` is not a JSON object", again)
     for name, value in data.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UserError(f"metric `{clip(name)}` in `{path}` is not a number", again)
+            raise UserError(f"metric `{clip_text(name)}` in `{path}` is not a number", again)
         if isinstance(value, int) and abs(value) > _LARGEST:
-            raise UserError(f"metric `{clip(name)}` in `{path}` is larger than any number", again)
+            raise UserError(f"metric `{clip_text(name)}` in `{path}` is larger than any number", again)
     return {name: float(value) for name, value in data.items()}

@@ -7,7 +7,7 @@ from typing import Any
 import mlflow
 import numpy as np
 
-from wsmodels.model_input import model_input
+from wsmodels.model_input import make_model_input
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL
 from wsshards.reader import ShardReader
@@ -40,7 +40,7 @@ def _rows(model: Any, shards: str) -> Any:
     if shards:
         reader = ShardReader(shards, "validation")
         rows, _ = reader.gather(np.arange(min(ROWS, len(reader))))
-        return model_input(model, rows[:, :-1] if reader.manifest.task == LANGUAGE_MODEL else rows)
+        return make_model_input(model, rows[:, :-1] if reader.manifest.task == LANGUAGE_MODEL else rows)
     example, schema = model.input_example, model.metadata.get_input_schema()
     if example is not None:
         return example
@@ -53,4 +53,4 @@ def _rows(model: Any, shards: str) -> Any:
         spec = schema.inputs[0]
         zeros = np.zeros([1 if size < 0 else size for size in spec.shape], spec.type)
         return {spec.name: zeros} if spec.name else zeros
-    return model_input(model, np.zeros((1, len(schema.inputs)), np.float32))
+    return make_model_input(model, np.zeros((1, len(schema.inputs)), np.float32))

@@ -13,9 +13,9 @@ from proof import predict_once
 from tags import version_tags
 from versions import register_once
 
-from wsmlflow.active_run import one_sentence
-from wsmodels.mlmodel import read_card
-from wsshards.errors import UserError, entry, printable
+from wsmlflow.active_run import report_mlflow_errors
+from wsmodels.mlmodel import read_mlmodel
+from wsshards.errors import UserError, escape_controls, run_main
 
 
 def main() -> None:
@@ -23,12 +23,12 @@ def main() -> None:
     options = parse()
     gate = parse_gate(options.gate)
     metrics = read_metrics(options.metrics)
-    card = read_card(options.model)
+    card = read_mlmodel(options.model)
     failed = shortfalls(gate, metrics)
     if failed:
         refuse(options, failed)
         return
-    with one_sentence("MLflow does not register the model"), mlflow.start_run() as run:
+    with report_mlflow_errors("MLflow does not register the model"), mlflow.start_run() as run:
         tags = version_tags(card, metrics, run.data.tags, "; ".join(map(str, gate)), options.tags)
         version = register_once(run, options.model, options.model_name, tags, options.description)
         uri = f"models:/{options.model_name}/{version}"
@@ -37,8 +37,8 @@ def main() -> None:
         options.registration,
         {"registered": True, "name": options.model_name, "version": version, "uri": uri, "tags": tags},
     )
-    print(f"registered {printable(options.model_name)} version {version}")
-    print(f"loaded back {printable(uri)}: it predicts {rows} rows")
+    print(f"registered {escape_controls(options.model_name)} version {version}")
+    print(f"loaded back {escape_controls(uri)}: it predicts {rows} rows")
 
 
 def parse() -> argparse.Namespace:
@@ -74,7 +74,7 @@ def refuse(options: argparse.Namespace, failed: list[str]) -> None:
             "train longer or lower the gate; `on_fail: skip` ends the pipeline without an error",
         )
     publish(options.registration, {"registered": False, "name": options.model_name, "reason": reason})
-    print(f"nothing is registered: {printable(reason)}")
+    print(f"nothing is registered: {escape_controls(reason)}")
 
 
 def prove(options: argparse.Namespace, version: str, uri: str) -> int:
@@ -96,4 +96,4 @@ def publish(folder: str, content: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -20,8 +20,8 @@ from sources.common import Source, ahead
 from spill import Rows, Spill
 
 from wsshards import manifest as contents
-from wsshards.errors import UserError, entry
-from wssources.split import U64, row_hashes, shuffle_keys, thresholds
+from wsshards.errors import UserError, run_main
+from wssources.split import U64, find_thresholds, hash_rows, shuffle_keys
 
 Codes = npt.NDArray[np.int32]
 Piece = tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
@@ -84,10 +84,10 @@ def parse() -> argparse.Namespace:
     for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
         if getattr(options, name) < low:
             raise UserError(f"`{name}` is {getattr(options, name)}", f"give a whole number of at least {low}")
-    if options.shard_count > contents.MOST_SHARDS:
+    if options.shard_count > contents.MAX_SHARDS:
         raise UserError(
             f"`shard_count` is {options.shard_count:,}",
-            f"give a whole number of at most {contents.MOST_SHARDS:,}",
+            f"give a whole number of at most {contents.MAX_SHARDS:,}",
         )
     if any("\ud800" <= character <= "\udfff" for character in options.source):  # the manifest names it
         raise UserError(f"the name `{options.source}` is not UTF-8", "rename the file or folder")
@@ -103,11 +103,13 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
     classes = ingest(source, store, options)
     names, final = classes.order() if source.label else ((), np.zeros(1, np.int32))
     rows = classes.rows if source.label else [store.rows]
-    limits = thresholds(store.index, rows, options.validation_fraction)
+    limits = find_thresholds(store.index, rows, options.validation_fraction)
     held_out = sum(int((hashes < limits[codes]).sum()) for hashes, codes in store.index())
     check_rows(store.rows - held_out, rows, names, options)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / contents.NAME).unlink(missing_ok=True)  # from here until the end the folder is not complete
+    (folder / contents.MANIFEST_NAME).unlink(
+        missing_ok=True
+    )  # from here until the end the folder is not complete
     pieces = scattered(store, limits, final)
     train, validation = save(source, pieces, (store.rows - held_out, held_out), folder, options.shard_count)
     result = contents.Manifest(
@@ -120,7 +122,7 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
         validation=validation,
     )
     clear(folder, [shard.path for split in (train, validation) for shard in split.shards])
-    publish(folder, contents.to_json(result))
+    publish(folder, contents.manifest_to_json(result))
     return result
 
 
@@ -131,7 +133,7 @@ def ingest(source: Source, store: Spill, options: argparse.Namespace) -> ClassIn
         first, count = store.rows, len(batch.features)
         codes = classes.encode(batch.labels, first) if source.label else np.zeros(count, np.int32)
         keys = shuffle_keys(first, count, options.seed)
-        store.put(Rows(keys, row_hashes(batch.features, options.seed), codes, batch.features))
+        store.put(Rows(keys, hash_rows(batch.features, options.seed), codes, batch.features))
     return classes
 
 
@@ -177,10 +179,10 @@ def save(
 
 def publish(folder: Path, text: str) -> None:
     """Write the manifest, whole or not at all."""
-    temporary = folder / f".{contents.NAME}.part"
+    temporary = folder / f".{contents.MANIFEST_NAME}.part"
     temporary.write_text(text, encoding="utf-8")
     sync(temporary)
-    temporary.rename(folder / contents.NAME)
+    temporary.rename(folder / contents.MANIFEST_NAME)
     sync(folder)
 
 
@@ -202,4 +204,4 @@ def _report(manifest: contents.Manifest) -> None:
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

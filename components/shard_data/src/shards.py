@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.manifest import Features, Shard, Split, sha256_of
+from wsshards.manifest import Features, Shard, Split, hash_file
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 16 << 20  # of features in one record batch; part of the format, so it must not depend on memory
@@ -132,7 +132,7 @@ class _ShardFile:
         self._writer.close()
         self._sink.close()
         sync(self._temporary)
-        digest, size = sha256_of(self._temporary), self._temporary.stat().st_size
+        digest, size = hash_file(self._temporary), self._temporary.stat().st_size
         self._temporary.rename(self._final)
         return Shard(self._path, self._rows, size, digest)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
-from wsshards.errors import entry
-from wstrain.launch.environment import read_pytorch
+from wsshards.errors import run_main
+from wstrain.launch.environment import read_pytorch_environment
 from wstrain.settings import (
     add_activation_checkpointing,
     add_model_parallel,
     add_pipeline_schedule,
     add_sharding,
-    parse,
+    parse_settings,
 )
-from wstrain_torch.launch.start import start
+from wstrain_torch.launch.start import start_training
 
 STRATEGIES = {
     "ddp": "wstrain_ddp.ddp",
@@ -28,10 +28,12 @@ OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointi
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     strategy = STRATEGIES[settings.strategy]
-    start(settings, read_pytorch(os.environ), communication=COMMUNICATION, strategy=strategy)
+    start_training(
+        settings, read_pytorch_environment(os.environ), communication=COMMUNICATION, strategy=strategy
+    )
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -7,11 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-from wsshards.errors import entry
-from wstrain.launch.environment import read_pytorch
-from wstrain.settings import add_activation_checkpointing, integer, number, parse
+from wsshards.errors import run_main
+from wstrain.launch.environment import read_pytorch_environment
+from wstrain.settings import add_activation_checkpointing, integer, number, parse_settings
 from wstrain_deepspeed.config import DEVICES
-from wstrain_torch.launch.start import start
+from wstrain_torch.launch.start import start_training
 
 STRATEGIES = {"deepspeed": "wstrain_deepspeed.strategy"}
 COMMUNICATION = "wstrain_torch.launch.communication.torch_distributed"
@@ -32,10 +32,12 @@ OPTIONS = (add_zero, add_activation_checkpointing)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     strategy = STRATEGIES[settings.strategy]
-    start(settings, read_pytorch(os.environ), communication=COMMUNICATION, strategy=strategy)
+    start_training(
+        settings, read_pytorch_environment(os.environ), communication=COMMUNICATION, strategy=strategy
+    )
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -6,11 +6,11 @@ import argparse
 import os
 import sys
 
-from wsshards.errors import entry
-from wstrain.launch.environment import read_mpi
-from wstrain.settings import parse
+from wsshards.errors import run_main
+from wstrain.launch.environment import read_mpi_environment
+from wstrain.settings import parse_settings
 from wstrain_horovod.installation import expect_horovod
-from wstrain_torch.launch.start import start
+from wstrain_torch.launch.start import start_training
 
 STRATEGIES = {"horovod": "wstrain_horovod.strategy"}
 COMMUNICATION = "wstrain_horovod.communication"
@@ -27,12 +27,12 @@ OPTIONS = (add_exchange,)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
-    launch = read_mpi(os.environ)
+    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    launch = read_mpi_environment(os.environ)
     if launch.world_size > 1:
         expect_horovod()  # a single process has nobody to exchange with
-    start(settings, launch, communication=COMMUNICATION, strategy=STRATEGIES[settings.strategy])
+    start_training(settings, launch, communication=COMMUNICATION, strategy=STRATEGIES[settings.strategy])
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 
-from wsshards.errors import entry
-from wstrain.settings import number, parse
-from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, start
-from wstrain_tensorflow.launch.tf_config import read
+from wsshards.errors import run_main
+from wstrain.settings import number, parse_settings
+from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, start_training
+from wstrain_tensorflow.launch.tf_config import read_tf_config
 
 STRATEGIES = (MIRRORED, PARAMETER_SERVER)
 
@@ -24,9 +24,9 @@ OPTIONS = (add_meeting,)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
-    start(settings, read(os.environ))
+    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    start_training(settings, read_tf_config(os.environ))
 
 
 if __name__ == "__main__":
-    entry(main)
+    run_main(main)

@@ -23,7 +23,7 @@ def stage_parts(network: Network, count: int) -> list[tuple[Part, ...]]:
             groups.append([part])
         else:
             groups[-1].append(part)
-    cut = stage_partition.cut([sum(part.trained for part in group) for group in groups], count)
+    cut = stage_partition.partition_blocks([sum(part.trained for part in group) for group in groups], count)
     return [tuple(part for number in numbers for part in groups[number]) for numbers in cut]
 
 

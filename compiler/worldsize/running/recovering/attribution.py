@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from worldsize.running.results import ending
 from worldsize.running.starting.processes import Process
 from worldsize.running.supervising.supervise import Ended
-from wsshards.errors import RESUME
-from wstrain.health.watchdog import HUNG
+from wsshards.errors import RESUME_EXIT_STATUS
+from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 TAIL_LINES = 40
 # What gloo, NCCL, the stores of torch, MPI, Horovod, gRPC and our own components write of a lost peer.
@@ -66,7 +66,7 @@ def verdict(ended: Sequence[Ended], tail: Tail, ranks: Sequence[Process]) -> Ver
         return None
     tails = {id(each): list(tail(each.process)) for each in failed}
     cause = min(failed, key=lambda each: _lateness(each, tails[id(each)]))  # the first of the least
-    if cause.status == HUNG:
+    if cause.status == HANG_EXIT_STATUS:
         return _hang(cause, failed, tails, ranks)
     followers = [
         each.process
@@ -95,7 +95,7 @@ def others_failed(followers: Sequence[Process]) -> str:
 
 
 def _words(cause: Ended) -> str:
-    if cause.status == RESUME:
+    if cause.status == RESUME_EXIT_STATUS:
         return f"{cause.process.title} was asked to stop, and saved its state"
     return ending(cause.process.title, cause.status)
 
@@ -122,4 +122,4 @@ def _hang(
     matched = _RANK.match(message)
     named = next((each for each in ranks if matched and each.rank == int(matched[1])), None)
     cause = next((each for each in failed if each.process is named), first)
-    return Verdict(Ended(cause.process, HUNG, told=cause.told), (), message)
+    return Verdict(Ended(cause.process, HANG_EXIT_STATUS, told=cause.told), (), message)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from worldsize.running.attempt import Attempt
 from wstrain.health import heartbeat
-from wstrain.health.heartbeat import Beat, Phase
+from wstrain.health.heartbeat import HeartbeatRecord, Phase
 
 LOOK_SECONDS = 1.0
 SILENT_SECONDS = 5.0  # ten times what lies between two signs of life
@@ -57,7 +57,7 @@ class Hangs:
             if attempt.group is not None and attempt.began is not None and not attempt.told_to_stop:
                 self._look(attempt, current(attempt), now)
 
-    def _look(self, attempt: Attempt, found: Mapping[int, Beat], now: float) -> None:
+    def _look(self, attempt: Attempt, found: Mapping[int, HeartbeatRecord], now: float) -> None:
         self._tell_slow(attempt)
         silent = {rank for rank, beat in found.items() if is_silent(beat, now)}
         for rank in sorted(silent):
@@ -81,7 +81,7 @@ class Hangs:
             self.say(f"{attempt.task.name}: {text}")
             attempt.around.log.write("rank_slow", step=attempt.task.name, reason=text)
 
-    def _tell(self, attempt: Attempt, beat: Beat) -> None:
+    def _tell(self, attempt: Attempt, beat: HeartbeatRecord) -> None:
         text = f"rank {beat.rank} does not run: it is {state_of(beat.pid)}, last seen {beat.words}"
         self.say(f"{attempt.task.name}: {text}")
         attempt.around.log.write("rank_silent", step=attempt.task.name, rank=beat.rank, reason=text)
@@ -91,28 +91,28 @@ class Hangs:
                 file.write("".join(f"{line}\n" for line in [f"worldsize: {text}", *stack_of(beat.pid)]))
 
 
-def current(attempt: Attempt) -> dict[int, Beat]:
+def current(attempt: Attempt) -> dict[int, HeartbeatRecord]:
     """The records of this try's ranks."""
-    found = heartbeat.read(attempt.around.run.step(attempt.task.name).heartbeats)
-    return {rank: beat for rank, beat in found.items() if beat.alive >= (attempt.began or 0.0)}
+    found = heartbeat.read_records(attempt.around.run.step(attempt.task.name).heartbeats)
+    return {rank: beat for rank, beat in found.items() if beat.ticked_at >= (attempt.began or 0.0)}
 
 
-def is_silent(beat: Beat, now: float) -> bool:
+def is_silent(beat: HeartbeatRecord, now: float) -> bool:
     """Whether a rank that has not ended has given no sign of life."""
-    if beat.phase == Phase.OVER or now - beat.alive < SILENT_SECONDS:
+    if beat.phase == Phase.OVER or now - beat.ticked_at < SILENT_SECONDS:
         return False
     return Path(f"/proc/{beat.pid}").exists() or not Path("/proc/self").exists()
 
 
-def is_certain(beat: Beat, now: float) -> bool:
+def is_certain(beat: HeartbeatRecord, now: float) -> bool:
     """Whether a silent rank is stopped; one that sits on Python's lock, as imports may, only looks so."""
     state = _status(beat.pid).get("State", "?")[:1]
-    return state in _HALTED or now - beat.alive > CERTAIN_SECONDS
+    return state in _HALTED or now - beat.ticked_at > CERTAIN_SECONDS
 
 
-def is_late(beat: Beat, now: float) -> bool:
+def is_late(beat: HeartbeatRecord, now: float) -> bool:
     """Whether a rank has not got on for longer than it allows itself, and did not end because of it."""
-    return beat.limit > 0 and now - beat.moved > beat.limit + MARGIN_SECONDS and is_silent(beat, now)
+    return beat.limit > 0 and now - beat.progressed_at > beat.limit + MARGIN_SECONDS and is_silent(beat, now)
 
 
 def state_of(pid: int) -> str:
@@ -151,8 +151,13 @@ def _status(pid: int) -> dict[str, str]:
     return {}
 
 
-def _blame(found: Mapping[int, Beat], silent: Collection[int], late: Collection[Beat], now: float) -> str:
-    seconds = now - min(beat.moved for beat in late)
+def _blame(
+    found: Mapping[int, HeartbeatRecord],
+    silent: Collection[int],
+    late: Collection[HeartbeatRecord],
+    now: float,
+) -> str:
+    seconds = now - min(beat.progressed_at for beat in late)
     if len(silent) == len(found):
         first = min(found.values(), key=lambda beat: beat.position)
         state = state_of(first.pid)

@@ -19,7 +19,7 @@ from worldsize.running.recovering.hangs import current
 from worldsize.running.results import Failure
 from worldsize.running.starting.workplace import SURVIVES
 from worldsize.running.tasks import Task
-from wsshards.errors import RESUME
+from wsshards.errors import RESUME_EXIT_STATUS
 
 INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
@@ -45,7 +45,7 @@ class Try:
     @property
     def resumes(self) -> bool:
         """Whether it saved its state and asks to be started again."""
-        return self.status == RESUME
+        return self.status == RESUME_EXIT_STATUS
 
 
 @dataclass(frozen=True, slots=True)

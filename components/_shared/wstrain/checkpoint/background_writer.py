@@ -11,7 +11,7 @@ from collections.abc import Callable
 NICENESS = 10  # the training gets about ten times as much of a core that both want
 
 
-class Background:
+class BackgroundWriter:
     """Does pieces of work one after the other; whoever brings the next waits for the last.
 
     Args:

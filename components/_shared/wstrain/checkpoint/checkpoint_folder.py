@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from wsshards.checksummed_json import is_whole, sealed
+from wsshards.checksummed_json import add_checksum, has_valid_checksum
 from wsshards.errors import UserError
-from wstrain.checkpoint.hashed_file import Digesting, flush
+from wstrain.checkpoint.hashed_file import HashedFile, flush_to_disk
 
 STATE, CARD = "state.pt", "checkpoint.json"
 Files = Mapping[str, Mapping[str, Any]]  # size and hash by name
@@ -31,7 +31,7 @@ _TEMPORARY = ".writing-"
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class Retention:
     """Which checkpoints stay.
 
     Attributes:
@@ -44,7 +44,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Checkpoint:
     """A checkpoint by its card.
 
     Attributes:
@@ -60,18 +60,18 @@ class Found:
     files: Files = field(default_factory=dict)
 
     @property
-    def in_parts(self) -> bool:
+    def is_sharded(self) -> bool:
         """Whether each rank wrote its own part."""
         return ".metadata" in self.files
 
 
-def save(
+def save_checkpoint(
     folder: Path,
     step: int,
     state: Mapping[str, Any],
     identity: Mapping[str, Any],
     *,
-    keep: Keep,
+    keep: Retention,
     about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a checkpoint of one file, then remove those that need not be kept.
@@ -87,27 +87,27 @@ def save(
     Raises:
         UserError: the folder cannot be written, or the disk is full; older checkpoints are untouched.
     """
-    temporary = begin(folder, step)
-    with writing(temporary):
+    temporary = begin_checkpoint(folder, step)
+    with report_write_errors(temporary):
         files = {STATE: _write_state(temporary / STATE, state)}
-    return finish(temporary, files, {**(about or {}), "identity": dict(identity)}, keep=keep)
+    return finish_checkpoint(temporary, files, {**(about or {}), "identity": dict(identity)}, keep=keep)
 
 
-def name_of(step: int) -> str:
+def checkpoint_name(step: int) -> str:
     """What the checkpoint after ``step`` steps is called."""
     return f"step-{step:08d}"
 
 
-def begin(folder: Path, step: int) -> Path:
+def begin_checkpoint(folder: Path, step: int) -> Path:
     """Make the folder that a checkpoint is written into, under a temporary name."""
-    temporary = folder / f"{_TEMPORARY}{name_of(step)}"
-    with writing(temporary):
+    temporary = folder / f"{_TEMPORARY}{checkpoint_name(step)}"
+    with report_write_errors(temporary):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     return temporary
 
 
-def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Keep) -> Path:
+def finish_checkpoint(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Retention) -> Path:
     """Write the card, give the checkpoint its name, and remove those that need not be kept.
 
     Args:
@@ -121,13 +121,13 @@ def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Keep
     """
     folder, name = temporary.parent, temporary.name.removeprefix(_TEMPORARY)
     final = folder / name
-    with writing(temporary):
+    with report_write_errors(temporary):
         for file in files:
             _expect_written(temporary, file)
         with (temporary / CARD).open("w", encoding="utf-8") as stream:
             content = {"step": _step(final), **card, "files": files}
-            json.dump(sealed(content), stream, indent=2)
-            flush(stream)
+            json.dump(add_checksum(content), stream, indent=2)
+            flush_to_disk(stream)
         _flush_folder(temporary)
         shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
         temporary.rename(final)
@@ -136,13 +136,13 @@ def finish(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Keep
     return final
 
 
-def discard(temporary: Path) -> None:
+def discard_checkpoint(temporary: Path) -> None:
     """Remove what was half-written."""
     shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
-def writing(temporary: Path, *, shared: bool = False) -> Iterator[None]:
+def report_write_errors(temporary: Path, *, shared: bool = False) -> Iterator[None]:
     """Turn what the system refuses into a sentence, and remove what was half-written.
 
     Args:
@@ -153,7 +153,7 @@ def writing(temporary: Path, *, shared: bool = False) -> Iterator[None]:
         yield
     except OSError as error:
         if not shared:
-            discard(temporary)
+            discard_checkpoint(temporary)
         reason = (error.strerror or str(error)).lower()
         raise UserError(
             f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {reason}",
@@ -161,14 +161,14 @@ def writing(temporary: Path, *, shared: bool = False) -> Iterator[None]:
         ) from error
 
 
-def newest_first(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder, whole or not."""
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_step, reverse=True)
 
 
-def read_card(path: Path) -> Found:
+def read_card(path: Path) -> Checkpoint:
     """Read what a checkpoint should be; none of its files is looked at.
 
     Raises:
@@ -177,22 +177,22 @@ def read_card(path: Path) -> Found:
     """
     try:
         card = json.loads((path / CARD).read_text(encoding="utf-8"))
-        whole = is_whole(card)
-        found = Found(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
-        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in found.files.items()}
+        whole = has_valid_checksum(card)
+        checkpoint = Checkpoint(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
+        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in checkpoint.files.items()}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"`{CARD}` is not what was written") from error
-    if not whole or found.step != _step(path):
+    if not whole or checkpoint.step != _step(path):
         raise ValueError(f"`{CARD}` is not what was written")
     for name in files:
         if not _FILE.fullmatch(name):
             raise ValueError(f"`{CARD}` names a file `{name}`")
     if not files:
         raise ValueError(f"`{CARD}` names no files")
-    return found
+    return checkpoint
 
 
-def load(found: Found) -> dict[str, Any]:
+def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
     """Read the state of a checkpoint onto the CPU; nothing in it is executed.
 
     Raises:
@@ -201,24 +201,25 @@ def load(found: Found) -> dict[str, Any]:
     import torch  # noqa: PLC0415  all else here serves frameworks that have no torch
 
     try:
-        state: dict[str, Any] = torch.load(found.path / STATE, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(checkpoint.path / STATE, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
         first = str(error).splitlines()[0][:120]
-        raise UserError(f"cannot read checkpoint `{found.path.name}`: {first}") from error
+        raise UserError(f"cannot read checkpoint `{checkpoint.path.name}`: {first}") from error
     return state
 
 
-def expect_identity(found: Found, identity: Mapping[str, Any]) -> None:
+def expect_identity(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None:
     """Compare what a checkpoint's training was with what this one is.
 
     Raises:
         UserError: something differs that the rest of the training depends on; the message has both values.
     """
     for name, wanted in identity.items():
-        had = found.identity.get(name)
+        had = checkpoint.identity.get(name)
         if had != wanted:
             raise UserError(
-                f"checkpoint `{found.path.name}` was trained with `{name}` {had}, but this run has {wanted}",
+                f"checkpoint `{checkpoint.path.name}` was trained with `{name}` {had},"
+                f" but this run has {wanted}",
                 "resume with the same value, or start with an empty `checkpoints` folder",
             )
 
@@ -229,20 +230,20 @@ def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
     from wstrain.checkpoint import hashed_file  # noqa: PLC0415
 
     with path.open("wb") as file:
-        digesting = Digesting(file)
+        digesting = HashedFile(file)
         try:
-            with hashed_file.left_out():
+            with hashed_file.skip_crc32():
                 torch.save(dict(state), cast("IO[bytes]", digesting))  # it asks for no more than write()
         except (RuntimeError, OSError) as error:
             raise digesting.failure or OSError(str(error).splitlines()[0]) from error
-        flush(file)
-    return digesting.card()
+        flush_to_disk(file)
+    return digesting.size_and_hash()
 
 
 def _expect_written(temporary: Path, file: str) -> None:
     # Every rank wrote its part where its own instance sees the folder, which may be another folder than this.
     if not (temporary / file).is_file():
-        discard(temporary)
+        discard_checkpoint(temporary)
         name = temporary.name.removeprefix(_TEMPORARY)
         raise UserError(
             f"part `{file}` of checkpoint `{name}` was written by its rank, but rank 0 does not see it",
@@ -250,15 +251,15 @@ def _expect_written(temporary: Path, file: str) -> None:
         )
 
 
-def _prune(folder: Path, keep: Keep) -> None:
-    paths = newest_first(folder)
+def _prune(folder: Path, keep: Retention) -> None:
+    paths = list_checkpoints(folder)
     stay = set(paths[: keep.newest])
     if keep.best:
         losses = {path: loss for path in paths if (loss := _loss(path)) is not None}
         stay |= {min(losses, key=lambda path: losses[path])} if losses else set()
     for path in paths:
         if path not in stay:  # first under a name that nobody takes for a checkpoint
-            discard(path.rename(folder / f"{_TEMPORARY}{path.name}"))
+            discard_checkpoint(path.rename(folder / f"{_TEMPORARY}{path.name}"))
 
 
 def _loss(path: Path) -> float | None:

@@ -11,7 +11,7 @@ from typing import IO, Any
 from torch import serialization
 
 
-class Digesting:
+class HashedFile:
     """A file that hashes what passes; it keeps the error that PyTorch's writers would swallow."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -47,19 +47,19 @@ class Digesting:
         """Close the file."""
         self._file.close()
 
-    def card(self) -> dict[str, Any]:
+    def size_and_hash(self) -> dict[str, Any]:
         """Return size and hash of what was written."""
         return {"bytes": self.bytes, "sha256": self._hash.hexdigest()}
 
 
-def flush(file: IO[Any]) -> None:
+def flush_to_disk(file: IO[Any]) -> None:
     """Put a file onto the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 @contextmanager
-def left_out() -> Iterator[None]:
+def skip_crc32() -> Iterator[None]:
     """Save without CRC-32; ``torch.load`` does not ask for it."""
     before = serialization.get_crc32_options()
     serialization.set_crc32_options(False)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError
-from wsshards.manifest import sha256_of
+from wsshards.manifest import hash_file
 from wstrain.checkpoint import checkpoint_folder
-from wstrain.checkpoint.checkpoint_folder import CARD, Found
+from wstrain.checkpoint.checkpoint_folder import CARD, Checkpoint
 
 _MISSING = "does not exist"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ReadShare:
     """Who reads, so that together they have read every byte.
 
     Attributes:
@@ -33,14 +33,14 @@ class Share:
     neighbour: int = 0
     everyone: Callable[[Any], list[Any]] = lambda value: [value]
 
-    def files(self, found: Found) -> Sequence[str]:
+    def files(self, checkpoint: Checkpoint) -> Sequence[str]:
         """The files that this rank reads."""
-        if not found.in_parts:
-            return [name for name in found.files if self.neighbour == 0]
-        return sorted(found.files)[self.rank :: self.ranks]
+        if not checkpoint.is_sharded:
+            return [name for name in checkpoint.files if self.neighbour == 0]
+        return sorted(checkpoint.files)[self.rank :: self.ranks]
 
 
-def newest(folders: Sequence[Path], share: Share | None = None) -> Found | None:
+def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = None) -> Checkpoint | None:
     """Find the newest checkpoint that is whole for every rank, saying on stderr which ones are damaged.
 
     Args:
@@ -50,8 +50,8 @@ def newest(folders: Sequence[Path], share: Share | None = None) -> Found | None:
     Raises:
         UserError: rank 0 finds one whole that another rank does not see.
     """
-    share = share or Share()
-    candidates = [path for folder in folders for path in checkpoint_folder.newest_first(folder)]
+    share = share or ReadShare()
+    candidates = [path for folder in folders for path in checkpoint_folder.list_checkpoints(folder)]
     candidates.sort(key=lambda path: path.name.zfill(64), reverse=True)
     for path in map(Path, share.everyone([str(path) for path in candidates])[0]):
         faults = share.everyone(_fault(path, share))
@@ -69,9 +69,9 @@ def newest(folders: Sequence[Path], share: Share | None = None) -> Found | None:
     return None
 
 
-def to_go_on_from(
-    folder: Path, resume_from: Path | None, identity: Mapping[str, Any], share: Share
-) -> Found | None:
+def find_checkpoint_to_resume(
+    folder: Path, resume_from: Path | None, identity: Mapping[str, Any], share: ReadShare
+) -> Checkpoint | None:
     """Find what a training goes on from; None if it starts anew.
 
     Args:
@@ -83,26 +83,26 @@ def to_go_on_from(
     Raises:
         UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
     """
-    found = newest([folder, resume_from] if resume_from else [folder], share)
-    if found is not None:
-        checkpoint_folder.expect_identity(found, identity)
+    checkpoint = find_latest_checkpoint([folder, resume_from] if resume_from else [folder], share)
+    if checkpoint is not None:
+        checkpoint_folder.expect_identity(checkpoint, identity)
     elif resume_from:
         raise UserError(
             f"`resume_from` has no whole checkpoint in `{resume_from}`",
             "bind the `checkpoints` output of a training step, or leave it out",
         )
-    return found
+    return checkpoint
 
 
-def _fault(path: Path, share: Share) -> str | None:
+def _fault(path: Path, share: ReadShare) -> str | None:
     try:
         if not path.exists():
             return _MISSING
-        found = checkpoint_folder.read_card(path)
-        for name, written in found.files.items():
+        checkpoint = checkpoint_folder.read_card(path)
+        for name, written in checkpoint.files.items():
             _expect_size(path, name, written["bytes"])
-        for name in share.files(found):
-            _expect_content(path, name, found.files[name]["sha256"])
+        for name in share.files(checkpoint):
+            _expect_content(path, name, checkpoint.files[name]["sha256"])
     except FileNotFoundError as error:
         return f"`{Path(error.filename or CARD).name}` is missing"
     except OSError as error:
@@ -113,7 +113,7 @@ def _fault(path: Path, share: Share) -> str | None:
 
 
 def _expect_content(path: Path, name: str, expected: str) -> None:
-    if sha256_of(path / name) != expected:
+    if hash_file(path / name) != expected:
         raise ValueError(f"`{name}` has another sha256 than when it was written")
 
 

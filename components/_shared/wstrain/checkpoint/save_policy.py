@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Due:
+class SavePolicy:
     """What makes one due.
 
     Args:
@@ -21,19 +21,19 @@ class Due:
     between: float = 0.0
     _last: int = field(default=0, init=False)
 
-    def at(self, done: int, pace: Pace) -> bool:
+    def is_due(self, done: int, pace: Pace) -> bool:
         """Whether one is due after ``done`` steps."""
         if any(done % interval == 0 for interval in self.intervals):
             return True
-        return self.between > 0 and pace.step > 0 and done - self._last >= self.steps(pace)
+        return self.between > 0 and pace.step > 0 and done - self._last >= self.steps_between_saves(pace)
 
-    def saved(self, done: int) -> None:
+    def mark_saved(self, done: int) -> None:
         """Note that one was written, or gone on from, after ``done`` steps."""
         self._last = done
 
-    def steps(self, pace: Pace) -> int:
+    def steps_between_saves(self, pace: Pace) -> int:
         """Steps between two checkpoints, at least 1."""
-        seconds = max(best_interval(pace.cost or ASSUMED_COST, self.between), pace.written)
+        seconds = max(best_interval(pace.cost or ASSUMED_COST_SECONDS, self.between), pace.written)
         return max(1, round(seconds / pace.step))
 
 
@@ -52,7 +52,7 @@ class Pace:
     written: float = 0.0
 
 
-ASSUMED_COST = 1.0  # seconds, until a checkpoint has been measured
+ASSUMED_COST_SECONDS = 1.0  # seconds, until a checkpoint has been measured
 
 
 def best_interval(cost: float, between: float) -> float:

@@ -13,7 +13,7 @@ VOCABULARY = 256  # a byte-level model reads and predicts bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class SampleSpec:
     """What goes in and out of a model.
 
     Attributes:
@@ -33,7 +33,7 @@ class Samples:
         return np.zeros((2, *self.input_shape), self.input_dtype)
 
 
-def samples_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Samples:
+def make_sample_spec(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> SampleSpec:
     """Return what a shard manifest describes.
 
     Args:
@@ -48,13 +48,13 @@ def samples_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> S
     if name == "classification":
         if classes < 2:
             raise UserError(f"the shards hold {classes} class, a classifier needs at least 2")
-        return Samples(name, shape, dtype, classes)
+        return SampleSpec(name, shape, dtype, classes)
     if name == "language_model":
         if len(shape) != 1 or shape[0] < 2:
             raise UserError(
                 f"language-model shards need rows of at least 2 tokens, these have shape {list(shape)}"
             )
-        return Samples(name, (shape[0] - 1,), dtype, VOCABULARY)
+        return SampleSpec(name, (shape[0] - 1,), dtype, VOCABULARY)
     raise UserError(
         f"the shard manifest names the unknown task `{name}`", "use classification or language_model"
     )

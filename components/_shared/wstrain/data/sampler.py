@@ -22,7 +22,9 @@ import numpy.typing as npt
 Indices = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-KEPT_ROWS = 1 << 20  # an epoch of so many rows is computed at once, in 8 MiB; small calls would cost more
+MAX_CACHED_ROWS = (
+    1 << 20
+)  # an epoch of so many rows is computed at once, in 8 MiB; small calls would cost more
 _ROUNDS = 6  # four make a strong permutation in theory (Luby and Rackoff 1988); two more cost microseconds
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -48,7 +50,7 @@ class GlobalBatchSampler:
         if start + self.global_batch > self.rows:
             raise IndexError(f"epoch has {self.rows // self.global_batch} global batches, asked for {batch}")
         key = _mix(_mix(self.seed & _MASK) ^ (epoch & _MASK))
-        if self.rows <= KEPT_ROWS:
+        if self.rows <= MAX_CACHED_ROWS:
             return _whole_epoch(self.rows, key)[start : start + self.global_batch]
         return permute(np.arange(start, start + self.global_batch, dtype=np.uint64), self.rows, key)
 

@@ -62,7 +62,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatRecord:
     """What a record says.
 
     Attributes:
@@ -72,9 +72,9 @@ class Beat:
         phase: what it was busy with.
         micro: the micro-batch of this step, from 0.
         done: optimizer steps finished; -1 before the first is begun.
-        moved: when it got on last, monotonic.
+        progressed_at: when it got on last, monotonic.
         ticks: how often its watchdog has looked.
-        alive: when that was last, monotonic.
+        ticked_at: when that was last, monotonic.
         limit: seconds without getting on that it allows itself now; 0 for any.
         gave_up: whether it has found that the group hangs.
     """
@@ -85,9 +85,9 @@ class Beat:
     phase: Phase
     micro: int
     done: int
-    moved: float
+    progressed_at: float
     ticks: int
-    alive: float
+    ticked_at: float
     limit: float
     gave_up: bool
 
@@ -102,7 +102,7 @@ class Beat:
         return _WORDS[self.phase].format(micro=self.micro + 1, step=self.done + 1)
 
 
-class Pulse:
+class Heartbeat:
     """This rank's record. The training marks how it gets on, the watchdog that the process runs.
 
     Args:
@@ -113,13 +113,13 @@ class Pulse:
 
     def __init__(self, rank: int, world_size: int, folder: str | None = None) -> None:
         self.phase, self.micro, self.done = Phase.LOADING, 0, -1
-        self.moved = time.monotonic()
+        self.progressed_at = time.monotonic()
         self.recent: deque[float] = deque(maxlen=RECENT)  # seconds of each step
-        self.busy_seconds, self.busy_steps = 0.0, 0  # before the exchange, since the recorder took them
+        self.compute_seconds, self.compute_steps = 0.0, 0  # before the exchange, since the recorder took them
         self.micro_batches = 1
-        self.began: Callable[[], None] | None = None  # called when a step begins
+        self.on_step_begin: Callable[[], None] | None = None  # called when a step begins
         self._ticks = 0
-        self._begun = self.moved
+        self._begun = self.progressed_at
         self._record = _mapped(folder, rank)
         _WHO.pack_into(self._record, 0, _MAGIC, rank, world_size, os.getpid())
         self.mark(Phase.LOADING)
@@ -133,36 +133,36 @@ class Pulse:
     def mark(self, phase: Phase, micro: int = 0) -> None:
         """Note what this rank does from now on."""
         self.phase, self.micro = phase, micro
-        self.moved = now = time.monotonic()
+        self.progressed_at = now = time.monotonic()
         _MOVED.pack_into(self._record, _WHO.size, phase, micro, self.done, now)
 
-    def begin(self, done: int, micro_batches: int = 1) -> None:
+    def note_start(self, done: int, micro_batches: int = 1) -> None:
         """Note that steps begin, after ``done`` of them."""
         self.done, self.micro_batches = done, micro_batches
         self.mark(Phase.COMPUTING)
-        self._begun = self.moved
+        self._begun = self.progressed_at
 
-    def computed(self, *_: object) -> None:
+    def note_gradients(self, *_: object) -> None:
         """Note that this rank has its gradients; after the last micro-batch's it waits for the others'."""
         if self.micro == self.micro_batches - 1 and self.phase == Phase.COMPUTING:
             self.mark(Phase.EXCHANGING, self.micro)
-            self.busy_seconds += self.moved - self._begun
-            self.busy_steps += 1
+            self.compute_seconds += self.progressed_at - self._begun
+            self.compute_steps += 1
 
-    def stepped(self, done: int) -> None:
+    def note_step(self, done: int) -> None:
         """Note that a step is done, with all that follows from it."""
         begun = self._begun
         self.done = done
         self.mark(Phase.COMPUTING)
-        self._begun = self.moved
-        self.recent.append(self.moved - begun)
-        if self.began is not None:
-            self.began()
+        self._begun = self.progressed_at
+        self.recent.append(self.progressed_at - begun)
+        if self.on_step_begin is not None:
+            self.on_step_begin()
 
-    def busy(self) -> float:
+    def take_compute_seconds(self) -> float:
         """Mean seconds that a step took before the exchange, since the last call; 0 where nobody measures."""
-        seconds, steps = self.busy_seconds, self.busy_steps
-        self.busy_seconds, self.busy_steps = 0.0, 0
+        seconds, steps = self.compute_seconds, self.compute_steps
+        self.compute_seconds, self.compute_steps = 0.0, 0
         return seconds / steps if steps else 0.0
 
     def tick(self, limit: float, *, gave_up: bool = False) -> None:
@@ -172,20 +172,20 @@ class Pulse:
         _TICKED.pack_into(self._record, place, self._ticks, time.monotonic(), limit, gave_up)
 
 
-def parse(record: bytes) -> Beat | None:
+def parse_record(record: bytes) -> HeartbeatRecord | None:
     """What a record says; None for something else."""
     if len(record) < _SIZE or not record.startswith(_MAGIC):
         return None
     _, rank, world_size, pid = _WHO.unpack_from(record, 0)
-    phase, micro, done, moved = _MOVED.unpack_from(record, _WHO.size)
-    ticks, alive, limit, gave_up = _TICKED.unpack_from(record, _WHO.size + _MOVED.size)
+    phase, micro, done, progressed_at = _MOVED.unpack_from(record, _WHO.size)
+    ticks, ticked_at, limit, gave_up = _TICKED.unpack_from(record, _WHO.size + _MOVED.size)
     if phase not in Phase._value2member_map_:
         return None
-    told = (ticks, alive, limit, bool(gave_up))
-    return Beat(rank, world_size, pid, Phase(phase), micro, done, moved, *told)
+    told = (ticks, ticked_at, limit, bool(gave_up))
+    return HeartbeatRecord(rank, world_size, pid, Phase(phase), micro, done, progressed_at, *told)
 
 
-def read(folder: str | os.PathLike[str]) -> dict[int, Beat]:
+def read_records(folder: str | os.PathLike[str]) -> dict[int, HeartbeatRecord]:
     """The records of a folder, by rank."""
     try:
         paths = sorted(path for path in Path(folder).iterdir() if _NAME.fullmatch(path.name))
@@ -194,10 +194,10 @@ def read(folder: str | os.PathLike[str]) -> dict[int, Beat]:
     return {beat.rank: beat for beat in _parsed(paths)}
 
 
-def _parsed(paths: Iterable[Path]) -> Iterable[Beat]:
+def _parsed(paths: Iterable[Path]) -> Iterable[HeartbeatRecord]:
     for path in paths:
         with contextlib.suppress(OSError):
-            beat = parse(path.read_bytes())
+            beat = parse_record(path.read_bytes())
             if beat is not None:
                 yield beat
 

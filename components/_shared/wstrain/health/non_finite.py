@@ -16,12 +16,12 @@ from typing import Any
 
 from wsshards.errors import UserError
 
-LAST_OVERFLOWS = 20  # steps in a row that fp16's loss scale may skip before it is no use any more
+MAX_OVERFLOWS = 20  # steps in a row that fp16's loss scale may skip before it is no use any more
 _NAME = re.compile(r"step-\d{8,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class BadStep:
     """A step whose mean loss is not finite.
 
     Attributes:
@@ -39,7 +39,7 @@ class Bad:
     world_size: int
 
 
-def refused(bad: Bad, last: str | None) -> UserError:
+def non_finite_error(bad: BadStep, last: str | None) -> UserError:
     """The error about a bad step.
 
     Args:
@@ -53,7 +53,8 @@ def refused(bad: Bad, last: str | None) -> UserError:
         named = ", ".join(map(str, bad.bad_ranks[:8]))
         whose = f" because of rank{'s' * (len(bad.bad_ranks) > 1)} {named}"
     return UserError(
-        f"the loss of step {bad.step} is {bad.loss}{whose}, at learning rate {bad.rate:.4g}", advice(last)
+        f"the loss of step {bad.step} is {bad.loss}{whose}, at learning rate {bad.rate:.4g}",
+        suggest_remedy(last),
     )
 
 
@@ -73,11 +74,12 @@ def expect_finite(
     """
     if not all(sound(part) for part in parts):
         raise UserError(
-            f"after step {done} the weights are not finite numbers, so they are not saved", advice(last())
+            f"after step {done} the weights are not finite numbers, so they are not saved",
+            suggest_remedy(last()),
         )
 
 
-def advice(last: str | None) -> str:
+def suggest_remedy(last: str | None) -> str:
     """What to do about numbers that are none."""
     kept = f"the last good checkpoint is `{last}`" if last else "there is no checkpoint from before"
     return (
@@ -86,7 +88,7 @@ def advice(last: str | None) -> str:
     )
 
 
-def last_checkpoint(folder: Path) -> str | None:
+def last_checkpoint_name(folder: Path) -> str | None:
     """The name of the newest checkpoint in a folder."""
     try:
         names = [path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)]
@@ -95,7 +97,7 @@ def last_checkpoint(folder: Path) -> str | None:
     return max(names, key=lambda name: int(name.removeprefix("step-")), default=None)
 
 
-def tensor_is_sound(tensor: Any) -> bool:
+def tensor_is_finite(tensor: Any) -> bool:
     """Whether all numbers of a torch tensor, or of this rank's part of it, are finite."""
     local = tensor.detach()
     local = local.to_local() if hasattr(local, "to_local") else local

@@ -25,7 +25,7 @@ _WIDTHS = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MemoryLimit:
     """Bytes of memory for this process: all that it may have, what it uses, and what the limit is called."""
 
     total: int
@@ -34,7 +34,7 @@ class Room:
 
 
 @contextmanager
-def explained(settings: Settings) -> Iterator[None]:
+def explain_out_of_memory(settings: Settings) -> Iterator[None]:
     """Turn an allocator's complaint into a sentence with numbers, and a batch that would fit.
 
     Raises:
@@ -43,19 +43,19 @@ def explained(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not is_about_memory(error):
+        if not is_out_of_memory(error):
             raise
-        raise refused(error, settings) from error
+        raise out_of_memory_error(error, settings) from error
 
 
-def is_about_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error is an allocator's."""
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
 
 
-def refused(error: BaseException, settings: Settings) -> UserError:
+def out_of_memory_error(error: BaseException, settings: Settings) -> UserError:
     """The error to stop with."""
-    asked, room = asked_bytes(str(error)), _room()
+    asked, room = requested_bytes(str(error)), _room()
     more = f": {_size(asked)} more were asked for" if asked else ""
     said = f"out of memory{more}; this process uses {_size(room.used)} of {room.kind}'s {_size(room.total)}"
     planned = settings.predicted_memory_bytes
@@ -63,10 +63,10 @@ def refused(error: BaseException, settings: Settings) -> UserError:
         said += f", and {_size(planned)} were planned"
     # Where even the plan is over, it says by how much the batch is too large.
     share = min(0.5, room.total / planned) if planned else 0.5
-    return UserError(said, advice(settings, share))
+    return UserError(said, suggest_smaller_batch(settings, share))
 
 
-def advice(settings: Settings, share: float) -> str:
+def suggest_smaller_batch(settings: Settings, share: float) -> str:
     """What to change so that a process takes ``share`` of the samples at once, at the same global batch."""
     micro, accumulation = settings.batch_size_per_device, settings.gradient_accumulation_steps
     smaller = smaller_batch(micro, share)
@@ -87,7 +87,7 @@ def smaller_batch(micro: int, share: float) -> int:
     return max((each for each in range(1, micro) if micro % each == 0 and each <= micro * share), default=1)
 
 
-def asked_bytes(text: str) -> int | None:
+def requested_bytes(text: str) -> int | None:
     """What an allocator was asked for, as its message says."""
     for pattern in _ASKED:
         found = pattern.search(text)
@@ -102,14 +102,14 @@ def asked_bytes(text: str) -> int | None:
     return count
 
 
-def _room() -> Room:
+def _room() -> MemoryLimit:
     """Of the GPU where torch is loaded and has one; else of this process."""
     import sys  # noqa: PLC0415
 
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         _, total = torch.cuda.mem_get_info()
-        return Room(int(total), int(torch.cuda.memory_allocated()), "the GPU")
+        return MemoryLimit(int(total), int(torch.cuda.memory_allocated()), "the GPU")
     limits = [
         (_machine_bytes(), "the machine"),
         (_cgroup_bytes(), "the container"),
@@ -117,8 +117,8 @@ def _room() -> Room:
     ]
     total, kind = min((total, kind) for total, kind in limits if total)
     if kind == "its limit":
-        return Room(total, _status_bytes("VmSize"), kind)  # it counts addresses
-    return Room(total, _status_bytes("VmRSS") or peak_memory.peak_bytes(), kind)
+        return MemoryLimit(total, _status_bytes("VmSize"), kind)  # it counts addresses
+    return MemoryLimit(total, _status_bytes("VmRSS") or peak_memory.peak_bytes(), kind)
 
 
 def _limit_bytes() -> int:

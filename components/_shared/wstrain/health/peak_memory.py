@@ -43,7 +43,7 @@ def _context_bytes() -> int:
     return max(0, int(total) - int(free) - int(torch.cuda.memory_reserved()))
 
 
-def report(
+def memory_metrics(
     device: str,
     predicted: int | None = None,
     everyone: Callable[[int], Sequence[int]] | None = None,

@@ -11,8 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Protocol
 
-from wstrain.health import heartbeat
-from wstrain.health.heartbeat import Beat, Pulse
+from wstrain.health.heartbeat import Heartbeat, HeartbeatRecord, parse_record, read_records
 from wstrain.launch.environment import Launch
 
 STORE_SECONDS = 5.0  # between two records in the store, and as long as its answer may take
@@ -24,34 +23,34 @@ class Peers(Protocol):
     shared: bool
     """Whether reading is so cheap that a rank may look at every tick."""
 
-    def tell(self, pulse: Pulse) -> None:
+    def tell(self, heartbeat: Heartbeat) -> None:
         """Show this rank's record to the others."""
 
-    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
-        """The records that can be read, by rank; put into ``found`` one by one."""
+    def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
+        """The records that can be read, by rank; put into ``records`` one by one."""
 
 
-class Nobody:
+class OwnRecord:
     """Only this rank's own record."""
 
     shared = False
 
-    def __init__(self, pulse: Pulse) -> None:
-        self._pulse = pulse
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        self._pulse = heartbeat
 
-    def tell(self, pulse: Pulse) -> None:
+    def tell(self, heartbeat: Heartbeat) -> None:
         """Nobody to tell."""
 
-    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
+    def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
         """This rank's."""
-        found = {} if found is None else found
-        own = heartbeat.parse(self._pulse.record)
+        records = {} if records is None else records
+        own = parse_record(self._pulse.record)
         if own is not None:
-            found[own.rank] = own
-        return found
+            records[own.rank] = own
+        return records
 
 
-class Folder:
+class FolderPeers:
     """Records in files of one machine."""
 
     shared = True
@@ -59,17 +58,17 @@ class Folder:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def tell(self, pulse: Pulse) -> None:
+    def tell(self, heartbeat: Heartbeat) -> None:
         """Nothing to do: the file is the record."""
 
-    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
+    def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
         """All of the folder."""
-        found = {} if found is None else found
-        found.update(heartbeat.read(self._folder))
-        return found
+        records = {} if records is None else records
+        records.update(read_records(self._folder))
+        return records
 
 
-class Store:
+class StorePeers:
     """Records in the store of ``torch.distributed``, which listens in the process of rank 0.
 
     Args:
@@ -82,26 +81,26 @@ class Store:
         self._launch = launch
         self._store: Any = None
 
-    def tell(self, pulse: Pulse) -> None:
+    def tell(self, heartbeat: Heartbeat) -> None:
         """Leave this rank's record; where the store has gone, the group is about to end anyway."""
         try:
-            self._connected().set(_key(self._launch.rank), pulse.record)
+            self._connected().set(_key(self._launch.rank), heartbeat.record)
         except RuntimeError:
             self._store = None
 
-    def read(self, found: dict[int, Beat] | None = None) -> dict[int, Beat]:
+    def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
         """All that the store has; a store that does not answer has nothing, or never returns."""
-        found = {} if found is None else found
+        records = {} if records is None else records
         for rank in range(self._launch.world_size):
             try:
                 store = self._connected()
-                beat = heartbeat.parse(bytes(store.get(_key(rank)))) if store.check([_key(rank)]) else None
+                beat = parse_record(bytes(store.get(_key(rank)))) if store.check([_key(rank)]) else None
             except RuntimeError:  # torch.distributed's errors are such
                 self._store = None
                 break
             if beat is not None:
-                found[rank] = beat
-        return found
+                records[rank] = beat
+        return records
 
     def _connected(self) -> Any:
         import torch.distributed as dist  # noqa: PLC0415  the other ways do without torch

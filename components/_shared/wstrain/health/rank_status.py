@@ -17,7 +17,7 @@ from wstrain.checkpoint.save_policy import Pace
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class GroupStatus:
     """What the last exchange said, the same on every rank.
 
     Attributes:
@@ -36,7 +36,7 @@ class Heard:
 
 
 @dataclass
-class Notices:
+class RankStatus:
     """This rank's own news, and what was heard of all.
 
     Attributes:
@@ -53,25 +53,25 @@ class Notices:
     writing: bool = False
     cost: float = 0.0
     written: float = 0.0
-    heard: Heard = field(default_factory=Heard)
+    heard: GroupStatus = field(default_factory=GroupStatus)
     _losses: list[float] = field(default_factory=lambda: [0.0, 0.0])  # their sum, and how many
 
-    def values(self) -> list[float]:
-        """The numbers to send; their means over ranks go to :meth:`hear`."""
+    def numbers(self) -> list[float]:
+        """The numbers to send; their means over ranks go to :meth:`receive`."""
         flags = (self.stop, self.failed, self.writing, self.cost > 0, self.written > 0)
         return [*map(float, flags), self.cost, self.written]
 
-    def hear(self, means: Sequence[float], losses: Sequence[float], seconds: float) -> None:
+    def receive(self, means: Sequence[float], losses: Sequence[float], seconds: float) -> None:
         """Note what all ranks said.
 
         Args:
-            means: of everybody's :meth:`values`.
+            means: of everybody's :meth:`numbers`.
             losses: of the steps since the last exchange, averaged over ranks.
             seconds: of one step, averaged too.
         """
         stop, failed, writing, waited, wrote, cost, written = means
         pace = Pace(seconds, cost / waited if waited else 0.0, written / wrote if wrote else 0.0)
-        self.heard = Heard(self.heard.exchanges + 1, stop > 0, failed > 0, writing > 0, pace)
+        self.heard = GroupStatus(self.heard.exchanges + 1, stop > 0, failed > 0, writing > 0, pace)
         self._losses[0] += sum(losses)
         self._losses[1] += len(losses)
 
@@ -81,7 +81,7 @@ class Notices:
         self._losses = [0.0, 0.0]
         return total / count if count else None
 
-    def listen(self, then: Callable[[], None] = lambda: None) -> None:
+    def stop_on_sigterm(self, then: Callable[[], None] = lambda: None) -> None:
         """Take SIGTERM, which an eviction and a cancelled job begin with, as the wish to stop.
 
         Whoever sends it and does not want to wait sends SIGKILL some seconds later.

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from statistics import median
 
 RATIO = 1.3  # over the median of the others
-LEAST_DIFFERENCE = 0.001  # seconds a step; less is not worth a word
-LEAST_STEPS, LEAST_SECONDS = 20, 5.0  # of one observation
+MIN_DIFFERENCE_SECONDS = 0.001  # seconds a step; less is not worth a word
+MIN_STEPS, MIN_SECONDS = 20, 5.0  # of one observation
 OBSERVATIONS = 3  # in a row that name the same rank
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class SlowRank:
     """A rank that is steadily slower.
 
     Attributes:
@@ -33,42 +33,42 @@ class Slow:
 
 
 @dataclass
-class Straggler:
+class StragglerDetector:
     """Collects how long ranks compute, and tells of a slow one once."""
 
-    least_seconds: float = LEAST_SECONDS
+    least_seconds: float = MIN_SECONDS
     _sums: list[float] = field(default_factory=list)
     _steps: int = 0
     _suspect: int = -1
     _times: int = 0
     _told: bool = False
 
-    def note(self, busy: Sequence[float], steps: int) -> Slow | None:
+    def note(self, compute_seconds: Sequence[float], steps: int) -> SlowRank | None:
         """Take in some steps.
 
         Args:
-            busy: by rank, mean seconds of computing a step; 0 where nobody measures.
+            compute_seconds: by rank, mean seconds of computing a step; 0 where nobody measures.
             steps: how many.
 
         Returns:
             The slow rank, at the moment when it is certain.
         """
-        if self._told or len(busy) < 2 or min(busy) <= 0:
+        if self._told or len(compute_seconds) < 2 or min(compute_seconds) <= 0:
             return None
-        self._sums = self._sums or [0.0] * len(busy)
-        self._sums = [held + each * steps for held, each in zip(self._sums, busy, strict=True)]
+        self._sums = self._sums or [0.0] * len(compute_seconds)
+        self._sums = [held + each * steps for held, each in zip(self._sums, compute_seconds, strict=True)]
         self._steps += steps
-        if self._steps < LEAST_STEPS or max(self._sums) < self.least_seconds:
+        if self._steps < MIN_STEPS or max(self._sums) < self.least_seconds:
             return None
         means = [each / self._steps for each in self._sums]
         self._sums, self._steps = [], 0
         return self._judge(means)
 
-    def _judge(self, means: list[float]) -> Slow | None:
+    def _judge(self, means: list[float]) -> SlowRank | None:
         slowest = max(range(len(means)), key=means.__getitem__)
         others = median(means[:slowest] + means[slowest + 1 :])
-        slow = Slow(slowest, means[slowest], others)
-        if slow.ratio < RATIO or slow.seconds - others < LEAST_DIFFERENCE:
+        slow = SlowRank(slowest, means[slowest], others)
+        if slow.ratio < RATIO or slow.seconds - others < MIN_DIFFERENCE_SECONDS:
             self._suspect, self._times = -1, 0
             return None
         self._times = self._times + 1 if slowest == self._suspect else 1

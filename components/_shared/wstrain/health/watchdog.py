@@ -15,13 +15,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from wstrain.health import heartbeat
-from wstrain.health.heartbeat import STEADY, Beat, Phase, Pulse
-from wstrain.health.peer_heartbeats import STORE_SECONDS, Folder, Nobody, Peers, Store
+from wstrain.health.heartbeat import STEADY, VARIABLE, Heartbeat, HeartbeatRecord, Phase, parse_record
+from wstrain.health.peer_heartbeats import STORE_SECONDS, FolderPeers, OwnRecord, Peers, StorePeers
 from wstrain.launch.environment import Launch
 
-HUNG = 124  # the exit status, as of timeout(1)
-LEAST_SECONDS = 60.0  # a pause that long is no hang
+HANG_EXIT_STATUS = 124  # the exit status, as of timeout(1)
+MIN_SECONDS = 60.0  # a pause that long is no hang
 SLOWEST_STEPS = 10.0  # nor is one of so many of the slowest steps
 OTHER_SECONDS = 1800.0  # loading, the first step, saving: as long as gloo itself waits
 OTHER_FACTOR = 10.0  # of a limit that was given, for these
@@ -34,14 +33,14 @@ class Watchdog:
     """Watches this rank from a thread of its own.
 
     Args:
-        pulse: this rank's record.
+        heartbeat: this rank's record.
         peers: the others'.
         world_size: ranks there are.
         timeout: seconds without a finished step that count as a hang; 0 to derive it from the steps.
     """
 
-    def __init__(self, pulse: Pulse, peers: Peers, world_size: int, timeout: float = 0.0) -> None:
-        self._pulse, self._peers, self._world_size, self._timeout = pulse, peers, world_size, timeout
+    def __init__(self, heartbeat: Heartbeat, peers: Peers, world_size: int, timeout: float = 0.0) -> None:
+        self._pulse, self._peers, self._world_size, self._timeout = heartbeat, peers, world_size, timeout
         self._closed = threading.Event()
         self._started = self._woken = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -61,7 +60,7 @@ class Watchdog:
             if now - last > TICK_SECONDS * 6:
                 self._woken, slept = now, now - last  # a pause of the process is no hang of the others
             last = now
-            limit = allowed(self._pulse.phase, self._pulse.recent, self._timeout)
+            limit = allowed_seconds(self._pulse.phase, self._pulse.recent, self._timeout)
             self._pulse.tick(limit)
             if limit:
                 # From C, should the main thread sit on Python's lock so that nothing here runs any more.
@@ -69,13 +68,13 @@ class Watchdog:
             if now - told >= STORE_SECONDS:
                 told = now
                 self._peers.tell(self._pulse)
-            hangs = limit and now - max(self._pulse.moved, self._woken) > limit
+            hangs = limit and now - max(self._pulse.progressed_at, self._woken) > limit
             if hangs or (self._peers.shared and any(map(self._gave_up, self._peers.read().values()))):
                 self._give_up(limit, slept if now - self._woken < GATHER_SECONDS else 0.0)
         faulthandler.cancel_dump_traceback_later()
 
-    def _gave_up(self, beat: Beat) -> bool:
-        return beat.gave_up and beat.alive > self._started  # and not in a training before this one
+    def _gave_up(self, beat: HeartbeatRecord) -> bool:
+        return beat.gave_up and beat.ticked_at > self._started  # and not in a training before this one
 
     def _give_up(self, limit: float, slept: float) -> None:
         faulthandler.cancel_dump_traceback_later()
@@ -87,32 +86,32 @@ class Watchdog:
         if slept:
             print(f"error: this process did not run for {slept:.0f} s, and was given up", file=sys.stderr)
             sys.stderr.flush()
-            os._exit(HUNG)
+            os._exit(HANG_EXIT_STATUS)
         before = self._read()
         time.sleep(TICK_SECONDS * 4)
         after = self._read()
         # Where records come through a store, those of ranks that run are up to one period old.
         silent = _silent(before, after) if self._peers.shared else set()
-        own = heartbeat.parse(self._pulse.record)
+        own = parse_record(self._pulse.record)
         if own is not None:
             after.setdefault(own.rank, own)
-        for line in report(after, silent, self._world_size, own):
+        for line in describe_hang(after, silent, self._world_size, own):
             print(line, file=sys.stderr)
         sys.stderr.flush()
         time.sleep(max(0.0, begun + GATHER_SECONDS - time.monotonic()))
         # From a thread, while the main one hangs: nothing gentler ends the process.
-        os._exit(HUNG)
+        os._exit(HANG_EXIT_STATUS)
 
-    def _read(self) -> dict[int, Beat]:
+    def _read(self) -> dict[int, HeartbeatRecord]:
         """The others' records, from a thread that may be left behind: a store may never answer."""
-        found: dict[int, Beat] = {}
-        reader = threading.Thread(target=self._peers.read, args=(found,), daemon=True)
+        records: dict[int, HeartbeatRecord] = {}
+        reader = threading.Thread(target=self._peers.read, args=(records,), daemon=True)
         reader.start()
         reader.join(STORE_SECONDS + 1)
-        return dict(found)
+        return dict(records)
 
 
-def start(launch: Launch, timeout: float, *, communication: str = "") -> tuple[Pulse, Watchdog]:
+def start_watchdog(launch: Launch, timeout: float, *, communication: str = "") -> tuple[Heartbeat, Watchdog]:
     """Begin to watch this process.
 
     Args:
@@ -120,27 +119,27 @@ def start(launch: Launch, timeout: float, *, communication: str = "") -> tuple[P
         timeout: see :class:`Watchdog`.
         communication: the module that the ranks meet through, by its full name.
     """
-    folder = os.environ.get(heartbeat.VARIABLE)
-    pulse = Pulse(launch.rank, launch.world_size, folder)
-    peers: Peers = Nobody(pulse)
+    folder = os.environ.get(VARIABLE)
+    heartbeat = Heartbeat(launch.rank, launch.world_size, folder)
+    peers: Peers = OwnRecord(heartbeat)
     if folder:
-        peers = Folder(folder)
+        peers = FolderPeers(folder)
     elif communication.endswith(".torch_distributed") and launch.world_size > 1:
-        peers = Store(launch)
-    return pulse, Watchdog(pulse, peers, launch.world_size, timeout)
+        peers = StorePeers(launch)
+    return heartbeat, Watchdog(heartbeat, peers, launch.world_size, timeout)
 
 
 @contextmanager
-def watching(launch: Launch, timeout: float, *, communication: str = "") -> Iterator[Pulse]:
+def watch_process(launch: Launch, timeout: float, *, communication: str = "") -> Iterator[Heartbeat]:
     """Watch this process for as long as the context lasts; see :func:`start`."""
-    pulse, watchdog = start(launch, timeout, communication=communication)
+    heartbeat, watchdog = start_watchdog(launch, timeout, communication=communication)
     try:
-        yield pulse
+        yield heartbeat
     finally:
         watchdog.close()
 
 
-def allowed(phase: Phase, recent: Iterable[float], timeout: float = 0.0) -> float:
+def allowed_seconds(phase: Phase, recent: Iterable[float], timeout: float = 0.0) -> float:
     """Seconds that a rank may take without getting on; 0 for any.
 
     Args:
@@ -152,45 +151,50 @@ def allowed(phase: Phase, recent: Iterable[float], timeout: float = 0.0) -> floa
         return 0.0
     slowest = max([*recent], default=None)
     if phase in STEADY and slowest is not None:
-        return timeout or max(LEAST_SECONDS, SLOWEST_STEPS * slowest)
+        return timeout or max(MIN_SECONDS, SLOWEST_STEPS * slowest)
     return timeout * OTHER_FACTOR or max(OTHER_SECONDS, SLOWEST_STEPS * (slowest or 0.0))
 
 
-def absent(found: Mapping[int, Beat], silent: Collection[int], world_size: int) -> list[int]:
+def find_absent_ranks(
+    records: Mapping[int, HeartbeatRecord], silent: Collection[int], world_size: int
+) -> list[int]:
     """The ranks that the others wait for; none where that cannot be told.
 
     Args:
-        found: the records there are.
+        records: the records there are.
         silent: ranks whose process does not run.
         world_size: ranks there should be.
     """
     if silent:
         return sorted(silent)
-    if len(found) == 1 < world_size:
+    if len(records) == 1 < world_size:
         return []  # only its own: it cannot tell
-    missing = [rank for rank in range(world_size) if rank not in found]
+    missing = [rank for rank in range(world_size) if rank not in records]
     if missing:
         return missing
-    least = min(beat.position for beat in found.values())
-    behind = [rank for rank, beat in sorted(found.items()) if beat.position == least]
+    least = min(beat.position for beat in records.values())
+    behind = [rank for rank, beat in sorted(records.items()) if beat.position == least]
     return behind if len(behind) < world_size else []
 
 
-def report(
-    found: Mapping[int, Beat], silent: Collection[int], world_size: int, own: Beat | None
+def describe_hang(
+    records: Mapping[int, HeartbeatRecord],
+    silent: Collection[int],
+    world_size: int,
+    own: HeartbeatRecord | None,
 ) -> Iterator[str]:
     """The lines about a hang: what every rank was doing, then one ``error: …`` and a ``help: …``."""
     now = time.monotonic()
     yield "-" * 60
-    for rank, beat in sorted(found.items())[:_MOST_LINES]:
+    for rank, beat in sorted(records.items())[:_MOST_LINES]:
         steps = f"{max(beat.done, 0)} steps done, " if beat.phase != Phase.LOADING else ""
         waited = "; its process does not run" if rank in silent else ""
         yield f"rank {rank}: {steps}{beat.words}{waited}"
-    seconds = now - own.moved if own else 0.0
-    gone = absent(found, silent, world_size)
+    seconds = now - own.progressed_at if own else 0.0
+    gone = find_absent_ranks(records, silent, world_size)
     if gone:
         named = f"rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone[:8]))}{' …' * (len(gone) > 8)}"
-        first = found.get(gone[0])
+        first = records.get(gone[0])
         doing = f", last seen {first.words}" if first else ", of which nothing is known"
         stopped = "; its process does not run" if set(gone) <= set(silent) else ""
         yield f"error: {named} did not arrive: no progress for {seconds:.0f} s{doing}{stopped}"
@@ -201,11 +205,11 @@ def report(
         yield f"help: compare the stacks in their logs; `hang_timeout` is how long they wait, {_now(own)}"
 
 
-def _now(own: Beat | None) -> str:
+def _now(own: HeartbeatRecord | None) -> str:
     return f"{own.limit:.0f} s here" if own else "0 to derive it"
 
 
-def _silent(before: Mapping[int, Beat], after: Mapping[int, Beat]) -> set[int]:
+def _silent(before: Mapping[int, HeartbeatRecord], after: Mapping[int, HeartbeatRecord]) -> set[int]:
     """The ranks whose watchdog did not look between two readings, and which had not ended."""
     return {
         rank

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wsshards.manifest import NAME as MANIFEST
+from wsshards.manifest import MANIFEST_NAME as MANIFEST
 
 Fingerprint = dict[str, dict[str, str]]
 _SHORT = 16  # hex digits of a SHA-256: enough against accidents
@@ -34,7 +34,7 @@ def fingerprint(code: Path, shards: Path, plan: Mapping[str, Any]) -> Fingerprin
     }
 
 
-def differing(values: Sequence[Fingerprint], names: Sequence[str] | None = None) -> str | None:
+def describe_difference(values: Sequence[Fingerprint], names: Sequence[str] | None = None) -> str | None:
     """One sentence about the first process that differs from process 0, or None.
 
     Args:

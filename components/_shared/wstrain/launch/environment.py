@@ -36,7 +36,7 @@ class Launch:
         return self.rank == 0
 
 
-def read_pytorch(env: Mapping[str, str]) -> Launch:
+def read_pytorch_environment(env: Mapping[str, str]) -> Launch:
     """Read the environment contract; none of its variables means a single process.
 
     Raises:
@@ -65,7 +65,7 @@ def read_pytorch(env: Mapping[str, str]) -> Launch:
     )
 
 
-def read_mpi(env: Mapping[str, str]) -> Launch:
+def read_mpi_environment(env: Mapping[str, str]) -> Launch:
     """Read what Open MPI's ``mpirun`` sets; none of its variables means a single process.
 
     Raises:

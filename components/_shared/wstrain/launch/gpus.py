@@ -37,7 +37,7 @@ _AMD = Path("/dev/kfd")  # the driver of AMD's GPUs, which `libcuda` knows nothi
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedGpus:
     """What an instance was planned to have.
 
     Attributes:
@@ -54,7 +54,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class GpuDriver:
     """What NVIDIA's driver says.
 
     Attributes:
@@ -67,7 +67,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class FrameworkBuild:
     """An installed framework.
 
     Attributes:
@@ -81,12 +81,12 @@ class Build:
     amd: bool = False
 
 
-def planned_in(settings: Settings) -> Planned:
+def planned_gpus(settings: Settings) -> PlannedGpus:
     """Return what the component's inputs say of GPUs."""
-    return Planned(settings.planned_gpus_per_instance, settings.planned_instance_type)
+    return PlannedGpus(settings.planned_gpus_per_instance, settings.planned_instance_type)
 
 
-def expect_gpus_before_import(planned: Planned, framework: str, local_rank: int = 0) -> None:
+def expect_gpus_before_import(planned: PlannedGpus, framework: str, local_rank: int = 0) -> None:
     """Compare the plan with the driver and with the files of a framework, before seconds of imports.
 
     Args:
@@ -99,18 +99,18 @@ def expect_gpus_before_import(planned: Planned, framework: str, local_rank: int 
     """
     if planned.gpus == 0:
         return
-    build = installed_build(framework) or Build(framework, blind=False)
-    driver = ask_driver()
+    build = installed_build(framework) or FrameworkBuild(framework, blind=False)
+    driver = query_driver()
     if planned.gpus is None and not (build.blind and driver.count):
         return
     amd = build.amd or _AMD.exists()  # then the framework alone can tell
     if build.blind:
-        raise missing_gpus(planned, 0, f"{build.words} is a build without CUDA", driver)
+        raise missing_gpus_error(planned, 0, f"{build.words} is a build without CUDA", driver)
     if not amd and driver.count < needed_gpus(planned, local_rank):
-        raise missing_gpus(planned, driver.count, None, driver, local_rank)
+        raise missing_gpus_error(planned, driver.count, None, driver, local_rank)
 
 
-def expect_gpus(planned: Planned, count: int, words: str, local_rank: int = 0) -> None:
+def expect_gpus(planned: PlannedGpus, count: int, words: str, local_rank: int = 0) -> None:
     """Compare the plan with the GPUs that a framework can use.
 
     Args:
@@ -124,14 +124,14 @@ def expect_gpus(planned: Planned, count: int, words: str, local_rank: int = 0) -
     """
     if planned.gpus == 0 and not count:
         return
-    driver = ask_driver()
+    driver = query_driver()
     if planned.gpus is None and not count and not driver.count:
         return
     if count < needed_gpus(planned, local_rank):
-        raise missing_gpus(planned, count, words, driver, local_rank)
+        raise missing_gpus_error(planned, count, words, driver, local_rank)
 
 
-def needed_gpus(planned: Planned, local_rank: int, env: Mapping[str, str] = os.environ) -> int:
+def needed_gpus(planned: PlannedGpus, local_rank: int, env: Mapping[str, str] = os.environ) -> int:
     """Return how many GPUs the processes of this instance need.
 
     Those that were planned; who sets ``CUDA_VISIBLE_DEVICES`` chooses among them, and needs one a process.
@@ -141,8 +141,8 @@ def needed_gpus(planned: Planned, local_rank: int, env: Mapping[str, str] = os.e
     return one_each if _VISIBLE in env else max(one_each, math.ceil(planned.gpus or 0))
 
 
-def missing_gpus(
-    planned: Planned, count: int, words: str | None, driver: Driver, local_rank: int = 0
+def missing_gpus_error(
+    planned: PlannedGpus, count: int, words: str | None, driver: GpuDriver, local_rank: int = 0
 ) -> UserError:
     """Return the error that says what was planned, what is here, why, and what to do."""
     visible = os.environ.get(_VISIBLE)
@@ -161,7 +161,7 @@ def missing_gpus(
     return UserError(f"{said}, but {found}: {reasons}", _advice(count, driver, hidden=bool(hidden)))
 
 
-def _advice(count: int, driver: Driver, *, hidden: bool) -> str:
+def _advice(count: int, driver: GpuDriver, *, hidden: bool) -> str:
     on_cpus = "set `planned_gpus_per_instance` to 0 to train on CPUs"
     if driver.count > count:
         return f"install a build of the framework for a CUDA that this driver offers, or {on_cpus}"
@@ -170,7 +170,7 @@ def _advice(count: int, driver: Driver, *, hidden: bool) -> str:
     return f"run on the VM size of the plan, in an image with a build of the framework for CUDA, or {on_cpus}"
 
 
-def ask_driver(library: str = _LIBRARY, module: Path = _MODULE) -> Driver:
+def query_driver(library: str = _LIBRARY, module: Path = _MODULE) -> GpuDriver:
     """Ask NVIDIA's driver, which every framework asks too, without a framework."""
     try:
         version = _VERSION.search(module.read_text(encoding="ascii", errors="replace"))
@@ -181,18 +181,18 @@ def ask_driver(library: str = _LIBRARY, module: Path = _MODULE) -> Driver:
         cuda = ctypes.CDLL(library)
         status = int(cuda.cuInit(0))
     except (OSError, AttributeError):
-        return Driver(0, f"{name} does not load (`{library}`)" if version else "no NVIDIA driver is here")
+        return GpuDriver(0, f"{name} does not load (`{library}`)" if version else "no NVIDIA driver is here")
     number, count = ctypes.c_int(0), ctypes.c_int(0)
     if cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
         name += f" offers CUDA {number.value // 1000}.{number.value % 1000 // 10}"
     if not status:
         status = int(cuda.cuDeviceGetCount(ctypes.byref(count)))
     if status:
-        return Driver(0, f"{name} and says `{_error(cuda, status)}`")
-    return Driver(count.value, f"{name} and has {_gpus(count.value)}")
+        return GpuDriver(0, f"{name} and says `{_error(cuda, status)}`")
+    return GpuDriver(count.value, f"{name} and has {_gpus(count.value)}")
 
 
-def installed_build(framework: str) -> Build | None:
+def installed_build(framework: str) -> FrameworkBuild | None:
     """Return what the files of a framework say; None where they are not here, or not as they are known."""
     spec = importlib.util.find_spec(framework)
     if spec is None or not spec.submodule_search_locations:
@@ -207,7 +207,9 @@ def installed_build(framework: str) -> Build | None:
     except OSError:
         return None
     for_cuda, for_amd = re.search(cuda, text), re.search(amd, text)
-    return Build(f"{framework} {version}".strip(), blind=not for_cuda and not for_amd, amd=bool(for_amd))
+    return FrameworkBuild(
+        f"{framework} {version}".strip(), blind=not for_cuda and not for_amd, amd=bool(for_amd)
+    )
 
 
 def _error(cuda: ctypes.CDLL, status: int) -> str:

@@ -43,7 +43,7 @@ class Mesh:
         return rank // (self.tensor * self.data)
 
 
-def mesh_of(world_size: int, *, tensor: int, pipeline: int) -> Mesh:
+def make_mesh(world_size: int, *, tensor: int, pipeline: int) -> Mesh:
     """Return the mesh of ``world_size`` ranks, in which the data dimension takes what the others leave.
 
     Raises:

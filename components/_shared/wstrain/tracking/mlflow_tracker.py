@@ -17,12 +17,12 @@ from typing import Any
 import mlflow
 from mlflow.entities import Metric
 
-from wsmlflow.active_run import MOST_METRICS, one_sentence, refusal
+from wsmlflow.active_run import MAX_METRICS, mlflow_error, report_mlflow_errors
 from wsshards.errors import Interrupted
 
-MOST_POINTS = 10_000  # of one curve: a longer training is thinned evenly
+MAX_POINTS = 10_000  # of one curve: a longer training is thinned evenly
 BATCH_SECONDS = 2.0  # between two requests
-LONGEST_PARAMETER = 500  # characters
+MAX_PARAMETER_CHARACTERS = 500  # characters
 REFUSED = "MLflow does not take the metrics"
 
 
@@ -42,10 +42,10 @@ class Tracker:
 
     def __init__(self, parameters: Mapping[str, Any], total_steps: int) -> None:
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # its migrations are no news to a training
-        self._stride = max(1, -(-total_steps // MOST_POINTS))
+        self._stride = max(1, -(-total_steps // MAX_POINTS))
         self._queue: queue.Queue[list[Metric] | None] = queue.Queue()
         self._failure: Exception | None = None
-        with one_sentence(REFUSED):
+        with report_mlflow_errors(REFUSED):
             self._run = mlflow.start_run()
             self._known = {} if self._log_parameters(parameters) else self._last_steps()
         self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
@@ -54,7 +54,7 @@ class Tracker:
     def log(self, step: int, values: Mapping[str, float], *, always: bool = False) -> None:
         """Queue the values of one optimizer step, counted from 1; returns at once."""
         if self._failure:
-            raise refusal(REFUSED, self._failure)
+            raise mlflow_error(REFUSED, self._failure)
         fresh = {name: value for name, value in values.items() if step > self._known.get(name, -1)}
         if fresh and (step % self._stride == 0 or always):
             now = int(time.time() * 1000)
@@ -75,14 +75,14 @@ class Tracker:
         except Exception as error:  # what ended the training otherwise is to be heard
             self._failure = self._failure or error
         if self._failure and status == "FINISHED":
-            raise refusal(REFUSED, self._failure)
+            raise mlflow_error(REFUSED, self._failure)
 
     def _log_parameters(self, parameters: Mapping[str, Any]) -> bool:
         """Log parameters; whether some differ from those that the run has, which are fixed.
 
         A job that is restarted with another world size joins its old run.
         """
-        wanted = {name: str(value)[:LONGEST_PARAMETER] for name, value in parameters.items()}
+        wanted = {name: str(value)[:MAX_PARAMETER_CHARACTERS] for name, value in parameters.items()}
         known = self._run.data.params
         fresh = {name: value for name, value in wanted.items() if name not in known}
         changed = {name: value for name, value in wanted.items() if known.get(name, value) != value}
@@ -107,8 +107,8 @@ class Tracker:
         while not closing:
             metrics, closing = self._drain()
             try:
-                for start in range(0, len(metrics), MOST_METRICS):
-                    client.log_batch(self._run.info.run_id, metrics[start : start + MOST_METRICS])
+                for start in range(0, len(metrics), MAX_METRICS):
+                    client.log_batch(self._run.info.run_id, metrics[start : start + MAX_METRICS])
             except Exception as error:  # whatever it is, the training thread must hear of it
                 self._failure = error
                 return

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wstrain.health import non_finite
-from wstrain.health.heartbeat import Pulse
-from wstrain.health.straggler import Slow, Straggler
+from wstrain.health.heartbeat import Heartbeat
+from wstrain.health.straggler import SlowRank, StragglerDetector
 from wstrain.launch.environment import Launch
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
 
 WINDOW_SECONDS = 0.25
-LONGEST_WINDOW = 100  # steps
+MAX_WINDOW_STEPS = 100  # steps
 PRINT_SECONDS = 10.0
 
 
@@ -32,17 +32,17 @@ class Ranks(Protocol):
         """Who this process is."""
 
     def average(
-        self, losses: Sequence[Any], seconds: float, busy: float
+        self, losses: Sequence[Any], seconds: float, compute_seconds: float
     ) -> tuple[list[float], float, list[float]]:
         """Average 0-d tensors, and a time, over ranks; every rank calls it for the same steps.
 
         Args:
             losses: of this rank.
             seconds: that a step took it.
-            busy: seconds of these in which it computed.
+            compute_seconds: seconds of these in which it computed.
 
         Returns:
-            The means, and every rank's ``busy``.
+            The means, and every rank's ``compute_seconds``.
         """
 
     def everyone(self, value: Any) -> list[Any]:
@@ -67,7 +67,7 @@ class StepRecorder:
         global_batch: samples a step.
         tracker: MLflow, on rank 0.
         progress: the live view, on rank 0.
-        pulse: knows how long this rank computed.
+        heartbeat: knows how long this rank computed.
         last_checkpoint: gives the name of the newest one.
         overflows: steps in a row whose loss may overflow, as a loss scale skips them.
         inspect: looks at the weights after so many steps.
@@ -79,12 +79,12 @@ class StepRecorder:
     global_batch: int
     tracker: Tracker | None
     progress: Progress
-    pulse: Pulse | None = None
+    heartbeat: Heartbeat | None = None
     last_checkpoint: Callable[[], str | None] = lambda: None
     overflows: int = 0
     inspect: Callable[[int], None] = lambda _: None
-    _straggler: Straggler = field(default_factory=Straggler)
-    _slow: Slow | None = None
+    _straggler: StragglerDetector = field(default_factory=StragglerDetector)
+    _slow: SlowRank | None = None
     _overflowed: int = 0
     _held: list[tuple[int, Any, float]] = field(default_factory=list)
     _window: int = 1
@@ -119,21 +119,23 @@ class StepRecorder:
 
     def _report(self) -> None:
         seconds = (time.perf_counter() - self._since) / len(self._held)
-        busy = self.pulse.busy() if self.pulse else 0.0
-        means, seconds, ranks = self.group.average([loss for _, loss, _ in self._held], seconds, busy)
+        compute_seconds = self.heartbeat.take_compute_seconds() if self.heartbeat else 0.0
+        means, seconds, ranks = self.group.average(
+            [loss for _, loss, _ in self._held], seconds, compute_seconds
+        )
         seconds = max(seconds, 1e-9)
         for (step, own, rate), loss in zip(self._held, means, strict=True):
             if math.isfinite(loss):
                 self._overflowed = 0
                 self._note(step + 1, loss, rate, self.global_batch / seconds)
             else:
-                self._refuse(non_finite.Bad(step + 1, loss, rate, (), len(ranks)), own)
+                self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), own)
         self._watch_for_slow(ranks)
-        self._window = min(max(round(WINDOW_SECONDS / seconds), 1), LONGEST_WINDOW)
+        self._window = min(max(round(WINDOW_SECONDS / seconds), 1), MAX_WINDOW_STEPS)
         self._held.clear()
         self._since = time.perf_counter()
 
-    def _refuse(self, bad: non_finite.Bad, own: Any) -> None:
+    def _refuse(self, bad: non_finite.BadStep, own: Any) -> None:
         """Stop for a loss that is not finite; every rank has the same mean, so all come here."""
         self._overflowed += 1
         if self._overflowed <= self.overflows:
@@ -141,10 +143,10 @@ class StepRecorder:
         self.last_checkpoint()  # is written to its end before anybody leaves
         flags = self.group.everyone(not math.isfinite(float(own)))
         ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
-        raise non_finite.refused(replace(bad, bad_ranks=ranks), self.last_checkpoint())
+        raise non_finite.non_finite_error(replace(bad, bad_ranks=ranks), self.last_checkpoint())
 
-    def _watch_for_slow(self, busy: Sequence[float]) -> None:
-        slow = self._straggler.note(busy, len(self._held))
+    def _watch_for_slow(self, compute_seconds: Sequence[float]) -> None:
+        slow = self._straggler.note(compute_seconds, len(self._held))
         if slow is None:
             return
         self._slow = slow
@@ -178,7 +180,7 @@ def _line(step: int, total: int, last: dict[str, float]) -> str:
     )
 
 
-def _about(slow: Slow, title: str) -> str:
+def _about(slow: SlowRank, title: str) -> str:
     return (
         f"{title} is {slow.ratio:.1f} times as slow as the others: it computes {slow.seconds * 1000:.1f} ms"
         f" a step, they {slow.others * 1000:.1f} ms and then wait"

@@ -6,9 +6,9 @@ is about to start with it. ``keys.json`` holds what DeepSpeed 0.19.8 knows.
 
 from __future__ import annotations
 
-from wstrain_deepspeed.config.builder import DEVICES, PRECISIONS, Plan, build, to_json
-from wstrain_deepspeed.config.findings import ADVICE, KINDS, Finding, Known, Path, stage
-from wstrain_deepspeed.config.user_config import ConfigError, own, read
+from wstrain_deepspeed.config.builder import DEVICES, PRECISIONS, Plan, build_config, to_json
+from wstrain_deepspeed.config.findings import ADVICE, KINDS, Finding, Known, Path, read_stage
+from wstrain_deepspeed.config.user_config import ConfigError, complete_config, read_config
 from wstrain_deepspeed.config.verification import verify
 
 __all__ = [
@@ -21,10 +21,10 @@ __all__ = [
     "Known",
     "Path",
     "Plan",
-    "build",
-    "own",
-    "read",
-    "stage",
+    "build_config",
+    "complete_config",
+    "read_config",
+    "read_stage",
     "to_json",
     "verify",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 DEVICES = ("none", "cpu", "nvme")
-TESTED = ("adam", "adamw", "adagrad")
+TESTED_OPTIMIZERS = ("adam", "adamw", "adagrad")
 """Optimizers of torch that ZeRO takes without being told; see ``ZERO_SUPPORTED_OPTIMIZERS`` of DeepSpeed."""
 
 
@@ -42,7 +42,7 @@ class Plan:
         return self.micro_batch * self.accumulation * self.world_size
 
 
-def build(plan: Plan) -> dict[str, Any]:
+def build_config(plan: Plan) -> dict[str, Any]:
     """The configuration for ``deepspeed.initialize``.
 
     The program makes the optimizer and sets the learning rate of every step itself, so neither is in it: a
@@ -67,7 +67,7 @@ def build(plan: Plan) -> dict[str, Any]:
     config |= _arithmetic(plan)
     if plan.activation_checkpointing:
         config["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": False}
-    if plan.zero_stage and plan.optimizer not in TESTED:
+    if plan.zero_stage and plan.optimizer not in TESTED_OPTIMIZERS:
         config["zero_allow_untested_optimizer"] = True
     if plan.offload_optimizer != "none":
         config["zero_force_ds_cpu_optimizer"] = False

@@ -77,7 +77,7 @@ class Known(NamedTuple):
         )
 
 
-def at(config: Mapping[str, Any], *path: str) -> Any:
+def value_at(config: Mapping[str, Any], *path: str) -> Any:
     """The value at a path, or None where it is absent."""
     value: Any = config
     for name in path:
@@ -85,30 +85,30 @@ def at(config: Mapping[str, Any], *path: str) -> Any:
     return value
 
 
-def block(config: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+def block_at(config: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """The block at a path; an empty one where there is none."""
-    value = at(config, *path)
+    value = value_at(config, *path)
     return value if isinstance(value, Mapping) else {}
 
 
-def whole(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """A whole number as JSON writes it, ``16`` or ``1e3``; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         return None
     return int(value) if abs(value) < 2**63 else None
 
 
-def real(value: object) -> float | None:
+def as_number(value: object) -> float | None:
     """A number; None for anything else."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def on(value: object) -> bool:
+def is_on(value: object) -> bool:
     """Whether a switch is on, as DeepSpeed's models read it: ``"true"`` is, too."""
     return value is True or (isinstance(value, str) and value.lower() in ("true", "yes", "on", "t", "y", "1"))
 
 
-def stage(config: Mapping[str, Any]) -> int | None:
+def read_stage(config: Mapping[str, Any]) -> int | None:
     """The ZeRO stage: 0 where none is asked for, None where it cannot be told."""
     zero = config.get("zero_optimization", {})
     if isinstance(zero, bool):
@@ -116,10 +116,10 @@ def stage(config: Mapping[str, Any]) -> int | None:
     if not isinstance(zero, Mapping):
         return None
     given = zero.get("stage", 0)
-    return 0 if given == "auto" else whole(given)
+    return 0 if given == "auto" else as_integer(given)
 
 
-def shown(value: object) -> str:
+def as_json(value: object) -> str:
     """A value as JSON writes it, cut short."""
     import json  # noqa: PLC0415 - only a fault shows a value
 

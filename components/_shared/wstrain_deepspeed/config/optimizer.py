@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wstrain_deepspeed.config.builder import TESTED
-from wstrain_deepspeed.config.findings import Finding, Known, Path, at, block, on, shown, stage, whole
-from wstrain_deepspeed.config.schema import closest, read_tables
+from wstrain_deepspeed.config.builder import TESTED_OPTIMIZERS
+from wstrain_deepspeed.config.findings import (
+    Finding,
+    Known,
+    Path,
+    as_integer,
+    as_json,
+    block_at,
+    is_on,
+    read_stage,
+    value_at,
+)
+from wstrain_deepspeed.config.schema import closest_word, read_tables
 
 _ZERO_TAKES = {"adam", "adamw", "adagrad", "lion", "muon"}  # what DeepSpeed makes of these is on its list
 _FORMER = {"onebitadam", "onebitlamb", "zerooneadam", "cpuadam", "fusedadam"}  # of older or other versions
@@ -37,13 +47,17 @@ def check_optimizer(config: Mapping[str, Any], known: Known) -> Iterator[Finding
 
 def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
     """What DeepSpeed asserts of an optimizer that the program gives it."""
-    zero = stage(config)
-    if zero and name.lower() not in TESTED and not on(config.get("zero_allow_untested_optimizer")):
+    zero = read_stage(config)
+    if (
+        zero
+        and name.lower() not in TESTED_OPTIMIZERS
+        and not is_on(config.get("zero_allow_untested_optimizer"))
+    ):
         message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
         given = "zero_allow_untested_optimizer" in config
         place: Path = ("zero_allow_untested_optimizer",) if given else ("zero_optimization", "stage")
         yield Finding("optimizer", place, message, 'write `"zero_allow_untested_optimizer": true`')
-    device = at(config, "zero_optimization", "offload_optimizer", "device")
+    device = value_at(config, "zero_optimization", "offload_optimizer", "device")
     if zero and device in ("cpu", "nvme") and config.get("zero_force_ds_cpu_optimizer", True) is not False:
         message = (
             "with `offload_optimizer` DeepSpeed refuses an optimizer of torch unless it is told to take it"
@@ -56,8 +70,8 @@ def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
     """The optimizer that DeepSpeed is to make."""
-    name = at(config, "optimizer", "type")
-    params = block(config, "optimizer", "params")
+    name = value_at(config, "optimizer", "type")
+    params = block_at(config, "optimizer", "params")
     if "max_grad_norm" in params:
         message = "`max_grad_norm` is no parameter of an optimizer, and DeepSpeed refuses it"
         place = ("optimizer", "params", "max_grad_norm")
@@ -67,7 +81,7 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
         return
     own = name.lower() in read_tables().optimizers
     if not own and name not in read_tables().torch_optimizers:
-        near = closest(
+        near = closest_word(
             name, {*map(str.capitalize, read_tables().optimizers), *read_tables().torch_optimizers}
         )
         message = f"`{name}` is an optimizer neither of DeepSpeed nor of torch"
@@ -76,15 +90,19 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
         )
         yield Finding("optimizer", ("optimizer", "type"), message, help_)
     elif (
-        stage(config)
+        read_stage(config)
         and name.lower() not in _ZERO_TAKES
-        and not on(config.get("zero_allow_untested_optimizer"))
+        and not is_on(config.get("zero_allow_untested_optimizer"))
     ):
         message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
         help_ = 'write `"zero_allow_untested_optimizer": true`, or use `AdamW`'
         yield Finding("optimizer", ("optimizer", "type"), message, help_)
-    elif name.lower() == "lamb" and (scale := at(config, "fp16", "loss_scale")) not in (None, 0, "auto"):
-        message = f"`{name}` needs a dynamic loss scale, and `loss_scale` is {shown(scale)}"
+    elif name.lower() == "lamb" and (scale := value_at(config, "fp16", "loss_scale")) not in (
+        None,
+        0,
+        "auto",
+    ):
+        message = f"`{name}` needs a dynamic loss scale, and `loss_scale` is {as_json(scale)}"
         yield Finding("optimizer", ("fp16", "loss_scale"), message, "write 0")
 
 
@@ -93,14 +111,14 @@ def _params(params: Mapping[str, Any]) -> Iterator[Finding]:
     for name in _NUMBERS:
         value = params.get(name)
         if isinstance(value, str | bool) and value != "auto":
-            message = f"`{name}` is {shown(value)}, not a number"
+            message = f"`{name}` is {as_json(value)}, not a number"
             help_ = (
                 "write the number without quotes" if value and str(value)[0].isdigit() else "write a number"
             )
             yield Finding("type", ("optimizer", "params", name), message, help_)
     betas = params.get("betas")
     if betas is not None and betas != "auto" and not _is_pair(betas):
-        message = f"`betas` is {shown(betas)}, not two numbers"
+        message = f"`betas` is {as_json(betas)}, not two numbers"
         yield Finding("type", ("optimizer", "params", "betas"), message, "write `[0.9, 0.999]`")
 
 
@@ -115,18 +133,18 @@ def _is_pair(betas: Any) -> bool:
 
 def _scheduler(config: Mapping[str, Any]) -> Iterator[Finding]:
     """The schedule that DeepSpeed is to make: its name, and the parameters of its own ones."""
-    name = at(config, "scheduler", "type")
+    name = value_at(config, "scheduler", "type")
     if not isinstance(name, str):
         return
     own = read_tables().schedulers
     if name not in own:
         if name not in read_tables().torch_schedulers:
-            near = closest(name, {*own, *read_tables().torch_schedulers})
+            near = closest_word(name, {*own, *read_tables().torch_schedulers})
             message = f"`{name}` is a schedule neither of DeepSpeed nor of torch"
             help_ = f"did you mean `{near}`?" if near else f"write one of {', '.join(own)}"
             yield Finding("schedule", ("scheduler", "type"), message, help_)
         return
-    params = at(config, "scheduler", "params")
+    params = value_at(config, "scheduler", "params")
     given = params if isinstance(params, Mapping) else {}
     missing = [key for key, required in own[name].items() if required and key not in given]
     if missing:
@@ -134,13 +152,13 @@ def _scheduler(config: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("schedule", ("scheduler", "type"), message, f"add `{missing[0]}`")
     for key in given:
         if key not in own[name]:
-            near = closest(key, own[name])
+            near = closest_word(key, own[name])
             help_ = f"did you mean `{near}`?" if near else "remove it"
             place = ("scheduler", "params", str(key))
             yield Finding("schedule", place, f"`{name}` has no parameter `{key}`", help_, on_key=True)
     steps = given.get("warmup_num_steps")
     if steps is not None and steps != "auto" and (not isinstance(steps, int) or steps <= 0):
-        number = "" if whole(steps) is None else " above 0"
-        message = f"`warmup_num_steps` is {shown(steps)}, not a whole number{number}"
+        number = "" if as_integer(steps) is None else " above 0"
+        message = f"`warmup_num_steps` is {as_json(steps)}, not a whole number{number}"
         place = ("scheduler", "params", "warmup_num_steps")
         yield Finding("schedule", place, message, "write 1 for no warm-up, or the number of steps")

@@ -6,7 +6,17 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wstrain_deepspeed.config.findings import Finding, Known, Path, at, block, on, real, shown, stage
+from wstrain_deepspeed.config.findings import (
+    Finding,
+    Known,
+    Path,
+    as_json,
+    as_number,
+    block_at,
+    is_on,
+    read_stage,
+    value_at,
+)
 
 _NAMES = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16",
           "fp32": "fp32", "float32": "fp32", "float": "fp32"}  # fmt: skip
@@ -14,23 +24,23 @@ _NAMES = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bf
 
 def check_precision(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """What is said of precision, in itself and against the plan."""
-    half = on(at(config, "fp16", "enabled"))
+    half = is_on(value_at(config, "fp16", "enabled"))
     brain_name = "bf16" if config.get("bf16") is not None else "bfloat16"
-    brain = on(at(config, brain_name, "enabled"))
+    brain = is_on(value_at(config, brain_name, "enabled"))
     if half and brain:
         message = "`bf16` and `fp16` are both enabled, and DeepSpeed takes one of them"
         related = ((("fp16", "enabled"), "the other"),)
         yield Finding("precision", (brain_name, "enabled"), message, "write false in one", related=related)
         return
     yield from _loss_scale(config, enabled=half)
-    if on(at(config, "bf16", "bf16_optimizer_states")) and not on(
-        at(config, "bf16", "bf16_master_weights_and_grads")
+    if is_on(value_at(config, "bf16", "bf16_optimizer_states")) and not is_on(
+        value_at(config, "bf16", "bf16_master_weights_and_grads")
     ):
         message = "`bf16_optimizer_states` needs `bf16_master_weights_and_grads`"
         help_ = 'add `"bf16_master_weights_and_grads": true`, or remove it'
         yield Finding("precision", ("bf16", "bf16_optimizer_states"), message, help_)
     name = "fp16" if half else "bf16" if brain else "fp32"
-    autos = any(at(config, block_, "enabled") == "auto" for block_ in ("fp16", "bf16"))
+    autos = any(value_at(config, block_, "enabled") == "auto" for block_ in ("fp16", "bf16"))
     if not autos:
         yield from _types(config, name)
         yield from _planned(config, _autocast(config) or name, brain_name, known)
@@ -38,26 +48,26 @@ def check_precision(config: Mapping[str, Any], known: Known) -> Iterator[Finding
 
 def _autocast(config: Mapping[str, Any]) -> str | None:
     """What torch's autocast computes in, where the configuration switches it on."""
-    dtype = at(config, "torch_autocast", "dtype")
-    if not on(at(config, "torch_autocast", "enabled")):
+    dtype = value_at(config, "torch_autocast", "dtype")
+    if not is_on(value_at(config, "torch_autocast", "enabled")):
         return None
     return _NAMES.get(dtype) if isinstance(dtype, str) else "bf16"  # DeepSpeed's default
 
 
 def _loss_scale(config: Mapping[str, Any], *, enabled: bool) -> Iterator[Finding]:
     """DeepSpeed checks the scale always, the window and the floor where the scale is dynamic."""
-    fp16 = block(config, "fp16")
+    fp16 = block_at(config, "fp16")
     scale = fp16.get("loss_scale", 0)
-    number = real(scale)
+    number = as_number(scale)
     if number is not None and (number < 0 or not math.isfinite(number)):
-        message = f"`loss_scale` is {shown(scale)}, not a number of at least 0"
+        message = f"`loss_scale` is {as_json(scale)}, not a number of at least 0"
         yield _scale("loss_scale", message, "write 0 for a dynamic scale, or a power of two such as 1024")
     if not enabled or (number not in (0, None) and scale != "auto"):
         return
     for name in ("loss_scale_window", "min_loss_scale"):
-        value = real(fp16.get(name))
+        value = as_number(fp16.get(name))
         if value is not None and value <= 0:
-            message = f"`{name}` is {shown(fp16[name])}, and a dynamic loss scale needs more than 0"
+            message = f"`{name}` is {as_json(fp16[name])}, and a dynamic loss scale needs more than 0"
             yield _scale(name, message, f"write {1000 if name == 'loss_scale_window' else 1}, the default")
 
 
@@ -68,13 +78,12 @@ def _scale(name: str, message: str, help_: str) -> Finding:
 def _types(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
     """``data_types`` against the precision that is enabled."""
     for key, stages in (("param_dtype", (0, 1, 2, 3)), ("grad_accum_dtype", (0,))):
-        given = at(config, "data_types", key)
+        given = value_at(config, "data_types", key)
         wanted = _NAMES.get(given) if isinstance(given, str) else None
-        if wanted is not None and wanted != name and stage(config) in stages:
+        if wanted is not None and wanted != name and read_stage(config) in stages:
             reason = "" if len(stages) > 1 else " without ZeRO"
-            message = (
-                f"`{key}` is {shown(given)}, and the precision is {name}, which DeepSpeed cannot mix{reason}"
-            )
+            message = f"`{key}` is {as_json(given)}, and the precision is {name}"
+            message += f", which DeepSpeed cannot mix{reason}"
             yield Finding("precision", ("data_types", key), message, f'write "{name}", or remove it')
 
 
@@ -84,13 +93,14 @@ def _planned(config: Mapping[str, Any], name: str, brain: str, known: Known) -> 
         place = places[name]
         if name == "fp32":
             place = next(
-                (p for p in (places["fp16"], places["bf16"]) if at(config, *map(str, p)) is not None), ()
+                (p for p in (places["fp16"], places["bf16"]) if value_at(config, *map(str, p)) is not None),
+                (),
             )
         message = f"the configuration trains in {name}, the plan in {known.precision}"
         switch = f'`"{known.precision}": {{"enabled": true}}`'
         help_ = f"write {switch}, or plan with {name}" if known.precision != "fp32" else f"plan with {name}"
         yield Finding("plan", place, message, help_)
-    clipping = real(config.get("gradient_clipping"))
+    clipping = as_number(config.get("gradient_clipping"))
     wanted = known.max_gradient_norm
     if clipping is not None and wanted is not None and clipping != wanted:
         message = f"`gradient_clipping` is {clipping:g}, but the plan's `max_gradient_norm` is {wanted:g}"

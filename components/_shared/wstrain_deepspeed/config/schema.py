@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
-from wstrain_deepspeed.config.findings import Finding, Known, Path, shown, whole
+from wstrain_deepspeed.config.findings import Finding, Known, Path, as_integer, as_json
 
 
 class Key(NamedTuple):
@@ -93,7 +93,7 @@ def check_keys(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     yield from _check_block(config, (), known)
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest_word(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant."""
     folded = {name.lower().replace("_", ""): name for name in sorted(known, reverse=True)}
     found = difflib.get_close_matches(word.lower().replace("_", ""), folded, n=1, cutoff=0.8)
@@ -132,7 +132,7 @@ def _unknown(key: str, place: Path, table: Block, known: Known) -> Iterator[Find
         )
         return
     home = _home(key, place)
-    near = closest(key, table.keys)
+    near = closest_word(key, table.keys)
     where = f"`{_name(place[:-1])}`" if len(place) > 1 else "the configuration"
     help_ = f"did you mean `{near}`?" if near else "remove it"
     if home is not None and near is None:
@@ -181,18 +181,18 @@ def _value(key: str, value: Any, place: Path, entry: Key, *, closed: bool) -> It
     fit = max((_fits(value, kind, closed=closed) for kind in entry.types), default=2)
     if fit < 2:
         wanted = " or ".join(_ARTICLES.get(kind, kind) for kind in entry.types if kind != "null")
-        message = f"`{key}` is {shown(value)}, not {wanted}"
+        message = f"`{key}` is {as_json(value)}, not {wanted}"
         text = "DeepSpeed reads it, other programs take any text for true" if fit else f"write {wanted}"
         yield Finding("text" if fit else "type", place, message, _retyped(value) or text)
         return
-    if key == "stage" and whole(value) not in entry.choices:
-        message = f"`stage` is {shown(value)}, and ZeRO has the stages 0 to 3"
+    if key == "stage" and as_integer(value) not in entry.choices:
+        message = f"`stage` is {as_json(value)}, and ZeRO has the stages 0 to 3"
         yield Finding("value", place, message, "write 0, 1, 2 or 3")
     elif entry.choices and (value.lower() if isinstance(value, str) else value) not in entry.choices:
         listed = ", ".join(f"`{choice}`" for choice in entry.choices)
-        near = closest(value, entry.choices) if isinstance(value, str) else None
+        near = closest_word(value, entry.choices) if isinstance(value, str) else None
         help_ = f"did you mean `{near}`?" if near else f"write one of {listed}"
-        yield Finding("value", place, f"`{key}` is {shown(value)}, not one of {listed}", help_)
+        yield Finding("value", place, f"`{key}` is {as_json(value)}, not one of {listed}", help_)
     elif isinstance(value, int | float) and not isinstance(value, bool) and place[0] != "fp16":
         yield from _range(key, value, place, entry)
 
@@ -200,13 +200,13 @@ def _value(key: str, value: Any, place: Path, entry: Key, *, closed: bool) -> It
 def _range(key: str, value: float, place: Path, entry: Key) -> Iterator[Finding]:
     noun = "a whole number" if entry.types[0] == "integer" else "a number"
     if entry.least is not None and value < entry.least:
-        message = f"`{key}` is {shown(value)}, not at least {entry.least:g}"
+        message = f"`{key}` is {as_json(value)}, not at least {entry.least:g}"
         yield Finding("value", place, message, f"write {noun} of at least {entry.least:g}")
     elif entry.above is not None and value <= entry.above:
-        message = f"`{key}` is {shown(value)}, not above {entry.above:g}"
+        message = f"`{key}` is {as_json(value)}, not above {entry.above:g}"
         yield Finding("value", place, message, f"write {noun} above {entry.above:g}")
     elif entry.most is not None and value > entry.most:
-        message = f"`{key}` is {shown(value)}, not at most {entry.most:g}"
+        message = f"`{key}` is {as_json(value)}, not at most {entry.most:g}"
         yield Finding("value", place, message, f"write {noun} of at most {entry.most:g}")
 
 
@@ -232,7 +232,7 @@ def _as_boolean(value: Any, *, closed: bool) -> int:
 
 def _as_number(value: Any, kind: str, *, closed: bool) -> int:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return 2 * (kind == "number" or whole(value) is not None)
+        return 2 * (kind == "number" or as_integer(value) is not None)
     if not closed or not isinstance(value, str):
         return 0
     try:

@@ -24,7 +24,7 @@ class _Twice(Exception):  # noqa: N818 - never leaves this module
     """A key stands twice."""
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
     """Read a file of JSON.
 
     Raises:
@@ -56,7 +56,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return block
 
 
-def own(
+def complete_config(
     config: Mapping[str, Any], plan: Plan, exists: Callable[[str], bool] | None = None
 ) -> tuple[dict[str, Any], list[Finding]]:
     """The user's configuration with the batch numbers of the plan, and what is odd about it.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from wstrain_deepspeed.config.findings import Finding, Known, Path, at, on, whole
+from wstrain_deepspeed.config.findings import Finding, Known, Path, as_integer, is_on, value_at
 from wstrain_deepspeed.config.optimizer import check_optimizer
 from wstrain_deepspeed.config.precision import check_precision
 from wstrain_deepspeed.config.schema import check_keys
@@ -27,7 +27,7 @@ _LITERAL_AUTO = {
 
 def check_auto(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """Hugging Face's integration fills in ``"auto"``, DeepSpeed does not: one finding for all."""
-    if known.fills_auto is not False or on(at(config, "autotuning", "enabled")):
+    if known.fills_auto is not False or is_on(value_at(config, "autotuning", "enabled")):
         return
     places = [place for place in _places(config, ()) if place not in _LITERAL_AUTO and place[0] != "pipeline"]
     if not places:
@@ -55,7 +55,7 @@ def check_batch(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     It works out those that are left out, so one of the first two is enough.
     """
     given = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
-    numbers = {name: whole(value) for name, value in given.items()}
+    numbers = {name: as_integer(value) for name, value in given.items()}
     filled_in = known.pinned and known.micro_batch is not None  # by `own`, from the plan
     if TRAIN not in given and MICRO not in given and not filled_in:
         message = "the configuration has no batch size, and DeepSpeed cannot start without one"

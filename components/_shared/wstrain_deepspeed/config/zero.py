@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wstrain_deepspeed.config.findings import Finding, Known, Path, at, block, on, shown, stage
+from wstrain_deepspeed.config.findings import (
+    Finding,
+    Known,
+    Path,
+    as_json,
+    block_at,
+    is_on,
+    read_stage,
+    value_at,
+)
 
 ZERO = "zero_optimization"
 
 
 def check_zero(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     """The settings of ``zero_optimization`` against its stage, and the stage against the plan's."""
-    zero_stage = stage(config)
+    zero_stage = read_stage(config)
     if isinstance(config.get(ZERO), bool):
         message = f"`{ZERO}` as true or false is deprecated"
         yield Finding("deprecated", (ZERO,), message, f'write `{{"stage": {zero_stage}}}`')
     for name in ("offload_optimizer", "offload_param"):
-        yield from _folder((ZERO, name), block(config, ZERO, name), known)
+        yield from _folder((ZERO, name), block_at(config, ZERO, name), known)
     if zero_stage not in (0, 1, 2, 3):
         return
     if known.stage is not None and zero_stage != known.stage:
         place = (
-            (ZERO, "stage") if at(config, ZERO, "stage") is not None else (ZERO,) if ZERO in config else ()
+            (ZERO, "stage")
+            if value_at(config, ZERO, "stage") is not None
+            else (ZERO,)
+            if ZERO in config
+            else ()
         )
         message = f"the configuration asks for ZeRO stage {zero_stage}, the plan for {known.stage}"
         yield Finding("plan", place, message, f"write {known.stage}, or plan with {zero_stage}")
@@ -35,7 +48,7 @@ def _ignored(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
     """Offload below its stage: DeepSpeed starts, and offloads nothing."""
     related = _stage_place(config)
     for name, least in (("offload_param", 3), ("offload_optimizer", 1)):
-        device = at(config, ZERO, name, "device")
+        device = value_at(config, ZERO, name, "device")
         if device in ("cpu", "nvme") and zero_stage < least:
             needed = "3" if least == 3 else "1, 2 or 3"
             message = f"`{name}` needs ZeRO stage {needed}, and the stage is {zero_stage}"
@@ -46,21 +59,27 @@ def _ignored(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
 
 def _refused(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
     """Settings for which DeepSpeed stops at any other stage."""
-    zero = block(config, ZERO)
-    ratio = at(config, ZERO, "offload_optimizer", "ratio")
+    zero = block_at(config, ZERO)
+    ratio = value_at(config, ZERO, "offload_optimizer", "ratio")
     sums = str(config.get("gradient_allreduce_op", "mean")).lower() == "sum"
     cases: tuple[tuple[bool, Path, tuple[int, ...]], ...] = (
         (_below_one(ratio), (ZERO, "offload_optimizer", "ratio"), (3,)),
         (zero.get("compute_grad_norm") is False, (ZERO, "compute_grad_norm"), (1, 2)),
         (sums, ("gradient_allreduce_op",), (0, 1, 2)),
-        (on(at(config, "fp16", "fp16_master_weights_and_grads")), _weights("fp16"), (1, 2, 3)),
-        (on(at(config, "bf16", "bf16_master_weights_and_grads")), _weights("bf16"), (1, 2, 3)),
-        (on(at(config, "bf16", "bf16_optimizer_states")), ("bf16", "bf16_optimizer_states"), (1, 2, 3)),
+        (is_on(value_at(config, "fp16", "fp16_master_weights_and_grads")), _weights("fp16"), (1, 2, 3)),
+        (is_on(value_at(config, "bf16", "bf16_master_weights_and_grads")), _weights("bf16"), (1, 2, 3)),
+        (
+            is_on(value_at(config, "bf16", "bf16_optimizer_states")),
+            ("bf16", "bf16_optimizer_states"),
+            (1, 2, 3),
+        ),
     )
     for given, place, allowed in cases:
         if given and zero_stage not in allowed:
             stages = " or ".join(", ".join(map(str, allowed)).rsplit(", ", 1))
-            message = f"`{place[-1]}` as {shown(at(config, *map(str, place)))} needs ZeRO stage {stages}"
+            message = (
+                f"`{place[-1]}` as {as_json(value_at(config, *map(str, place)))} needs ZeRO stage {stages}"
+            )
             message += f", and the stage is {zero_stage}"
             help_ = f"remove it, or write a stage of {stages}"
             yield Finding("stage-refused", place, message, help_, related=_stage_place(config))
@@ -75,7 +94,7 @@ def _below_one(ratio: object) -> bool:
 
 
 def _stage_place(config: Mapping[str, Any]) -> tuple[tuple[Path, str], ...]:
-    return (((ZERO, "stage"), "the stage"),) if at(config, ZERO, "stage") is not None else ()
+    return (((ZERO, "stage"), "the stage"),) if value_at(config, ZERO, "stage") is not None else ()
 
 
 def _folder(place: Path, offload: Mapping[str, Any], known: Known) -> Iterator[Finding]:
@@ -91,10 +110,10 @@ def _folder(place: Path, offload: Mapping[str, Any], known: Known) -> Iterator[F
         return
     elif not path.startswith("/"):
         message = (
-            f"`nvme_path` {shown(path)} is relative: it lies in the job's working folder, on no fast disk"
+            f"`nvme_path` {as_json(path)} is relative: it lies in the job's working folder, on no fast disk"
         )
         yield Finding("path", (*place, "nvme_path"), message, "write the absolute path of a local disk")
     elif known.exists is not None and not known.exists(path):
-        message = f"`nvme_path` {shown(path)} does not exist on this machine"
+        message = f"`nvme_path` {as_json(path)} does not exist on this machine"
         help_ = "write a folder of a local disk; DeepSpeed would make this one on the system disk"
         yield Finding("path", (*place, "nvme_path"), message, help_)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from wsshards.errors import Interrupted, UserError
-from wstrain.health.rank_status import Notices
+from wstrain.health.rank_status import RankStatus
 
 GRACE_SECONDS = 1.0  # a process that fails for its own reason says so itself before it hears of others
 RETRY_SECONDS = 0.1
@@ -31,14 +31,14 @@ _LONGEST = 1 << 22  # bytes of one message
 _GREETING = "worldsize"
 
 
-class Meeting:
+class Rendezvous:
     """A star of connections with the leader in the middle; alone, nothing is opened.
 
     Args:
         members: name and address ``host:port`` of every process; the first leads.
         place: which of them this process is.
         timeout: seconds to wait for the others.
-        notices: what this process has to tell, and what it hears.
+        status: what this process has to tell, and what it hears.
 
     Raises:
         UserError: somebody did not come in time, or the leader's port is taken.
@@ -49,10 +49,10 @@ class Meeting:
         members: Sequence[tuple[str, str]],
         place: int,
         timeout: float,
-        notices: Notices | None = None,
+        status: RankStatus | None = None,
     ) -> None:
         self._members, self._place, self._timeout = members, place, timeout
-        self.notices = notices or Notices()
+        self.status = status or RankStatus()
         self._leaving = False
         self._peers: dict[int, _Peer] = {}
         if len(members) > 1:
@@ -98,7 +98,7 @@ class Meeting:
             # In a thread: the main one may be in the middle of a message.
             threading.Thread(target=self._peers[0].send, args=({"stop": True},), daemon=True).start()
 
-        self.notices.listen(tell if self._place else lambda: None)
+        self.status.stop_on_sigterm(tell if self._place else lambda: None)
 
     def leave(self, word: str = "done") -> None:
         """Wait until all are done; from then on it is no loss when a process ends.
@@ -186,7 +186,7 @@ class Meeting:
     def _told(self, message: dict[str, Any]) -> bool:
         """Whether a message was for us and not for who waits in :meth:`gather`."""
         if "stop" in message:
-            self.notices.stop = True
+            self.status.stop = True
             return True
         if "gone" not in message:
             return False

@@ -6,13 +6,13 @@ import os
 from typing import Any
 
 from wsshards.errors import UserError
-from wstrain.launch.gpus import Planned, expect_gpus
+from wstrain.launch.gpus import PlannedGpus, expect_gpus
 from wstrain_tensorflow.launch.tf_config import NAME, Cluster
 
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 
 
-def load(cluster: Cluster, planned: Planned, *, neighbours: int, precision: str) -> None:
+def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, neighbours: int, precision: str) -> None:
     """Import TensorFlow and Keras 3 and choose threads, GPU memory and arithmetic.
 
     Args:
@@ -52,7 +52,7 @@ def _words(tf: Any) -> str:
     return f"TensorFlow {tf.__version__} {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
 
 
-def policy(precision: str) -> str:
+def dtype_policy(precision: str) -> str:
     """Name of Keras' dtype policy: what layers compute in; weights and their updates stay fp32."""
     return _POLICIES[precision]
 

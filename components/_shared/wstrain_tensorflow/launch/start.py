@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from wsshards.errors import Interrupted, UserError
-from wsshards.reader import Manifest, read_manifest
+from wsshards.manifest import Manifest, read_manifest
 from wstrain import run_facts
 from wstrain.health import watchdog
-from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.launch import consistency, gpus
 from wstrain.launch.environment import Launch, expect_global_batch
 from wstrain.launch.mesh import Mesh
 from wstrain.settings import Settings
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
 
 MIRRORED, PARAMETER_SERVER = "multi_worker_mirrored", "parameter_server"
 
 
-def start(settings: Settings, cluster: Cluster) -> None:
+def start_training(settings: Settings, cluster: Cluster) -> None:
     """Check the launch against the plan and the processes against each other, then train.
 
     Raises:
@@ -38,25 +38,25 @@ def start(settings: Settings, cluster: Cluster) -> None:
     planned = _planned_gpus(settings, cluster)
     gpus.expect_gpus_before_import(planned, "tensorflow")
     expect_plan(settings, cluster)
-    meeting = Meeting(cluster.members, cluster.place, settings.options["join_timeout"])
-    meeting.listen()
+    rendezvous = Rendezvous(cluster.members, cluster.place, settings.options["join_timeout"])
+    rendezvous.listen()
     manifest: Manifest | None = None
-    with meeting.together():
+    with rendezvous.together():
         manifest = read_manifest(settings.shards)
-        run_facts.steps(settings, manifest)
+        run_facts.count_steps(settings, manifest)
     assert manifest is not None
-    _expect_agreement(settings, manifest, meeting)
-    hosts = meeting.gather(socket.gethostname())
+    _expect_agreement(settings, manifest, rendezvous)
+    hosts = rendezvous.gather(socket.gethostname())
     neighbours = hosts.count(hosts[cluster.place])
     who = Launch(cluster.place, 0, max(1, len(cluster.members)))
-    with watchdog.watching(who, settings.hang_timeout) as pulse:
+    with watchdog.watch_process(who, settings.hang_timeout) as heartbeat:
         try:
-            _train(settings, cluster, meeting, manifest, neighbours=neighbours, pulse=pulse)
+            _train(settings, cluster, rendezvous, manifest, neighbours=neighbours, heartbeat=heartbeat)
         except Interrupted:
-            meeting.leave("stopped")
+            rendezvous.leave("stopped")
             raise
-        pulse.mark(Phase.SERVING)  # a process that is done waits for the others, however long they take
-        meeting.leave()
+        heartbeat.mark(Phase.SERVING)  # a process that is done waits for the others, however long they take
+        rendezvous.leave()
 
 
 def expect_plan(settings: Settings, cluster: Cluster) -> None:
@@ -105,9 +105,9 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
     )
 
 
-def _planned_gpus(settings: Settings, cluster: Cluster) -> gpus.Planned:
+def _planned_gpus(settings: Settings, cluster: Cluster) -> gpus.PlannedGpus:
     """What this task was planned to have; a parameter server adds numbers, on CPUs."""
-    return gpus.Planned(0) if cluster.task == "ps" else gpus.planned_in(settings)
+    return gpus.PlannedGpus(0) if cluster.task == "ps" else gpus.planned_gpus(settings)
 
 
 def _may_have_gpus() -> bool:
@@ -115,29 +115,31 @@ def _may_have_gpus() -> bool:
     return visible not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
 
 
-def _expect_agreement(settings: Settings, manifest: Manifest, meeting: Meeting) -> None:
-    plan = run_facts.facts(settings, manifest, {})
+def _expect_agreement(settings: Settings, manifest: Manifest, rendezvous: Rendezvous) -> None:
+    plan = run_facts.collect_facts(settings, manifest, {})
     own = consistency.fingerprint(Path.cwd(), settings.shards, plan)
-    words = consistency.differing(meeting.gather(own), meeting.names)
+    words = consistency.describe_difference(rendezvous.gather(own), rendezvous.names)
     if words:
         raise UserError(words, "give every process the same code, data and inputs")
 
 
-def _train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, **more: Any) -> None:
+def _train(
+    settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest, **more: Any
+) -> None:
     from wstrain_tensorflow.launch import setup  # noqa: PLC0415  TensorFlow only now
 
-    with meeting.together():
+    with rendezvous.together():
         planned = _planned_gpus(settings, cluster)
-        setup.load(cluster, planned, neighbours=more["neighbours"], precision=settings.precision)
+        setup.setup_tensorflow(cluster, planned, neighbours=more["neighbours"], precision=settings.precision)
     from wstrain_tensorflow.launch import tf_errors  # noqa: PLC0415
 
-    pulse: Pulse = more["pulse"]
-    with tf_errors.translated(len(cluster.members) - 1, settings):
+    heartbeat: Heartbeat = more["pulse"]
+    with tf_errors.translate_errors(len(cluster.members) - 1, settings):
         if settings.strategy == PARAMETER_SERVER:
             from wstrain_tensorflow.strategies import parameter_server  # noqa: PLC0415
 
-            parameter_server.train(settings, cluster, meeting, manifest, pulse)
+            parameter_server.train(settings, cluster, rendezvous, manifest, heartbeat)
         else:
             from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: PLC0415
 
-            multi_worker_mirrored.train(settings, cluster, meeting, manifest, pulse)
+            multi_worker_mirrored.train(settings, cluster, rendezvous, manifest, heartbeat)

@@ -72,7 +72,7 @@ class Cluster:
         return json.dumps({"cluster": cluster, "task": {"type": self.task, "index": self.index}})
 
 
-def read(env: Mapping[str, str]) -> Cluster:
+def read_tf_config(env: Mapping[str, str]) -> Cluster:
     """Read the environment contract; no ``TF_CONFIG``, or one without a cluster, means a single process.
 
     Raises:

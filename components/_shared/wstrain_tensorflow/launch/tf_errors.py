@@ -22,7 +22,7 @@ _LOST = (
 
 
 @contextmanager
-def translated(others: int, settings: Settings) -> Iterator[None]:
+def translate_errors(others: int, settings: Settings) -> Iterator[None]:
     """Name the fault.
 
     Args:
@@ -35,7 +35,7 @@ def translated(others: int, settings: Settings) -> Iterator[None]:
     try:
         yield
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        raise out_of_memory.refused(error, settings) from error
+        raise out_of_memory.out_of_memory_error(error, settings) from error
     except _LOST:
         if others:
             # Another process has gone, probably: the meeting says which, and ends this one.

@@ -14,16 +14,16 @@ import tensorflow as tf
 
 from wsshards.errors import UserError
 from wstrain import user_code
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 from wstrain.settings import Settings
 from wstrain_tensorflow.models import cnn, gpt, mlp
 from wstrain_tensorflow.models.layers import Standardise
 from wstrain_tensorflow.models.network import is_legacy
 
-BUILT_IN: dict[str, Callable[[Samples, Any, Any], Any]] = {
-    "mlp": mlp.build,
-    "cnn": cnn.build,
-    "gpt": gpt.build,
+BUILT_IN: dict[str, Callable[[SampleSpec, Any, Any], Any]] = {
+    "mlp": mlp.build_model,
+    "cnn": cnn.build_model,
+    "gpt": gpt.build_model,
 }
 
 
@@ -39,11 +39,11 @@ class Models:
         UserError: there is no such model, or the user's file has no such function.
     """
 
-    def __init__(self, settings: Settings, samples: Samples, sample: np.ndarray[Any, Any] | None) -> None:
+    def __init__(self, settings: Settings, samples: SampleSpec, sample: np.ndarray[Any, Any] | None) -> None:
         self._settings, self._samples, self._sample = settings, samples, sample
         self._function: Callable[..., Any] | None = None
         if user_code.is_reference(settings.model):
-            self._function = user_code.load(settings.model)
+            self._function = user_code.load_function(settings.model)
         elif settings.model not in BUILT_IN:
             close = difflib.get_close_matches(settings.model, BUILT_IN, n=1)
             hint = f"did you mean `{close[0]}`? " if close else ""
@@ -95,14 +95,14 @@ class Models:
             "classes": samples.outputs,
             "task": samples.name,
         }
-        model = user_code.call(self._function, offered, reference)
+        model = user_code.call_function(self._function, offered, reference)
         if not isinstance(model, keras.Model) and not is_legacy(model):
             raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a Keras model")
         _probe(model, reference, samples)
         return model
 
 
-def _probe(model: Any, reference: str, samples: Samples) -> None:
+def _probe(model: Any, reference: str, samples: SampleSpec) -> None:
     # Better now than in the first step of every worker; it also makes the variables of a model without them.
     text = samples.name == "language_model"
     try:
@@ -110,8 +110,8 @@ def _probe(model: Any, reference: str, samples: Samples) -> None:
     except Exception as error:
         shape = [2, *samples.input_shape]
         raise UserError(
-            f"`{reference}`: the model fails on samples {shape}: {user_code.brief(error)}",
-            user_code.where(error),
+            f"`{reference}`: the model fails on samples {shape}: {user_code.summarize_error(error)}",
+            user_code.locate_error(error),
         ) from error
     expected = [2, *(samples.input_shape if text else ()), samples.outputs]
     returned = list(output.shape) if hasattr(output, "shape") else type(output).__name__

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from wsshards.errors import UserError
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
 WIDTH = 32
@@ -18,7 +18,7 @@ SMALLEST = 4  # halve the picture while it stays at least this high and wide
 MOST_STAGES = 4
 
 
-def build(samples: Samples, x: Any, sizes: Any) -> Any:
+def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
     """``[n, channels, height, width] -> [n, classes]``.
 
     Raises:

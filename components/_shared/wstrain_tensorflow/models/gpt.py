@@ -9,13 +9,13 @@ import keras
 from keras import ops
 
 from wsshards.errors import UserError
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
 LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
 
 
-def build(samples: Samples, tokens: Any, sizes: Any) -> Any:
+def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
     """``[n, t] -> [n, t, 256]``.
 
     Raises:

@@ -7,13 +7,13 @@ from typing import Any
 
 import keras
 
-from wstrain.data.sample_spec import Samples
+from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
 WIDTH = 256
 
 
-def build(samples: Samples, x: Any, sizes: Any) -> Any:
+def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
     """Two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
     del sizes
     x = keras.layers.Flatten()(x)

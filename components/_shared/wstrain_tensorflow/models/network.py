@@ -33,7 +33,7 @@ class Network(Protocol):
         """Scores ``[n, …, outputs]`` and the sum of the model's own penalties, in training."""
 
 
-class Functional:
+class FunctionalNetwork:
     """A Keras 3 model.
 
     Args:
@@ -76,7 +76,7 @@ class Functional:
         return tf.cast(tf.math.floormod(seed + number * _STEP, 1 << 31), dtype)
 
 
-class Legacy:
+class LegacyNetwork:
     """A ``tf-keras`` model, made within the strategy."""
 
     def __init__(self, make: Maker, strategy: Any) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from wsshards.reader import Manifest
+from wsshards.manifest import Manifest
 from wstrain import run_facts
-from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
 from wstrain_tensorflow.loader import MicroBatch
 from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models.network import Network, local_copy, loss_and_gradients
-from wstrain_tensorflow.optimizers import Optimizer, clip
+from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.training import Job, expect_replicas
 
 
@@ -117,7 +117,7 @@ class Mirrored:
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, found)
             *gradients, loss = [each / self._parts for each in total]
             gradients, finite = self._scale.unscale(gradients)
-            return [*clip(gradients, self._longest), finite, loss]
+            return [*clip_gradients(gradients, self._longest), finite, loss]
 
         *gradients, finite, loss = self._strategy.run(replica, args=(inputs, targets, seed))
         first = self._strategy.experimental_local_results
@@ -129,7 +129,9 @@ class Mirrored:
         return [*gradients, loss]
 
 
-def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, pulse: Pulse) -> None:
+def train(
+    settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest, heartbeat: Heartbeat
+) -> None:
     """Train on this worker; worker 0 writes metrics, checkpoints and the model.
 
     Raises:
@@ -137,7 +139,7 @@ def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Mani
     """
     strategy = join_workers(cluster)  # TensorFlow wants it before its first operation
     expect_replicas(strategy, settings)
-    job = Job(settings, cluster, meeting, manifest)
+    job = Job(settings, cluster, rendezvous, manifest)
     network = job.network(strategy)
     optimizer, scale = job.optimizer(network, strategy), job.scale(strategy)
     trainer = Mirrored(
@@ -154,21 +156,21 @@ def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Mani
     start = saver.resume(settings.resume_from)
     local = settings.world_size // cluster.worker_count
     feed = job.feed(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
-    schedule = run_facts.schedule(settings, job.steps)
+    schedule = run_facts.make_schedule(settings, job.steps)
     with job.recorder() as recorder:
         saver.settle = recorder.settle
         micro_batches = feed.stream(start, job.stop)
         recorder.inspect = job.inspector(network)
-        pulse.begin(start)
+        heartbeat.note_start(start)
         for step in range(start, job.stop):
             rate = schedule.rate(step)
             loss = trainer.step(micro_batches, rate)
-            pulse.mark(Phase.REPORTING)
+            heartbeat.mark(Phase.REPORTING)
             recorder.step(step, loss, rate)
-            pulse.mark(Phase.SAVING)
+            heartbeat.mark(Phase.SAVING)
             saver.step(step + 1)
-            pulse.stepped(step + 1)
-        pulse.mark(Phase.EXPORTING)
+            heartbeat.note_step(step + 1)
+        heartbeat.mark(Phase.EXPORTING)
         final, done = recorder.finish(), max(start, job.stop)
         saver.save(done)
         saver.finish()

@@ -16,22 +16,24 @@ from typing import Any
 
 import tensorflow as tf
 
-from wsshards.reader import Manifest
+from wsshards.manifest import Manifest
 from wstrain import run_facts
-from wstrain.health.heartbeat import Phase, Pulse
+from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import StepRecorder
-from wstrain_tensorflow.launch.rendezvous import Meeting
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
 from wstrain_tensorflow.loader import MicroBatch
 from wstrain_tensorflow.models.network import Network, loss_and_gradients
-from wstrain_tensorflow.optimizers import Optimizer, clip
+from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.training import Job
 
 _WAITING = 3  # updates given out for each worker: one computed, the others on their way
 
 
-def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Manifest, pulse: Pulse) -> None:
+def train(
+    settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest, heartbeat: Heartbeat
+) -> None:
     """Serve this process's task; worker 0 also coordinates and writes metrics, checkpoints and the model.
 
     The others return at once and serve until they take leave of the meeting, which waits for worker 0.
@@ -39,15 +41,15 @@ def train(settings: Settings, cluster: Cluster, meeting: Meeting, manifest: Mani
     Raises:
         UserError: shards, model and inputs do not fit each other.
     """
-    chief = meeting.gather(_free_address(cluster) if cluster.is_main else "")[0]
+    chief = rendezvous.gather(_free_address(cluster) if cluster.is_main else "")[0]
     spec = tf.train.ClusterSpec(
         {"chief": [chief], "worker": list(cluster.workers), "ps": list(cluster.servers)}
     )
     _serve(cluster, spec)
-    meeting.gather("serving")
-    pulse.mark(Phase.SERVING)
+    rendezvous.gather("serving")
+    heartbeat.mark(Phase.SERVING)
     if cluster.is_main:
-        _coordinate(settings, cluster, manifest, spec, meeting, pulse=pulse)
+        _coordinate(settings, cluster, manifest, spec, rendezvous, heartbeat=heartbeat)
 
 
 def _free_address(cluster: Cluster) -> str:
@@ -69,21 +71,27 @@ def _serve(cluster: Cluster, spec: Any) -> None:
 
 
 def _coordinate(
-    settings: Settings, cluster: Cluster, manifest: Manifest, spec: Any, meeting: Meeting, *, pulse: Pulse
+    settings: Settings,
+    cluster: Cluster,
+    manifest: Manifest,
+    spec: Any,
+    rendezvous: Rendezvous,
+    *,
+    heartbeat: Heartbeat,
 ) -> None:
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         spec, task_type="chief", task_id=0, rpc_layer="grpc"
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    alone = Meeting((), 0, 0.0, meeting.notices)  # the others only serve: nothing to agree on
+    alone = Rendezvous((), 0, 0.0, rendezvous.status)  # the others only serve: nothing to agree on
     job = Job(settings, cluster, alone, manifest)
     network = job.network(strategy)
     optimizer = job.optimizer(network, strategy)
     variables = {"model": network.trained, "kept": network.kept, **optimizer.slots}
     saver = job.saver(variables)
     start = saver.resume(settings.resume_from)
-    schedule = run_facts.schedule(settings, job.steps)
+    schedule = run_facts.make_schedule(settings, job.steps)
     update = Update(strategy, network, optimizer, settings)
     with job.recorder() as recorder:
         flight = Flight(coordinator, recorder, most=_WAITING * cluster.worker_count)
@@ -96,16 +104,16 @@ def _coordinate(
         saver.settle = settle
         batches = job.feed([0], 1).stream(start, job.stop)
         recorder.inspect = job.inspector(network)
-        pulse.begin(start)
+        heartbeat.note_start(start)
         for step in range(start, job.stop):
             parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
             flight.give(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
             if saver.wanted(step + 1):
-                pulse.mark(Phase.SAVING)
+                heartbeat.mark(Phase.SAVING)
                 saver.step(step + 1)
-            pulse.stepped(step + 1)
+            heartbeat.note_step(step + 1)
         flight.land()
-        pulse.mark(Phase.EXPORTING)
+        heartbeat.mark(Phase.EXPORTING)
         final, done = recorder.finish(), max(start, job.stop)
         saver.save(done)
         saver.finish()
@@ -165,7 +173,7 @@ class Update:
                 new = [*gradients, loss]
                 total = [held + each for held, each in zip(total, new, strict=True)] if total else new
             *gradients, loss = [each / self._accumulation for each in total]
-            return [*clip(gradients, self._longest), loss]
+            return [*clip_gradients(gradients, self._longest), loss]
 
         *gradients, loss = self._strategy.run(replica, args=(inputs, targets, seeds))
         self._optimizer.apply(gradients, rate, count)

@@ -20,9 +20,9 @@ from typing import Any
 
 from wsshards.errors import Interrupted
 from wstrain.checkpoint import checkpoint_folder, latest_checkpoint
-from wstrain.checkpoint.background_writer import Background
-from wstrain.checkpoint.checkpoint_folder import Keep
-from wstrain.checkpoint.save_policy import Due
+from wstrain.checkpoint.background_writer import BackgroundWriter
+from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.checkpoint.save_policy import SavePolicy
 from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state
 from wstrain_torch.checkpoint.host_copy import HostCopy
 from wstrain_torch.launch.process_group import Group
@@ -37,7 +37,7 @@ class _Open:
     layout: sharded_checkpoint.Layout
     card: Mapping[str, Any]
     since: int  # exchanges heard when it was begun
-    written: sharded_checkpoint.Written | None = None
+    written: sharded_checkpoint.WrittenPart | None = None
 
 
 @dataclass
@@ -49,11 +49,11 @@ class CheckpointSaver:
         group: the ranks.
         strategy: whose state is kept.
         identity: what must be the same to go on from a checkpoint.
-        due: when one is written.
+        save_policy: when one is written.
         keep: which of them stay.
         background: who writes.
         order: names of the model's trained parameters as optimizers number them, see
-            :func:`wstrain_torch.optimizers.order`.
+            :func:`wstrain_torch.optimizers.parameter_order`.
         about: what the card of a checkpoint says besides.
         settle: exchanges the losses of all steps so far, so that no checkpoint follows a loss that is not a
             number.
@@ -63,9 +63,9 @@ class CheckpointSaver:
     group: Group
     strategy: Strategy
     identity: Mapping[str, Any]
-    due: Due
-    keep: Keep
-    background: Background
+    save_policy: SavePolicy
+    keep: Retention
+    background: BackgroundWriter
     order: Sequence[str] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     settle: Callable[[], None] = lambda: None
@@ -83,20 +83,20 @@ class CheckpointSaver:
             UserError: a checkpoint could not be written; on every rank.
             Interrupted: a rank was asked to stop, and all have saved; on every rank.
         """
-        heard = self.group.notices.heard
+        heard = self.group.status.heard
         if heard.failed:
             self.finish()
         if self._open is not None and heard.exchanges > self._open.since and not heard.writing:
             self._commit()
-        if self.due.at(done, heard.pace):
+        if self.save_policy.is_due(done, heard.pace):
             self.save(done)
-        if self.group.notices.heard.stop:
+        if self.group.status.heard.stop:
             self.save(done)
             self.finish()
             raise Interrupted(
-                f"checkpoint `{checkpoint_folder.name_of(done)}` has all {done} steps that were taken"
+                f"checkpoint `{checkpoint_folder.checkpoint_name(done)}` has all {done} steps that were taken"
             )
-        self._tell()
+        self._update_status()
 
     def save(self, done: int) -> None:
         """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
@@ -104,17 +104,17 @@ class CheckpointSaver:
             return
         self.settle()
         began = time.perf_counter()
-        card = {**self.about, "identity": dict(self.identity), "loss": self.group.notices.mean_loss()}
+        card = {**self.about, "identity": dict(self.identity), "loss": self.group.status.mean_loss()}
         if self.strategy.sharded:
             self._save_part(done, card)
         else:
             self._save_whole(done, card)
         self._saved = done
-        self.due.saved(done)
-        self.group.notices.cost = time.perf_counter() - began if self._writes else 0.0
+        self.save_policy.mark_saved(done)
+        self.group.status.cost = time.perf_counter() - began if self._writes else 0.0
         self.blocked += time.perf_counter() - began
         self.count += 1
-        self._tell()
+        self._update_status()
 
     def finish(self) -> None:
         """Wait until everything is written; if a rank could not, every rank stops with its sentence.
@@ -125,7 +125,7 @@ class CheckpointSaver:
         self._settle_parts()
         self.background.wait()
         self._surface()
-        self._tell()
+        self._update_status()
 
     def resume(self, resume_from: Path | None) -> int:
         """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
@@ -136,8 +136,8 @@ class CheckpointSaver:
             UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
         """
         group, launch = self.group, self.group.launch
-        share = latest_checkpoint.Share(launch.rank, launch.world_size, group.local_rank, group.everyone)
-        newest = latest_checkpoint.to_go_on_from(self.folder, resume_from, self.identity, share)
+        share = latest_checkpoint.ReadShare(launch.rank, launch.world_size, group.local_rank, group.everyone)
+        newest = latest_checkpoint.find_checkpoint_to_resume(self.folder, resume_from, self.identity, share)
         if newest is None:
             return 0
         with group.together():
@@ -145,7 +145,7 @@ class CheckpointSaver:
         with group.together():
             self.strategy.load(state)
         self._saved = newest.step if newest.path.parent == self.folder else -1
-        self.due.saved(newest.step)
+        self.save_policy.mark_saved(newest.step)
         if launch.is_main:
             print(f"resuming from checkpoint {newest.path.name}: {newest.step} steps done", flush=True)
         return newest.step
@@ -154,11 +154,11 @@ class CheckpointSaver:
     def _writes(self) -> bool:
         return self.strategy.sharded or self.group.launch.is_main
 
-    def _tell(self) -> None:
-        notices = self.group.notices
+    def _update_status(self) -> None:
+        status = self.group.status
         # Asked in this order: what is not busy any more has failed, or not.
-        notices.writing, notices.failed = self.background.busy, self.background.failure is not None
-        notices.written = self.background.seconds if self._writes else 0.0
+        status.writing, status.failed = self.background.busy, self.background.failure is not None
+        status.written = self.background.seconds if self._writes else 0.0
 
     def _save_whole(self, done: int, card: Mapping[str, Any]) -> None:
         state = self.strategy.state()  # perhaps put together from all ranks
@@ -171,7 +171,9 @@ class CheckpointSaver:
         about = {name: value for name, value in card.items() if name != "identity"}
 
         def write() -> None:
-            checkpoint_folder.save(self.folder, done, whole, self.identity, keep=self.keep, about=about)
+            checkpoint_folder.save_checkpoint(
+                self.folder, done, whole, self.identity, keep=self.keep, about=about
+            )
 
         self.background.start(write)
 
@@ -184,20 +186,20 @@ class CheckpointSaver:
             if self.group.launch.is_main:
                 self.background.wait()
                 self.background.take_failure()
-                temporary = checkpoint_folder.begin(self.folder, done)
+                temporary = checkpoint_folder.begin_checkpoint(self.folder, done)
         temporary = self.group.from_main(temporary)
         assert temporary is not None
-        copied = self._copy.take(sharded_checkpoint.own_slices(layout, state))
-        opened = _Open(temporary, layout, card, self.group.notices.heard.exchanges)
+        copied = self._copy.take(sharded_checkpoint.select_own_slices(layout, state))
+        opened = _Open(temporary, layout, card, self.group.status.heard.exchanges)
         self._open = opened
         self.background.start(partial(_write_part, opened, copied))
 
     def _laid_out(self, state: Mapping[str, Any]) -> sharded_checkpoint.Layout:
         """The layout of the last save, unless tensors have come or gone since."""
         last = self._layout
-        new = last is None or last.shapes != sharded_checkpoint.shapes(state)
+        new = last is None or last.shapes != sharded_checkpoint.tensor_shapes(state)
         if last is None or any(self.group.everyone(new)):
-            last = sharded_checkpoint.lay_out(state, self.group.launch.rank, self.group.everyone)
+            last = sharded_checkpoint.plan_layout(state, self.group.launch.rank, self.group.everyone)
         self._layout = last
         return last
 
@@ -224,29 +226,31 @@ class CheckpointSaver:
                 self.background.take_failure()
         except Exception:
             if self._open is not None and self.group.launch.is_main:
-                checkpoint_folder.discard(self._open.temporary)
+                checkpoint_folder.discard_checkpoint(self._open.temporary)
             self._open = None
             raise
 
-    def _state(self, newest: checkpoint_folder.Found) -> Any:
+    def _state(self, newest: checkpoint_folder.Checkpoint) -> Any:
         """Read a checkpoint in the form that the strategy loads, whichever strategy wrote it."""
-        if newest.in_parts:
-            stored = sharded_checkpoint.Parts(newest.path)
+        if newest.is_sharded:
+            stored = sharded_checkpoint.ShardedCheckpoint(newest.path)
             return (
                 stored
                 if self.strategy.sharded
-                else tensor_state.into_state(stored, self.strategy.state(), self.order)
+                else tensor_state.to_state_dicts(stored, self.strategy.state(), self.order)
             )
-        state = checkpoint_folder.load(newest)
-        return tensor_state.from_state(state, self.order) if self.strategy.sharded else state
+        state = checkpoint_folder.load_state(newest)
+        return tensor_state.from_state_dicts(state, self.order) if self.strategy.sharded else state
 
 
 def _write_part(opened: _Open, slices: Mapping[int, Any]) -> None:
-    with checkpoint_folder.writing(opened.temporary, shared=True):
-        opened.written = sharded_checkpoint.write(opened.temporary, opened.layout, slices)
+    with checkpoint_folder.report_write_errors(opened.temporary, shared=True):
+        opened.written = sharded_checkpoint.write_part(opened.temporary, opened.layout, slices)
 
 
-def _finish_parts(opened: _Open, written: Sequence[sharded_checkpoint.Written], *, keep: Keep) -> None:
-    with checkpoint_folder.writing(opened.temporary):
-        files = sharded_checkpoint.finish(opened.temporary, opened.layout, written)
-    checkpoint_folder.finish(opened.temporary, files, opened.card, keep=keep)
+def _finish_parts(
+    opened: _Open, written: Sequence[sharded_checkpoint.WrittenPart], *, keep: Retention
+) -> None:
+    with checkpoint_folder.report_write_errors(opened.temporary):
+        files = sharded_checkpoint.write_metadata(opened.temporary, opened.layout, written)
+    checkpoint_folder.finish_checkpoint(opened.temporary, files, opened.card, keep=keep)

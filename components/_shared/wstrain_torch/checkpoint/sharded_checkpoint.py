@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from wsshards.errors import UserError
 from wstrain.checkpoint import hashed_file
-from wstrain.checkpoint.hashed_file import Digesting
+from wstrain.checkpoint.hashed_file import HashedFile
 
 _METADATA = ".metadata"
 _FORMAT = "torch.distributed.checkpoint"
@@ -60,19 +60,19 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPart:
     """What a rank has written: its slices, and size and hash of each of its files."""
 
     slices: Sequence[Any]
     files: Mapping[str, Mapping[str, Any]]
 
 
-def shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def tensor_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """What a layout depends on."""
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
 
-def lay_out(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
+def plan_layout(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
     """Agree on who writes what; called by all.
 
     Args:
@@ -86,10 +86,10 @@ def lay_out(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], 
     # Every rank works the same out of the same, so nothing needs to be sent back.
     plans, metadata = planner.create_global_plan(everyone(planner.create_local_plan()))
     plans = FileSystemWriter("").prepare_global_plan(plans)
-    return Layout(plans[rank], metadata, shapes(tensors))
+    return Layout(plans[rank], metadata, tensor_shapes(tensors))
 
 
-def own_slices(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[int, Tensor]:
+def select_own_slices(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[int, Tensor]:
     """The tensors that this rank writes, by their place in the layout; not copied."""
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors))
@@ -98,7 +98,7 @@ def own_slices(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[int, Tenso
     }
 
 
-def write(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Written:
+def write_part(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> WrittenPart:
     """Write this rank's part into ``folder``; every rank by itself.
 
     Args:
@@ -113,10 +113,12 @@ def write(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Written
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     writer = _Writer(folder)
     results = writer.write_data(layout.own, cast("Any", _Slices(layout.own, slices)))
-    return Written(results.value(), dict(writer.files.written))
+    return WrittenPart(results.value(), dict(writer.files.written))
 
 
-def finish(folder: Path, layout: Layout, written: Sequence[Written]) -> dict[str, Mapping[str, Any]]:
+def write_metadata(
+    folder: Path, layout: Layout, written: Sequence[WrittenPart]
+) -> dict[str, Mapping[str, Any]]:
     """Write the list of all parts, on one rank; returns size and hash of every file.
 
     Raises:
@@ -128,7 +130,7 @@ def finish(folder: Path, layout: Layout, written: Sequence[Written]) -> dict[str
     return {name: card for files in parts for name, card in files.items()}
 
 
-class Parts:
+class ShardedCheckpoint:
     """What the ranks of some training wrote, to be read by those of another.
 
     Args:
@@ -175,12 +177,12 @@ class _Files(FileSystem):
             if mode != "wb":
                 yield file
                 return
-            digesting = Digesting(cast("IO[bytes]", file))
+            digesting = HashedFile(cast("IO[bytes]", file))
             try:
                 yield digesting
             finally:
                 self.failure = self.failure or digesting.failure
-        self.written[Path(path).name] = digesting.card()
+        self.written[Path(path).name] = digesting.size_and_hash()
 
     def rename(self, path: Any, new_path: Any) -> None:
         super().rename(path, new_path)
@@ -205,7 +207,7 @@ class _Writer(FileSystemWriter):
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         try:
-            with hashed_file.left_out():
+            with hashed_file.skip_crc32():
                 return super().write_data(plan, planner)
         except (RuntimeError, OSError) as error:  # PyTorch's writer hides what the system said
             raise self.files.failure or error from error

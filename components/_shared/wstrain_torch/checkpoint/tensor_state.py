@@ -19,7 +19,7 @@ from wsshards.errors import UserError
 MODEL, OPTIMIZER, SCALER = "model.", "optimizer.", "scaler."
 
 
-class Stored(Protocol):
+class StoredTensors(Protocol):
     """A saved state."""
 
     like: Mapping[str, Tensor]
@@ -29,7 +29,7 @@ class Stored(Protocol):
         """Read into ``tensors``: a ``DTensor`` gets its slice, any other tensor all of it."""
 
 
-class Whole:
+class InMemoryTensors:
     """A state that is already in memory, each tensor whole.
 
     Args:
@@ -50,7 +50,7 @@ class Whole:
                 target.copy_(source)
 
 
-def take(
+def collect_tensors(
     model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
 ) -> dict[str, Tensor]:
     """Return the state by name, not copied.
@@ -67,8 +67,8 @@ def take(
     return state | _numbers(scaler.state_dict())
 
 
-def restore(
-    stored: Stored, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
+def restore_tensors(
+    stored: StoredTensors, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
 ) -> None:
     """Fill the state from a saved one, in place.
 
@@ -87,7 +87,7 @@ def restore(
         scaler.load_state_dict(_from_numbers(numbers))
 
 
-def from_state(state: Mapping[str, Any], order: Sequence[str]) -> Whole:
+def from_state_dicts(state: Mapping[str, Any], order: Sequence[str]) -> InMemoryTensors:
     """Name the tensors of what a strategy whose ranks are all alike saved.
 
     Args:
@@ -97,10 +97,10 @@ def from_state(state: Mapping[str, Any], order: Sequence[str]) -> Whole:
     named = _tensors(MODEL, state["model"])
     for number, slots in state["optimizer"]["state"].items():
         named |= _tensors(f"{OPTIMIZER}{order[number]}.", slots)
-    return Whole(named | _numbers(state.get("scaler") or {}))
+    return InMemoryTensors(named | _numbers(state.get("scaler") or {}))
 
 
-def into_state(stored: Stored, own: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
+def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
     """Give a saved state the form that a strategy whose ranks are all alike loads; read by every rank.
 
     Args:
@@ -143,7 +143,7 @@ def _from_numbers(numbers: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _part(stored: Stored, prefix: str) -> dict[str, Tensor]:
+def _part(stored: StoredTensors, prefix: str) -> dict[str, Tensor]:
     return {name: like for name, like in stored.like.items() if name.startswith(prefix)}
 
 
@@ -152,7 +152,7 @@ def _is_slot(name: str, parameter: str) -> bool:
 
 
 def _slots(
-    stored: Stored, parameters: Mapping[str, nn.Parameter]
+    stored: StoredTensors, parameters: Mapping[str, nn.Parameter]
 ) -> dict[str, tuple[nn.Parameter, str, Tensor]]:
     """Room for what the optimizer keeps: spread as the parameter is, or a number such as the step."""
     slots: dict[str, tuple[nn.Parameter, str, Tensor]] = {}
@@ -171,7 +171,7 @@ def _slots(
     return slots
 
 
-def _expect_same(stored: Stored, own: Mapping[str, Tensor]) -> None:
+def _expect_same(stored: StoredTensors, own: Mapping[str, Tensor]) -> None:
     for name, tensor in own.items():
         saved = stored.like.get(name)
         if saved is None or saved.shape != tensor.shape:

@@ -27,7 +27,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class BatchLoader:
     """The rank's stream of ``(inputs, targets)``, ``accumulation`` of them for each optimizer step.
 
     Args:

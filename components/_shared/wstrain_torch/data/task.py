@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from wsshards.errors import UserError
-from wstrain.data.sample_spec import Samples, samples_of
+from wstrain.data.sample_spec import SampleSpec, make_sample_spec
 
 
 @dataclass(frozen=True, slots=True)
-class Task(Samples):
+class Task(SampleSpec):
     """A task as the loop sees it.
 
     Attributes:
@@ -35,7 +35,7 @@ class Task(Samples):
         return torch.zeros(rows, *self.input_shape, dtype=dtype)
 
 
-def task_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Task:
+def make_task(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Task:
     """Return the task that a shard manifest describes.
 
     Args:
@@ -47,7 +47,7 @@ def task_of(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Task
     Raises:
         UserError: the task is unknown, or nothing can be learned from such shards.
     """
-    of = samples_of(name, shape, dtype, classes)
+    of = make_sample_spec(name, shape, dtype, classes)
     prepare = _classification if of.name == "classification" else _next_byte
     return Task(of.name, of.input_shape, of.input_dtype, of.outputs, prepare)
 

@@ -12,9 +12,9 @@ from typing import TypeVar
 import torch
 
 from wsshards.errors import UserError
-from wstrain.health.rank_status import Notices
+from wstrain.health.rank_status import RankStatus
 from wstrain.launch.environment import Launch
-from wstrain.launch.gpus import Planned, expect_gpus
+from wstrain.launch.gpus import PlannedGpus, expect_gpus
 from wstrain.launch.mesh import Mesh
 from wstrain_torch.launch.communication import connect
 
@@ -41,12 +41,12 @@ class Group:
         launch: Launch,
         communication: str = TORCH_DISTRIBUTED,
         mesh: Mesh | None = None,
-        planned: Planned | None = None,
+        planned: PlannedGpus | None = None,
     ) -> None:
         self.launch = launch
         self.mesh = mesh or Mesh(launch.world_size)
-        self.notices = Notices()
-        self.device = _device(launch, planned or Planned())
+        self.status = RankStatus()
+        self.device = _device(launch, planned or PlannedGpus())
         self._others = connect(communication if launch.world_size > 1 else "", self.device)
         self.local_rank, self.local_size = self._neighbours()
         _limit_threads(self.local_size, self.device)
@@ -67,17 +67,20 @@ class Group:
         return values
 
     def average(
-        self, losses: Sequence[torch.Tensor], seconds: float, busy: float = 0.0
+        self, losses: Sequence[torch.Tensor], seconds: float, compute_seconds: float = 0.0
     ) -> tuple[list[float], float, list[float]]:
-        """Average 0-d losses, and a time, over ranks; everybody's ``busy`` and notices are told with them."""
+        """Average 0-d losses and a time over ranks; ``compute_seconds`` and statuses travel with them."""
         values = torch.stack(list(losses)).double()
         world_size = self.launch.world_size
         times = values.new_zeros(1 + world_size)
-        times[0], times[1 + self.launch.rank] = seconds, busy * world_size  # the mean of one and zeros
-        news = values.new_tensor(self.notices.values())
+        times[0], times[1 + self.launch.rank] = (
+            seconds,
+            compute_seconds * world_size,
+        )  # the mean of one and zeros
+        news = values.new_tensor(self.status.numbers())
         means: list[float] = self.mean(torch.cat([values, times, news])).tolist()
         found, seconds, rest = means[: len(losses)], means[len(losses)], means[len(losses) + 1 :]
-        self.notices.hear(rest[world_size:], found, seconds)
+        self.status.receive(rest[world_size:], found, seconds)
         return found, seconds, rest[:world_size]
 
     def title(self, rank: int) -> str:
@@ -115,7 +118,7 @@ class Group:
         return here.index(self.launch.rank), len(here)
 
 
-def _device(launch: Launch, planned: Planned) -> torch.device:
+def _device(launch: Launch, planned: PlannedGpus) -> torch.device:
     """This rank's device; said before ranks meet, so that none waits for one that has stopped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch warns of is the reason below

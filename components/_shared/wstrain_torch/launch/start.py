@@ -9,12 +9,12 @@ from __future__ import annotations
 from wstrain.health import out_of_memory
 from wstrain.launch import gpus
 from wstrain.launch.environment import Launch, expect_global_batch, expect_world_size
-from wstrain.launch.mesh import mesh_of
+from wstrain.launch.mesh import make_mesh
 from wstrain.settings import Settings
 from wstrain_torch.launch.parallelism import expect_parallelism
 
 
-def start(settings: Settings, launch: Launch, *, communication: str, strategy: str) -> None:
+def start_training(settings: Settings, launch: Launch, *, communication: str, strategy: str) -> None:
     """Check the launch against the plan, then train.
 
     Args:
@@ -29,7 +29,7 @@ def start(settings: Settings, launch: Launch, *, communication: str, strategy: s
     """
     expect_world_size(launch, settings.world_size)
     expect_parallelism(settings)
-    mesh = mesh_of(
+    mesh = make_mesh(
         launch.world_size, tensor=settings.tensor_parallel_size, pipeline=settings.pipeline_parallel_size
     )
     expect_global_batch(
@@ -38,8 +38,8 @@ def start(settings: Settings, launch: Launch, *, communication: str, strategy: s
         accumulation=settings.gradient_accumulation_steps,
         global_batch=settings.global_batch_size,
     )
-    gpus.expect_gpus_before_import(gpus.planned_in(settings), "torch", launch.local_rank)
+    gpus.expect_gpus_before_import(gpus.planned_gpus(settings), "torch", launch.local_rank)
     from wstrain_torch.training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
 
-    with out_of_memory.explained(settings):
+    with out_of_memory.explain_out_of_memory(settings):
         train(settings, launch, mesh, communication=communication, strategy=strategy)

@@ -12,16 +12,16 @@ from wstrain_torch.data.task import Task
 from wstrain_torch.models import batch_norm, cnn, gpt, mlp, user
 from wstrain_torch.models.layers import ModelOptions, Standardised
 
-__all__ = ["BUILT_IN", "ModelOptions", "build"]
+__all__ = ["BUILT_IN", "ModelOptions", "build_model"]
 
 BUILT_IN: dict[str, Callable[[Task, ModelOptions], nn.Module]] = {
-    "mlp": mlp.build,
-    "cnn": cnn.build,
-    "gpt": gpt.build,
+    "mlp": mlp.build_model,
+    "cnn": cnn.build_model,
+    "gpt": gpt.build_model,
 }
 
 
-def build(
+def build_model(
     name: str, task: Task, options: ModelOptions, *, sample: Tensor | None, sync_batch_norm: bool = False
 ) -> nn.Module:
     """Return the model called ``name``.
@@ -37,7 +37,7 @@ def build(
         UserError: there is no such model, it does not fit the shards, or the user's function fails.
     """
     if user.is_reference(name):
-        model = user.build(name, task)
+        model = user.build_model(name, task)
     elif name in BUILT_IN:
         model = BUILT_IN[name](task, options)
         if sample is not None:
@@ -50,7 +50,7 @@ def build(
         )
     if batch_norm.has_batch_norm(model):
         if sync_batch_norm:
-            model = batch_norm.synchronise(model)
+            model = batch_norm.synchronise_batch_norm(model)
         else:
-            batch_norm.warn()
+            batch_norm.warn_of_batch_norm()
     return model

@@ -18,7 +18,7 @@ def has_batch_norm(model: nn.Module) -> bool:
     return any(isinstance(layer, (*BATCH_NORM, nn.SyncBatchNorm)) for layer in model.modules())
 
 
-def synchronise(model: nn.Module) -> nn.Module:
+def synchronise_batch_norm(model: nn.Module) -> nn.Module:
     """Make each batch normalisation take its statistics over the micro-batches of all ranks.
 
     PyTorch's own ``SyncBatchNorm`` runs on GPUs only; a rehearsal needs the same mathematics on gloo.
@@ -26,7 +26,7 @@ def synchronise(model: nn.Module) -> nn.Module:
     if isinstance(model, BATCH_NORM):
         return _synchronised(model)
     for name, child in model.named_children():
-        setattr(model, name, synchronise(child))
+        setattr(model, name, synchronise_batch_norm(child))
     return model
 
 
@@ -105,7 +105,7 @@ def _synchronised(layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> nn
     return new
 
 
-def warn() -> None:
+def warn_of_batch_norm() -> None:
     """Say why the law does not hold for this model."""
     warnings.warn(
         "the model has batch normalisation: its statistics are of one rank's micro-batch, so the loss"

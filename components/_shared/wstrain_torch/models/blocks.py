@@ -28,7 +28,7 @@ class Stack(nn.Sequential):
         self.blocks = [layer for layer in layers if isinstance(layer, kind)]
 
 
-def blocks(model: nn.Module, wanted_by: str) -> list[nn.Module]:
+def find_blocks(model: nn.Module, wanted_by: str) -> list[nn.Module]:
     """Return the blocks of ``model``, in its order.
 
     Args:
@@ -61,7 +61,7 @@ def recompute_blocks(model: nn.Module) -> None:
     Raises:
         UserError: the model names no blocks.
     """
-    for block in blocks(model, "`activation_checkpointing: blocks`"):
+    for block in find_blocks(model, "`activation_checkpointing: blocks`"):
         # A partial, unlike a closure, follows its module when the model is copied.
         block.forward = functools.partial(_forward, block, block.forward)
 

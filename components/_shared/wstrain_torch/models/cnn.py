@@ -23,7 +23,7 @@ SMALLEST = 4  # halve the picture while it stays at least this high and wide
 MOST_STAGES = 4
 
 
-def build(task: Task, options: ModelOptions) -> nn.Module:
+def build_model(task: Task, options: ModelOptions) -> nn.Module:
     """Return the network ``[n, channels, height, width] -> [n, classes]``.
 
     Raises:

@@ -15,7 +15,7 @@ from wstrain_torch.models.layers import ModelOptions
 LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
 
 
-def build(task: Task, options: ModelOptions) -> nn.Module:
+def build_model(task: Task, options: ModelOptions) -> nn.Module:
     """Return the network ``[n, tokens] -> [n, tokens, 256]``.
 
     Raises:

@@ -13,7 +13,7 @@ from wstrain_torch.models.layers import ModelOptions
 WIDTH = 256
 
 
-def build(task: Task, options: ModelOptions) -> nn.Module:
+def build_model(task: Task, options: ModelOptions) -> nn.Module:
     """Return two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
     del options
     return Stack(

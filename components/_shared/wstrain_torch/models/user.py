@@ -10,10 +10,10 @@ from wstrain import user_code
 from wstrain.user_code import is_reference
 from wstrain_torch.data.task import Task
 
-__all__ = ["build", "is_reference"]
+__all__ = ["build_model", "is_reference"]
 
 
-def build(reference: str, task: Task) -> nn.Module:
+def build_model(reference: str, task: Task) -> nn.Module:
     """Call the user's function and check what it gives.
 
     The function gets by name those of ``input_shape`` (tuple, without the batch), ``classes`` (int; 256 for
@@ -24,7 +24,7 @@ def build(reference: str, task: Task) -> nn.Module:
             does not map the task's samples to ``[n, classes]`` (``[n, tokens, 256]`` for a language model).
     """
     offered = {"input_shape": task.input_shape, "classes": task.outputs, "task": task.name}
-    model = user_code.call(user_code.load(reference), offered, reference)
+    model = user_code.call_function(user_code.load_function(reference), offered, reference)
     if not isinstance(model, nn.Module):
         raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a torch.nn.Module")
     _probe(model, reference, task)
@@ -40,8 +40,8 @@ def _probe(model: nn.Module, reference: str, task: Task) -> None:
     except Exception as error:
         shape = [2, *task.input_shape]
         raise UserError(
-            f"`{reference}`: the model fails on samples {shape}: {user_code.brief(error)}",
-            user_code.where(error),
+            f"`{reference}`: the model fails on samples {shape}: {user_code.summarize_error(error)}",
+            user_code.locate_error(error),
         ) from error
     finally:
         model.train(training)

@@ -13,20 +13,20 @@ from typing import Protocol, cast
 from torch import nn
 
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, Updates
+from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, UpdateSettings
 
-__all__ = ["MicroBatches", "Objective", "Strategy", "Updates", "build"]
+__all__ = ["MicroBatches", "Objective", "Strategy", "UpdateSettings", "build_strategy"]
 
 
 class Builder(Protocol):
     """What a strategy's module offers."""
 
-    def build(self, model: nn.Module, updates: Updates, group: Group) -> Strategy:
+    def build_strategy(self, model: nn.Module, updates: UpdateSettings, group: Group) -> Strategy:
         """Return the strategy around ``model``, which moves to the group's device."""
 
 
-def build(name: str, model: nn.Module, updates: Updates, group: Group) -> Strategy:
+def build_strategy(name: str, model: nn.Module, updates: UpdateSettings, group: Group) -> Strategy:
     """Return the strategy of the module ``name`` around ``model``, which moves to the group's device."""
     # Imported only now: a strategy may need a library that only its own component's environment has.
     module = cast("Builder", importlib.import_module(name))
-    return module.build(model, updates, group)
+    return module.build_strategy(model, updates, group)

@@ -15,7 +15,7 @@ from wstrain_torch.precision import Precision
 
 
 @dataclass(frozen=True, slots=True)
-class Updates:
+class UpdateSettings:
     """How gradients become updates, the same for every strategy.
 
     Attributes:
@@ -97,15 +97,15 @@ class Strategy(Protocol):
 
         Rank 0's is kept; it has ``model`` and ``optimizer`` in the form of ``Module.state_dict()`` and
         ``Optimizer.state_dict()``, so that other strategies can go on from it. A sharded strategy returns
-        this rank's tensors by name, as :func:`wstrain_torch.checkpoint.tensor_state.take` does; each rank
-        writes its own.
+        this rank's tensors by name, as :func:`wstrain_torch.checkpoint.tensor_state.collect_tensors` does;
+        each rank writes its own.
         """
 
     def load(self, state: Any) -> None:
         """Take up a state that any number of ranks saved: one that :meth:`state` returned.
 
-        A sharded strategy gets a :class:`wstrain_torch.checkpoint.tensor_state.Stored` to fill its tensors
-        from, see :func:`wstrain_torch.checkpoint.tensor_state.restore`.
+        A sharded strategy gets a :class:`wstrain_torch.checkpoint.tensor_state.StoredTensors` to fill its
+        tensors from, see :func:`wstrain_torch.checkpoint.tensor_state.restore_tensors`.
         """
 
     def whole_model(self) -> nn.Module:

@@ -8,7 +8,7 @@ import ctypes
 from torch import nn
 
 
-def skeleton(model: nn.Module) -> nn.Module:
+def copy_without_weights(model: nn.Module) -> nn.Module:
     """Copy ``model`` with parameters on the meta device, which takes no memory, and buffers as they are.
 
     ``load_state_dict(weights, assign=True)`` makes it whole.

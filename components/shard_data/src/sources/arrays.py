@@ -23,11 +23,11 @@ from sources.common import (
     suggest,
     unreadable,
 )
-from wsshards.errors import UserError, clip
+from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular_files import open_regular
 from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME
-from wssources.unpack_limits import open_archive, read_npy_start
+from wssources.unpack_limits import open_archive, read_npy_header
 
 CHANNELS = (1, 3, 4)
 
@@ -78,7 +78,7 @@ def _heads(request: Request, file: Path) -> dict[str, Head]:
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
-    version, header = read_npy_start(member)
+    version, header = read_npy_header(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(header)
 
@@ -111,7 +111,7 @@ def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
 def _features_name(request: Request, file: Path, heads: dict[str, Head], label: str) -> str:
     rest = list(request.features) or [name for name in heads if name != label]
     if len(rest) != 1 or rest[0] not in heads:
-        shown = ", ".join(f"`{clip(name)}`" for name in [*heads][:12])
+        shown = ", ".join(f"`{clip_text(name)}`" for name in [*heads][:12])
         raise UserError(
             f"`{request.show(file)}` holds {shown}: one array of features and one of labels are needed",
             "name the array of features in `features` and the array of labels in `label`",
@@ -126,12 +126,12 @@ def _features_name(request: Request, file: Path, heads: dict[str, Head], label: 
     kind, label_bytes = np.dtype(heads[label][1]), np.dtype(heads[label][1]).itemsize
     if kind.kind not in "fiubSU" or not 0 < label_bytes <= 4 * MAX_CLASS_NAME:
         raise UserError(
-            f"array `{label}` of `{request.show(file)}` holds {clip(str(kind))}, not classes",
+            f"array `{label}` of `{request.show(file)}` holds {clip_text(str(kind))}, not classes",
             f"save whole numbers, or text of at most {MAX_CLASS_NAME:,} characters",
         )
     if np.dtype(dtype).kind not in "fiub":
         raise UserError(
-            f"array `{rest[0]}` of `{request.show(file)}` holds {clip(str(dtype))}, not numbers",
+            f"array `{rest[0]}` of `{request.show(file)}` holds {clip_text(str(dtype))}, not numbers",
             "save it as numbers",
         )
     return rest[0]

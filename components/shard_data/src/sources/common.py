@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.errors import UserError, clip
+from wsshards.errors import UserError, clip_text
 from wsshards.manifest import Features
 from wsshards.regular_files import open_regular
-from wssources.unpack_limits import Unpacked
+from wssources.unpack_limits import LimitedGzip
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small beside a shard
@@ -135,10 +135,10 @@ def rows_per_batch(row_bytes: int) -> int:
 def suggest(word: str, known: Iterable[str]) -> str:
     """`did you mean …` for a misspelt word, else the list of what there is."""
     names = list(islice(known, _COMPARED))
-    close = difflib.get_close_matches(clip(word), [name for name in names if len(name) <= 100], n=1)
+    close = difflib.get_close_matches(clip_text(word), [name for name in names if len(name) <= 100], n=1)
     if close:
         return f"did you mean `{close[0]}`?"
-    shown = ", ".join(f"`{clip(name)}`" for name in names[:12])
+    shown = ", ".join(f"`{clip_text(name)}`" for name in names[:12])
     return f"there is {shown}{' and more' if len(names) > 12 else ''}" if names else "there is none"
 
 
@@ -158,7 +158,7 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
         if name not in counts:
             kind = "label" if name == request.label else "feature"
             raise UserError(
-                f"`{request.show(file)}` has no {kind} column `{clip(name)}`", suggest(name, columns)
+                f"`{request.show(file)}` has no {kind} column `{clip_text(name)}`", suggest(name, columns)
             )
     if request.label in request.features:
         raise UserError(
@@ -174,7 +174,7 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
     repeated = min((name for name in chosen if counts[name] > 1), default=None)
     if repeated is not None:
         raise UserError(
-            f"`{request.show(file)}` has two columns called `{clip(repeated)}`",
+            f"`{request.show(file)}` has two columns called `{clip_text(repeated)}`",
             "give every column its own name",
         )
     return chosen
@@ -188,7 +188,7 @@ def same_columns(
     missing = next((name for name in expected if name not in there), None)
     if missing is not None:
         raise UserError(
-            f"`{request.show(file)}` has no column `{clip(missing)}`, and `{request.show(first)}` has",
+            f"`{request.show(file)}` has no column `{clip_text(missing)}`, and `{request.show(first)}` has",
             "files of one data set must have the same columns",
         )
 
@@ -224,7 +224,7 @@ def is_packed(file: Path) -> bool:
 def open_data(file: Path) -> IO[bytes]:
     """The content of a regular file, unpacked where it is packed; reading it raises OSError alone."""
     stream = open_regular(file)
-    return io.BufferedReader(Unpacked(stream), 1 << 20) if is_packed(file) else stream
+    return io.BufferedReader(LimitedGzip(stream), 1 << 20) if is_packed(file) else stream
 
 
 def unreadable(name: str, reason: object) -> UserError:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from sources.common import BLOCK_BYTES, FAULTS, Request, first_line, open_data, unreadable
-from wsshards.errors import UserError, clip
+from wsshards.errors import UserError, clip_text
 
 FILL = "fill or drop missing values before sharding"
 
@@ -113,16 +113,17 @@ def _csv_fault(
         return f"has {len(row)} values, the header names {len(header)}", "give every row one value a column"
     for index, column in wanted:
         if row[index] == "":
-            return f"has no value in column `{clip(column)}`", FILL
+            return f"has no value in column `{clip_text(column)}`", FILL
         value = _number(row[index])
         if value is None:
+            text = clip_text(row[index])
             return (
-                f"has `{clip(row[index])}` in feature column `{clip(column)}`, which is not a number",
+                f"has `{text}` in feature column `{clip_text(column)}`, which is not a number",
                 "list the numeric columns in `features`, or encode this one as numbers",
             )
         if not math.isfinite(value):
-            return f"has `{clip(row[index])}` in column `{clip(column)}`, which is not finite", FILL
-    return (f"has no label in column `{clip(header[label])}`", FILL) if row[label] == "" else None
+            return f"has `{clip_text(row[index])}` in column `{clip_text(column)}`, which is not finite", FILL
+    return (f"has no label in column `{clip_text(header[label])}`", FILL) if row[label] == "" else None
 
 
 def first_object(request: Request, file: Path) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def line_blocks(request: Request, file: Path, size: int) -> Iterator[bytes]:
 
 def _shown(value: object) -> str:
     try:
-        return clip(json.dumps(value), 40)
+        return clip_text(json.dumps(value), 40)
     except RecursionError:
         return "[…]"
 
@@ -173,7 +174,7 @@ def json_type(request: Request, file: Path, name: str, value: object) -> Any:
     if isinstance(value, int | float):
         return pa.float32()
     raise UserError(
-        f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip(name)}`, which is not"
+        f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip_text(name)}`, which is not"
         " a number",
         "list the numeric fields in `features`, or encode this one as numbers",
     )
@@ -210,9 +211,10 @@ def explain_jsonl(
 def _json_fault(row: dict[str, Any], schema: Any) -> str | None:
     for field in schema:
         if field.name not in row:
-            return f"has no field `{clip(field.name)}`"
+            return f"has no field `{clip_text(field.name)}`"
         if not _fits(row[field.name], field.type):
-            return f"has `{_shown(row[field.name])}` in `{clip(field.name)}`, and the first row {field.type}"
+            value, name = _shown(row[field.name]), clip_text(field.name)
+            return f"has `{value}` in `{name}`, and the first row {field.type}"
     return None
 
 

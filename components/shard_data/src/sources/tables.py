@@ -32,11 +32,11 @@ from sources.common import (
     same_columns,
     unreadable,
 )
-from wsshards.errors import UserError, clip
+from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import open_regular, path_of_open
-from wssources.parquet import Unpacked, check_footer, check_pages, dictionary_columns
-from wssources.unpack_limits import FREE
+from wssources.parquet import UnpackedSizes, check_footer, check_pages, dictionary_columns
+from wssources.unpack_limits import FREE_BYTES
 
 TEXT_BYTES = 32 << 20  # of texts, in a batch
 PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time
@@ -97,11 +97,12 @@ class _Parquet:
         label = self.schema.field(self._request.label).type
         if pa.types.is_nested(label):
             raise UserError(
-                f"label `{clip(self._request.label)}` holds {clip(str(label))}, not text or whole numbers",
+                f"label `{clip_text(self._request.label)}` holds {clip_text(str(label))},"
+                " not text or whole numbers",
                 "name another",
             )
 
-    def check_sizes(self, names: list[str]) -> Unpacked:
+    def check_sizes(self, names: list[str]) -> UnpackedSizes:
         """What the columns unpack to.
 
         Raises:
@@ -111,7 +112,7 @@ class _Parquet:
         memory = self._request.memory
         once = [name for name in self._once if pa.types.is_dictionary(self.schema.field(name).type)]
         unpacked = check_pages(self._stream, self.metadata, set(names), once)
-        room = max(memory // 2, FREE)
+        room = max(memory // 2, FREE_BYTES)
         if unpacked.held > room:
             raise UserError(
                 f"the pages of `{self._name}` that are read together take {unpacked.held:,} bytes, and a"
@@ -136,7 +137,7 @@ class _Parquet:
             fits = values % rows == 0 if width is None else values == rows * width
             if not fits and values > self._request.memory // 32:
                 raise UserError(
-                    f"column `{clip(columns[0])}` of `{self._name}` has {values:,} values in the"
+                    f"column `{clip_text(columns[0])}` of `{self._name}` has {values:,} values in the"
                     f" {group.num_rows:,} rows of row group {number + 1}"
                     + (f", and in the first row {width:,}" if width is not None else ""),
                     "all rows must have the same number of features",
@@ -149,7 +150,9 @@ def _open_parquet(request: Request, file: Path) -> Iterator[_Parquet]:
         yield _Parquet(request, file, path, stream)
 
 
-def _parquet_batches(opened: _Parquet, names: list[str], unpacked: Unpacked, width: int) -> Iterator[Any]:
+def _parquet_batches(
+    opened: _Parquet, names: list[str], unpacked: UnpackedSizes, width: int
+) -> Iterator[Any]:
     """Record batches in the order of the file; small row groups are decoded two lots at a time."""
     # Texts that are long, or may be, are read a few at a time.
     step = min(rows_per_batch(4 * width), max(1, TEXT_BYTES // max(unpacked.value, 1)))
@@ -228,7 +231,7 @@ def _table_batch(batch: Any, place: _Place, columns: list[str], label: str, widt
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise UserError(
-                f"{place(row)} has no value in column `{clip(name)}`",
+                f"{place(row)} has no value in column `{clip_text(name)}`",
                 "fill or drop missing values before sharding",
             )
     values = _stack(batch, place, columns, width)
@@ -245,7 +248,7 @@ def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
         if len(wrong):
             row = int(wrong[0])
             raise UserError(
-                f"{place(row)} has {int(lengths[row])} values in `{clip(columns[0])}`,"
+                f"{place(row)} has {int(lengths[row])} values in `{clip_text(columns[0])}`,"
                 f" the rows before it {width}",
                 "all rows must have the same number of features",
             )
@@ -253,7 +256,7 @@ def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
         return np.ascontiguousarray(values.reshape(batch.num_rows, width), np.float32)
     if len(columns) != width and batch.num_rows:
         raise UserError(
-            f"{place(0)} has 1 value in `{clip(columns[0])}`, the rows before it {width}",
+            f"{place(0)} has 1 value in `{clip_text(columns[0])}`, the rows before it {width}",
             "all rows must have the same number of features",
         )
     stacked = np.empty((batch.num_rows, width), np.float32)
@@ -278,7 +281,7 @@ def _check_numeric(file: str, name: str, kind: Any) -> None:
         kind
     ):
         raise UserError(
-            f"feature column `{clip(name)}` of `{file}` holds {clip(str(kind))}, not numbers",
+            f"feature column `{clip_text(name)}` of `{file}` holds {clip_text(str(kind))}, not numbers",
             "list the numeric columns in `features`, or encode this one as numbers",
         )
 

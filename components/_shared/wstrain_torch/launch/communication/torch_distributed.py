@@ -43,7 +43,7 @@ class TorchDistributed:
         return values
 
     def close(self) -> None:
-        """Leave the group as it is: it ends with the process, see :func:`wsshards.errors.entry`.
+        """Leave the group as it is: it ends with the process, see :func:`wsshards.errors.run_main`.
 
         In torch 2.13 the destructor of a gloo group waits for its own thread with Python's lock held, and
         that thread may wait for the lock to let go of a tensor. So the group must neither be destroyed nor

@@ -100,13 +100,12 @@ def test_tensorflow_has_the_last_word(driver: Callable[[int], dict[str, str]]) -
     pytest.importorskip("tensorflow")
     program = """
 from wstrain.launch import gpus
-from wstrain_tensorflow import tf_config
+from wstrain_tensorflow.launch import setup, tf_config
 from wsshards.errors import UserError
-from wstrain_tensorflow import library
-for planned in gpus.Planned(4), gpus.Planned(), gpus.Planned(0):
+for planned in gpus.PlannedGpus(4), gpus.PlannedGpus(), gpus.PlannedGpus(0):
     try:
         gpus.expect_gpus_before_import(planned, "tensorflow")
-        library.load(tf_config.Cluster(), planned, neighbours=1, precision="fp32")
+        setup.setup_tensorflow(tf_config.Cluster(), planned, neighbours=1, precision="fp32")
     except UserError as error:
         print(error)
 """

@@ -169,7 +169,7 @@ def test_what_is_wrong_is_one_sentence(training: Training, digits: Path) -> None
         (
             3,
             {"reduction": "adasum", "global_batch_size": 384},
-            "`reduction: adasum` combines ranks in pairs, and 3 processes are no power of 2",
+            "`reduction: adasum` combines ranks in pairs, and 3 is not a power of 2",
         ),
     ):
         run = training(processes, **common | {"world_size": processes} | values)

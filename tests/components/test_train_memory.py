@@ -57,11 +57,13 @@ def test_one_sample_that_is_too_much_needs_something_else() -> None:
 
 def test_weights_are_looked_at_before_they_are_saved() -> None:
     good = [torch.ones(3), torch.full((2,), 1e38), torch.arange(4), torch.ones(2, dtype=torch.bfloat16)]
-    non_finite.expect_finite(good, 7, lambda: None, sound=non_finite.tensor_is_finite)
+    non_finite.expect_finite(good, 7, lambda: None, is_finite=non_finite.tensor_is_finite)
     for bad in (float("nan"), float("inf"), -float("inf")):
         broken = [*good, torch.tensor([1.0, bad])]
         with pytest.raises(UserError, match="after step 7 the weights are not finite") as caught:
-            non_finite.expect_finite(broken, 7, lambda: "step-00000005", sound=non_finite.tensor_is_finite)
+            non_finite.expect_finite(
+                broken, 7, lambda: "step-00000005", is_finite=non_finite.tensor_is_finite
+            )
         assert "`step-00000005`" in str(caught.value.help)
 
 

@@ -37,7 +37,7 @@ def test_records_are_left_in_the_store_and_read_from_it() -> None:
         heartbeat = Heartbeat(rank, 3)
         heartbeat.note_start(7 + rank)
         heartbeat.mark(Phase.EXCHANGING)
-        store.tell(heartbeat)
+        store.publish(heartbeat)
     began = time.monotonic()
     found = stores[0].read()
     assert {rank: beat.done for rank, beat in found.items()} == {0: 7, 1: 8}

@@ -19,10 +19,10 @@ TRAINING = """
 import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {library!r})
-from wstrain import watchdog
+from wstrain.health import watchdog
 from wstrain.health.heartbeat import Phase
 from wsshards.errors import end_process
-from wstrain.launch.environment import read_pytorch
+from wstrain.launch.environment import read_pytorch_environment
 
 folder, fault = Path(sys.argv[1]), sys.argv[2]
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -38,18 +38,18 @@ def exchange(step):
 
 
 start = int(saved.read_text()) if saved.exists() else 0
-with watchdog.watching(read_pytorch(os.environ), 2.0) as pulse:
-    pulse.begin(start)
+with watchdog.watch_process(read_pytorch_environment(os.environ), 2.0) as heartbeat:
+    heartbeat.note_start(start)
     for step in range(start, 60):
-        pulse.mark(Phase.COMPUTING)
+        heartbeat.mark(Phase.COMPUTING)
         if step == 7 and fault == "stuck" and rank == 1:
             time.sleep(600)
         time.sleep(0.02)
-        pulse.computed()
+        heartbeat.note_gradients()
         exchange(step)
         if rank == 0 and step % 5 == 4:
             saved.write_text(str(step + 1))
-        pulse.stepped(step + 1)
+        heartbeat.note_step(step + 1)
         if asked and fault == "resume":
             saved.write_text(str(step + 1)) if rank == 0 else time.sleep(0.3)
             end_process(75)

@@ -57,5 +57,5 @@ def test_notices_are_heard_alike() -> None:
         assert (heard.stop, heard.failed, heard.writing) == (True, True, False)
         assert heard.pace == Pace(0.25, pytest.approx(2.0), pytest.approx(5.0))
         rank.receive(means, [5.0], 0.25)
-        assert rank.mean_loss() == 3.0
-        assert rank.mean_loss() is None
+        assert rank.take_mean_loss() == 3.0
+        assert rank.take_mean_loss() is None

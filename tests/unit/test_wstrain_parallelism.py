@@ -55,11 +55,11 @@ def test_what_fits_passes(values: dict[str, Any]) -> None:
     [
         (
             {"tensor_parallel_size": 2},
-            "`tensor_parallel_size` is 2, but strategy `ddp` divides no model that way",
+            "`tensor_parallel_size` is 2, but strategy `ddp` cannot divide a model so",
         ),
         (
             {"strategy": "fsdp", "pipeline_parallel_size": 2},
-            "`pipeline_parallel_size` is 2, but strategy `fsdp` divides no model that way",
+            "`pipeline_parallel_size` is 2, but strategy `fsdp` cannot divide a model so",
         ),
         (
             {"strategy": "tensor_parallel"},

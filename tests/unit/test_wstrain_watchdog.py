@@ -34,9 +34,9 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = read_records(tmp_path / "beats")[3]
     assert (found.rank, found.world_size, found.pid) == (3, 4, os.getpid())
     assert (found.done, found.phase, found.micro, found.limit) == (10, Phase.COMPUTING, 1, 60.0)
-    assert found.words == "computing micro-batch 2 of step 11"
+    assert found.description == "computing micro-batch 2 of step 11"
     heartbeat.note_gradients()
-    assert read_records(tmp_path / "beats")[3].words == "waiting in the gradient exchange of step 11"
+    assert read_records(tmp_path / "beats")[3].description == "waiting in the gradient exchange of step 11"
     heartbeat.note_step(11)
     assert read_records(tmp_path / "beats")[3].done == 11
 

@@ -131,7 +131,7 @@ def _expect_adasum_possible(adasum: bool, updates: UpdateSettings, group: Group)
         return
     if size & (size - 1):
         raise UserError(
-            f"`reduction: adasum` combines ranks in pairs, and {size} processes are no power of 2",
+            f"`reduction: adasum` combines ranks in pairs, and {size} is not a power of 2",
             "change `instance_count` or `process_count_per_instance`, or use `reduction: average`",
         )
     if updates.precision.scaler.is_enabled():
@@ -148,7 +148,7 @@ def _synchronise_batch_norm(model: nn.Module, hvd: Any, world_size: int) -> None
 
     for layer in model.modules():
         if isinstance(layer, SynchronisedBatchNorm):
-            layer.meet(add_up, world_size)
+            layer.set_exchange(add_up, world_size)
 
 
 def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> Horovod:

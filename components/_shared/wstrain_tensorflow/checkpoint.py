@@ -1,4 +1,4 @@
-"""Checkpoints of variables: one file of NumPy arrays, in the folders and with the cards of every strategy.
+"""Checkpoints of TensorFlow variables: one file of NumPy arrays, in the folders of ``wstrain.checkpoint``.
 
 Every worker reads its variables, as the mean of a moving average is an exchange among all; the leader
 writes the one file, from copies in its memory, beside the training. Nothing else is saved by a worker:
@@ -33,18 +33,18 @@ Named = Mapping[str, Sequence[Any]]
 
 @dataclass
 class CheckpointSaver:
-    """Writes checkpoints as they fall due and finds the one to resume from.
+    """Writes the checkpoints of a training, and resumes from the latest one.
 
     Args:
         folder: the ``checkpoints`` output.
-        rendezvous: the processes that hold the variables.
-        is_main: whether this one writes.
-        variables: by what they are; all that a training goes on from.
-        identity: what must be the same to go on from a checkpoint.
-        save_policy: when one is written.
-        keep: which of them stay.
-        background: who writes.
-        settle: waits until all updates so far are made and their losses are exchanged.
+        rendezvous: connects the processes that hold the variables.
+        is_main: whether this process writes.
+        variables: everything that a resumed training needs, by kind.
+        identity: what must be the same to resume from a checkpoint.
+        save_policy: when a checkpoint is written.
+        keep: which checkpoints are kept.
+        background: the thread that writes.
+        settle: waits until all updates so far are applied and their losses exchanged.
     """
 
     folder: Path
@@ -59,16 +59,16 @@ class CheckpointSaver:
     _saved: int = field(default=-1, init=False)
 
     def wanted(self, done: int) -> bool:
-        """Whether :meth:`step` has anything to do after so many steps."""
+        """Whether :meth:`step` has anything to do after ``done`` steps."""
         heard = self.rendezvous.status.heard
         return heard.stop or heard.failed or self.save_policy.is_due(done, heard.pace)
 
     def step(self, done: int) -> None:
-        """Save if due, or if a worker was asked to stop.
+        """Save if a checkpoint is due, or if a worker was asked to stop.
 
         Raises:
-            UserError: a checkpoint could not be written; on every worker.
-            Interrupted: a worker was asked to stop, and the leader has saved; on every worker.
+            UserError: a checkpoint could not be written; raised on every worker.
+            Interrupted: a worker was asked to stop, and the leader has saved; raised on every worker.
         """
         heard = self.rendezvous.status.heard
         if heard.failed:
@@ -84,16 +84,16 @@ class CheckpointSaver:
         self._update_status()
 
     def save(self, done: int) -> None:
-        """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
+        """Save now, unless this step is already saved; it is on the disk when :meth:`finish` returns."""
         if done == self._saved:
             return
         self.settle()
         began = time.perf_counter()
-        about = {"loss": self.rendezvous.status.mean_loss()}
+        about = {"loss": self.rendezvous.status.take_mean_loss()}
         arrays = {name: each.numpy() for name, each in _flat(self.variables).items()}
         if self.is_main:
             self.background.wait()
-            if self.background.failure is None:  # else all hear of it at the next exchange
+            if self.background.failure is None:  # else all learn of it at the next exchange
                 write = partial(_write, self.folder, done, arrays, self.identity, keep=self.keep, about=about)
                 self.background.start(write)
         self._saved = done
@@ -102,7 +102,7 @@ class CheckpointSaver:
         self._update_status()
 
     def finish(self) -> None:
-        """Wait until everything is written; if the leader could not, every worker stops with its sentence.
+        """Wait until everything is written; if the leader failed, all workers raise its error.
 
         Raises:
             UserError: a checkpoint could not be written.
@@ -113,10 +113,10 @@ class CheckpointSaver:
         self._update_status()
 
     def resume(self, resume_from: Path | None) -> int:
-        """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
+        """Load the latest complete checkpoint and return its finished steps; 0 if there is none.
 
         Raises:
-            UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
+            UserError: ``resume_from`` has no complete checkpoint, or the checkpoint is of another training.
         """
         share = latest_checkpoint.ReadShare(0 if self.is_main else 1, everyone=self.rendezvous.gather)
         newest = latest_checkpoint.find_checkpoint_to_resume(self.folder, resume_from, self.identity, share)
@@ -132,7 +132,7 @@ class CheckpointSaver:
 
     def _update_status(self) -> None:
         status = self.rendezvous.status
-        # Asked in this order: what is not busy any more has failed, or not.
+        # In this order: once the writer is idle, whether it failed is known.
         status.writing, status.failed = self.background.busy, self.background.failure is not None
         status.written = self.background.seconds if self.is_main else 0.0
 
@@ -160,7 +160,7 @@ def _write(
 
 
 def _write_arrays(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    # As numpy.savez, which takes no file that can only be written to.
+    # numpy.savez needs a file that it can also read from.
     with ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:

@@ -1,4 +1,4 @@
-"""The model as MLflow serves it. This file is copied into the saved model and needs none of our code."""
+"""The model as MLflow serves it; this file travels with the model and imports none of our packages."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Job:
 
         def inspect(done: int) -> None:
             with self.rendezvous.together():
-                non_finite.expect_finite(network.trained, done, self._last_checkpoint, sound=_is_sound)
+                non_finite.expect_finite(network.trained, done, self._last_checkpoint, is_finite=_is_sound)
 
         return inspect
 

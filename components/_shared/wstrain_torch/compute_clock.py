@@ -1,10 +1,9 @@
-"""How long this rank computes before it has to wait for the others.
+"""Measures how long this rank computes in a step before it waits for the others.
 
-The moment is when a backward pass has reached the model's first trained parameter, as a rule the last one to
-get its gradient: what remains of the exchange from there on is waiting. On a CPU the time is the host's. A
-GPU runs behind the host, so events in its stream are asked, for one step of a few, and only once they have
-happened. A strategy that exchanges weights within its passes mixes computing and waiting; there nothing is
-measured.
+Computing ends when the backward pass reaches the model's first trained parameter, as a rule the last one to
+get its gradient: the rest of the exchange is waiting. On a CPU the host's clock is read. A GPU runs behind
+the host, so every few steps events are put into its stream and read once they have happened. Strategies that
+exchange weights within a pass mix computing and waiting, so they are not measured.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from torch import nn
 
 from wstrain.health.heartbeat import Heartbeat, Phase
 
-EVERY = 8  # steps, of which one is timed on a GPU
-_MOST_HELD = 16
+EVERY_STEPS = 8  # one of so many is timed on a GPU
+_MAX_PENDING = 16
 
 
 def attach_compute_clock(heartbeat: Heartbeat, model: nn.Module, device: torch.device) -> None:
@@ -31,27 +30,27 @@ def attach_compute_clock(heartbeat: Heartbeat, model: nn.Module, device: torch.d
 
 
 class GpuClock:
-    """Times steps by events of the GPU's stream.
+    """Times steps by events in the GPU's stream.
 
     Args:
-        heartbeat: what is told.
+        heartbeat: collects the times.
     """
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         self._pulse = heartbeat
         self._count = 0
-        self._waiting: deque[tuple[Any, Any]] = deque(maxlen=_MOST_HELD)
+        self._waiting: deque[tuple[Any, Any]] = deque(maxlen=_MAX_PENDING)
         self._begun: Any = None
         heartbeat.on_step_begin = self._begin
 
     def _begin(self) -> None:
         self._count += 1
-        if self._count % EVERY == 0:
+        if self._count % EVERY_STEPS == 0:
             self._begun = _event()
             self._begun.record()
 
     def computed(self, *_: object) -> None:
-        """Note the end of a backward pass, and take in what earlier ones took."""
+        """Note the end of a backward pass, and collect the times of earlier ones."""
         heartbeat = self._pulse
         if heartbeat.micro != heartbeat.micro_batches - 1 or heartbeat.phase != Phase.COMPUTING:
             return

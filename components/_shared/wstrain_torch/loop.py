@@ -1,4 +1,4 @@
-"""The training loop. It knows neither the strategy nor the task, and there is no other."""
+"""The one training loop, for every strategy and every task."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from wstrain_torch.strategies import MicroBatches, Objective, Strategy
 
 
 class Recorder(Protocol):
-    """Who hears of every step."""
+    """What records every step."""
 
     def step(self, step: int, loss: Tensor, learning_rate: float) -> None:
         """Note the local mean loss (0-d, on the device) of optimizer step ``step``."""
 
     def finish(self) -> dict[str, float]:
-        """Report what is still held, and return the last values."""
+        """Report what is pending, and return the last values."""
 
 
 class Saver(Protocol):
-    """Who keeps checkpoints."""
+    """What saves checkpoints."""
 
     def step(self, done: int) -> None:
         """Save if a checkpoint is due after ``done`` steps."""
@@ -36,11 +36,11 @@ class Saver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """One pass through the loop.
+    """The steps to take, and what seeds their random numbers.
 
     Attributes:
-        start: optimizer steps already done.
-        stop: optimizer steps to have done at the end.
+        start: optimizer steps already finished.
+        stop: optimizer steps finished at the end.
         accumulation: micro-batches a step.
         replica: this rank's replica of the model; with ``accumulation`` it gives each micro-batch its place
             in the global batch.
@@ -69,13 +69,13 @@ def train_steps(
 
     Args:
         run: which steps.
-        strategy: the model and how it is spread over ranks.
+        strategy: the model, distributed over ranks.
         objective: the loss.
         batches: ``accumulation`` micro-batches for each step, in order.
         schedule: learning rate of each step.
-        recorder: hears of each step.
-        saver: keeps checkpoints.
-        heartbeat: is told how far this rank is, for those that wait for it.
+        recorder: records each step.
+        saver: saves checkpoints.
+        heartbeat: shows this rank's progress to the others.
     """
     strategy.model.train()
     heartbeat.note_start(run.start, run.accumulation)
@@ -101,12 +101,12 @@ def _micro_batches(run: StepRange, step: int, batches: Iterator[Batch], heartbea
 
 
 def _seed(run: StepRange, step: int, micro: int) -> None:
-    # Dropout and the like depend on the micro-batch's place in training and not on what this rank drew
-    # before: a resumed run draws the same numbers, and so does another world size with micro-batches of one
-    # size.
-    place = run.replica * run.accumulation + micro
-    seed = ((run.seed * 1_000_003 + step) * 1_000_003 + place) & 0x7FFFFFFFFFFFFFFF
-    random.seed(seed)  # a model of the user's may draw from any of them
+    # Random numbers depend on the position of the micro-batch in the training, not on what this rank drew
+    # before: a resumed run draws the same numbers, and so does another world size with micro-batches of the
+    # same size.
+    position = run.replica * run.accumulation + micro
+    seed = ((run.seed * 1_000_003 + step) * 1_000_003 + position) & 0x7FFFFFFFFFFFFFFF
+    random.seed(seed)  # a user's model may draw from any generator
     np.random.seed(seed & 0xFFFFFFFF)
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():

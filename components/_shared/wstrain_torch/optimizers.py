@@ -12,7 +12,7 @@ from torch import nn
 
 @dataclass(frozen=True, slots=True)
 class OptimizerOptions:
-    """Settings of an optimizer; those that it does not know are ignored."""
+    """Settings of an optimizer; it ignores those that it does not have."""
 
     name: str
     momentum: float = 0.9
@@ -33,7 +33,7 @@ def build_optimizer(
     it is decoupled (Loshchilov and Hutter 2019).
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    # Tensors of different meshes cannot take part in one kernel, nor can whole ones beside them.
+    # One kernel cannot update tensors of different meshes, or sharded and whole tensors together.
     meshes = dict.fromkeys(getattr(p, "device_mesh", None) for p in trained)
     groups = [
         {"params": [p for p in alike if getattr(p, "device_mesh", None) == mesh], "weight_decay": decay}
@@ -59,5 +59,5 @@ def parameter_order(model: nn.Module) -> list[str]:
 
 
 def _fused(trained: Sequence[nn.Parameter], name: str) -> bool:
-    spread = any(hasattr(p, "device_mesh") for p in trained)  # torch spreads no fused SGD
+    spread = any(hasattr(p, "device_mesh") for p in trained)  # torch has no fused SGD for sharded tensors
     return all(p.is_floating_point() for p in trained) and not (spread and name == "sgd")

@@ -1,4 +1,4 @@
-"""Mixed precision where the device has it; CPUs are asked, as GPUs are."""
+"""Mixed precision, after a check that the GPU or CPU has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wsshards.errors import UserError
 
 
 class Precision:
-    """What the forward pass computes in; parameters and their updates stay fp32.
+    """The precision of the forward pass; parameters and their updates stay fp32.
 
     Args:
         name: ``fp32``, ``bf16`` or ``fp16``.
@@ -41,7 +41,7 @@ class Precision:
         # 2018).
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
         if name == "fp32" and device.type == "cuda":
-            torch.backends.cudnn.allow_tf32 = False  # fp32 means fp32: the law is promised to 1e-4
+            torch.backends.cudnn.allow_tf32 = False  # the loss must equal that of one process to 1e-4
 
     def autocast(self) -> AbstractContextManager[object]:
         """Context of a forward pass and its loss."""

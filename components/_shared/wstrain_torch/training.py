@@ -51,10 +51,10 @@ def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str,
 
     Args:
         settings: the component's inputs.
-        launch: who this process is.
+        launch: which process this is.
         mesh: how ranks share the model and the data.
-        communication: the module that the ranks meet through, by its full name.
-        strategy: the module of the strategy, by its full name.
+        communication: full name of the module that connects the ranks.
+        strategy: full name of the strategy's module.
     """
     with watchdog.watch_process(launch, settings.hang_timeout, communication=communication) as heartbeat:
         _train(settings, launch, mesh, heartbeat, modules=(communication, strategy))
@@ -75,7 +75,7 @@ def _train(
     group = Group(launch, communication, mesh, planned_gpus(settings))
     group.status.stop_on_sigterm()
     precision = Precision(settings.precision, group.device)
-    _agree(group, settings, facts)
+    _expect_consistency(group, settings, facts)
     with group.together():
         verify_shards(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
         reader = ShardReader(settings.shards, "train", checksums=False)
@@ -91,7 +91,7 @@ def _train(
 
     with group.together():
         tracking = _tracking(launch, facts, steps["total_steps"])
-    with _left_together(group), tracking as tracker:
+    with _leave_together(group), tracking as tracker:
         batches = _batches(settings, group, task, reader, sampler)
         recorder = _recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
         saver.settle = recorder.settle
@@ -122,8 +122,8 @@ def _train(
 
 
 @contextmanager
-def _left_together(group: Group) -> Iterator[None]:
-    """Let no rank of a training that was asked to stop end before the others: it would take them with it."""
+def _leave_together(group: Group) -> Iterator[None]:
+    """Let all ranks of an interrupted training end together: the first to end would fail the others."""
     try:
         yield
     except Interrupted:
@@ -132,7 +132,7 @@ def _left_together(group: Group) -> Iterator[None]:
         raise
 
 
-def _agree(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
+def _expect_consistency(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
     code = Path(sys.argv[0]).resolve().parent
     values = group.everyone(consistency.fingerprint(code, settings.shards, facts))
     difference = consistency.describe_difference(values)
@@ -209,7 +209,7 @@ def _batches(
         world_size=group.mesh.data,
         accumulation=settings.gradient_accumulation_steps,
         device=group.device,
-        # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
+        # Without a GPU the cores compute the model, so a loader thread would only take turns with it.
         workers=settings.loader_workers if group.device.type == "cuda" else 0,
     )
 
@@ -225,13 +225,13 @@ def _recorder(
     strategy, heartbeat, saver = watched
 
     def last() -> str | None:
-        saver.background.wait()  # the newest may still be on its way
+        saver.background.wait()  # the newest may not be on the disk yet
         return non_finite.last_checkpoint_name(settings.checkpoints)
 
     def inspect(done: int) -> None:
         with group.together():
             non_finite.expect_finite(
-                strategy.model.parameters(), done, last, sound=non_finite.tensor_is_finite
+                strategy.model.parameters(), done, last, is_finite=non_finite.tensor_is_finite
             )
 
     return StepRecorder(

@@ -82,7 +82,7 @@ class Hangs:
             attempt.around.log.write("rank_slow", step=attempt.task.name, reason=text)
 
     def _tell(self, attempt: Attempt, beat: HeartbeatRecord) -> None:
-        text = f"rank {beat.rank} does not run: it is {state_of(beat.pid)}, last seen {beat.words}"
+        text = f"rank {beat.rank} does not run: it is {state_of(beat.pid)}, last seen {beat.description}"
         self.say(f"{attempt.task.name}: {text}")
         attempt.around.log.write("rank_silent", step=attempt.task.name, rank=beat.rank, reason=text)
         log = attempt.around.run.step(attempt.task.name).logs / f"rank-{beat.rank}.log"
@@ -165,4 +165,6 @@ def _blame(
     names = ", ".join(map(str, sorted(beat.rank for beat in late)))
     plural = "s" * (len(late) > 1)
     first = min(late, key=lambda beat: beat.position)
-    return f"rank{plural} {names} did not arrive: no progress for {seconds:.0f} s, last seen {first.words}"
+    return (
+        f"rank{plural} {names} did not arrive: no progress for {seconds:.0f} s, last seen {first.description}"
+    )

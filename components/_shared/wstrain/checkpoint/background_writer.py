@@ -1,4 +1,4 @@
-"""Work beside the training: one piece at a time, in a thread that the training has priority over."""
+"""Writes checkpoints beside the training: one at a time, in a thread of low priority."""
 
 from __future__ import annotations
 
@@ -8,51 +8,53 @@ import threading
 import time
 from collections.abc import Callable
 
-NICENESS = 10  # the training gets about ten times as much of a core that both want
+NICENESS = 10  # of a core that both want, the training gets about ten times as much
 
 
 class BackgroundWriter:
-    """Does pieces of work one after the other; whoever brings the next waits for the last.
+    """Runs one piece of work at a time; starting the next waits for the last.
 
     Args:
-        threaded: False does each at once.
+        threaded: False runs each piece at once, in the caller's thread.
     """
 
     def __init__(self, *, threaded: bool = True) -> None:
         self._threaded = threaded
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
-        self.seconds = 0.0  # that the last piece took
+        self.seconds = 0.0  # of the last piece
 
     @property
     def busy(self) -> bool:
-        """Whether a piece is still being worked on."""
+        """Whether a piece of work is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Begin with ``work`` once the last piece is done; what it raises is kept in ``failure``."""
+        """Run ``work`` once the last piece has ended; what it raises is kept in ``failure``."""
         self.wait()
         if not self._threaded:
             self._do(work)
             return
-        # A process that ends does not wait for it: what is half-written has another name.
-        self._thread = threading.Thread(target=self._beside, args=(work,), name="checkpoint", daemon=True)
+        # A daemon, as a process that ends need not wait: an unfinished checkpoint has a temporary name.
+        self._thread = threading.Thread(
+            target=self._run_at_low_priority, args=(work,), name="checkpoint", daemon=True
+        )
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until nothing is left to do."""
+        """Wait until the last piece of work has ended."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def take_failure(self) -> None:
-        """Raise what the work raised, once."""
+        """Raise the kept failure, once."""
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
 
-    def _beside(self, work: Callable[[], None]) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # on Linux each thread has a niceness of its own
+    def _run_at_low_priority(self, work: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # on Linux each thread has its own niceness
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         self._do(work)
 
@@ -60,6 +62,6 @@ class BackgroundWriter:
         began = time.perf_counter()
         try:
             work()
-        except Exception as error:  # whatever it is, the training's own thread must hear of it
+        except Exception as error:  # the training's thread raises it
             self.failure = error
         self.seconds = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Checkpoints: complete, never mistaken for whole when half-written, and checked on reading.
+"""Checkpoints on disk: written atomically, checked when they are read.
 
 A checkpoint is a folder ``step-00000060`` with a card, ``checkpoint.json``, that has the size and SHA-256 of
 every other file in it, and of itself: ``state.pt`` where all ranks have the same state, else a part from each
@@ -32,11 +32,11 @@ _TEMPORARY = ".writing-"
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which checkpoints stay.
+    """Which checkpoints are kept.
 
     Attributes:
-        newest: how many of the newest, at least 1.
-        best: also the one with the lowest ``loss`` on its card.
+        newest: number of the newest ones, at least 1.
+        best: also keep the one with the lowest ``loss`` on its card.
     """
 
     newest: int
@@ -45,11 +45,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint by its card.
+    """A checkpoint, as its card describes it.
 
     Attributes:
         path: its folder.
-        step: optimizer steps done.
+        step: finished optimizer steps.
         identity: what the training was, see :func:`expect_identity`.
         files: size and SHA-256 of each of its files, by name.
     """
@@ -74,18 +74,18 @@ def save_checkpoint(
     keep: Retention,
     about: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint of one file, then remove those that need not be kept.
+    """Write a checkpoint with one file of state, then remove those that need not be kept.
 
     Args:
-        folder: where checkpoints are kept.
-        step: optimizer steps done.
+        folder: the folder of all checkpoints.
+        step: finished optimizer steps.
         state: tensors, numbers, texts and containers of them.
-        identity: what must be the same to go on from here.
-        keep: which checkpoints stay.
-        about: what else its card says.
+        identity: what must be the same to resume from here.
+        keep: which checkpoints are kept.
+        about: further entries of the card.
 
     Raises:
-        UserError: the folder cannot be written, or the disk is full; older checkpoints are untouched.
+        UserError: the folder cannot be written or the disk is full; older checkpoints are untouched.
     """
     temporary = begin_checkpoint(folder, step)
     with report_write_errors(temporary):
@@ -94,12 +94,12 @@ def save_checkpoint(
 
 
 def checkpoint_name(step: int) -> str:
-    """What the checkpoint after ``step`` steps is called."""
+    """Return the name of the checkpoint after ``step`` steps."""
     return f"step-{step:08d}"
 
 
 def begin_checkpoint(folder: Path, step: int) -> Path:
-    """Make the folder that a checkpoint is written into, under a temporary name."""
+    """Make the folder of a checkpoint, under a temporary name."""
     temporary = folder / f"{_TEMPORARY}{checkpoint_name(step)}"
     with report_write_errors(temporary):
         shutil.rmtree(temporary, ignore_errors=True)
@@ -108,16 +108,16 @@ def begin_checkpoint(folder: Path, step: int) -> Path:
 
 
 def finish_checkpoint(temporary: Path, files: Files, card: Mapping[str, Any], *, keep: Retention) -> Path:
-    """Write the card, give the checkpoint its name, and remove those that need not be kept.
+    """Write the card, give the checkpoint its final name, and remove those that need not be kept.
 
     Args:
-        temporary: from :func:`begin`.
-        files: everything written into it.
-        card: what else the card says.
-        keep: which checkpoints stay.
+        temporary: from :func:`begin_checkpoint`.
+        files: size and hash of every file in it, by name.
+        card: further entries of the card.
+        keep: which checkpoints are kept.
 
     Raises:
-        UserError: a file is not there, or the card cannot be written.
+        UserError: a file is missing, or the card cannot be written.
     """
     folder, name = temporary.parent, temporary.name.removeprefix(_TEMPORARY)
     final = folder / name
@@ -129,7 +129,7 @@ def finish_checkpoint(temporary: Path, files: Files, card: Mapping[str, Any], *,
             json.dump(add_checksum(content), stream, indent=2)
             flush_to_disk(stream)
         _flush_folder(temporary)
-        shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
+        shutil.rmtree(final, ignore_errors=True)  # a damaged checkpoint of the same step
         temporary.rename(final)
         _flush_folder(folder)
         _prune(folder, keep)
@@ -137,17 +137,17 @@ def finish_checkpoint(temporary: Path, files: Files, card: Mapping[str, Any], *,
 
 
 def discard_checkpoint(temporary: Path) -> None:
-    """Remove what was half-written."""
+    """Remove a checkpoint that was not finished."""
     shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
 def report_write_errors(temporary: Path, *, shared: bool = False) -> Iterator[None]:
-    """Turn what the system refuses into a sentence, and remove what was half-written.
+    """Turn an ``OSError`` into a sentence, and remove the unfinished checkpoint.
 
     Args:
-        temporary: from :func:`begin`.
-        shared: other ranks write into it too; it is then left to them, see :func:`discard`.
+        temporary: from :func:`begin_checkpoint`.
+        shared: other ranks write into the folder too, so it is not removed here.
     """
     try:
         yield
@@ -162,18 +162,18 @@ def report_write_errors(temporary: Path, *, shared: bool = False) -> Iterator[No
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, whole or not."""
+    """List the checkpoints in a folder, the newest first, complete or not."""
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_step, reverse=True)
 
 
 def read_card(path: Path) -> Checkpoint:
-    """Read what a checkpoint should be; none of its files is looked at.
+    """Read the card of a checkpoint, but none of its files.
 
     Raises:
         OSError: there is no card, or it cannot be read.
-        ValueError: it is not what was written.
+        ValueError: the card was changed or damaged.
     """
     try:
         card = json.loads((path / CARD).read_text(encoding="utf-8"))
@@ -193,10 +193,10 @@ def read_card(path: Path) -> Checkpoint:
 
 
 def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Read the state of a checkpoint onto the CPU; nothing in it is executed.
+    """Read the state of a checkpoint into host memory, without executing anything in it.
 
     Raises:
-        UserError: the file cannot be read here.
+        UserError: the file cannot be read.
     """
     import torch  # noqa: PLC0415  all else here serves frameworks that have no torch
 
@@ -209,10 +209,10 @@ def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def expect_identity(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None:
-    """Compare what a checkpoint's training was with what this one is.
+    """Check that a checkpoint belongs to this training.
 
     Raises:
-        UserError: something differs that the rest of the training depends on; the message has both values.
+        UserError: an entry of ``identity`` differs; the message has both values.
     """
     for name, wanted in identity.items():
         had = checkpoint.identity.get(name)
@@ -233,7 +233,7 @@ def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
         digesting = HashedFile(file)
         try:
             with hashed_file.skip_crc32():
-                torch.save(dict(state), cast("IO[bytes]", digesting))  # it asks for no more than write()
+                torch.save(dict(state), cast("IO[bytes]", digesting))  # torch only calls write()
         except (RuntimeError, OSError) as error:
             raise digesting.failure or OSError(str(error).splitlines()[0]) from error
         flush_to_disk(file)
@@ -241,7 +241,7 @@ def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _expect_written(temporary: Path, file: str) -> None:
-    # Every rank wrote its part where its own instance sees the folder, which may be another folder than this.
+    # Every rank wrote its part to the folder as its own instance sees it, which may be a different one.
     if not (temporary / file).is_file():
         discard_checkpoint(temporary)
         name = temporary.name.removeprefix(_TEMPORARY)
@@ -258,7 +258,7 @@ def _prune(folder: Path, keep: Retention) -> None:
         losses = {path: loss for path in paths if (loss := _loss(path)) is not None}
         stay |= {min(losses, key=lambda path: losses[path])} if losses else set()
     for path in paths:
-        if path not in stay:  # first under a name that nobody takes for a checkpoint
+        if path not in stay:  # renamed first, so that a half-removed one is not taken for a checkpoint
             discard_checkpoint(path.rename(folder / f"{_TEMPORARY}{path.name}"))
 
 
@@ -266,7 +266,7 @@ def _loss(path: Path) -> float | None:
     try:
         loss = json.loads((path / CARD).read_text(encoding="utf-8"))["loss"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # a damaged one is not the best
+        return None  # a damaged checkpoint cannot be the best
     return float(loss) if isinstance(loss, (int, float)) and abs(loss) < 1e308 else None
 
 
@@ -278,7 +278,7 @@ def _flush_folder(folder: Path) -> None:
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
-        return  # some mounts cannot open folders; the rename is then as durable as they make it
+        return  # some mounts cannot open folders
     try:
         os.fsync(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""Files that are hashed as they are written."""
+"""A file that computes its SHA-256 while it is written, and PyTorch's own checksum switched off for it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from torch import serialization
-
 
 class HashedFile:
-    """A file that hashes what passes; it keeps the error that PyTorch's writers would swallow."""
+    """Hashes what is written to a file, and keeps the error that PyTorch's writers would hide."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash = file, hashlib.sha256()
@@ -35,11 +33,11 @@ class HashedFile:
         return self.bytes
 
     def flush(self) -> None:
-        """Hand what is buffered to the system."""
+        """Hand buffered data to the operating system."""
         self._file.flush()
 
     def fileno(self) -> int:
-        """Return the descriptor, for ``fsync``; nothing stays behind in a buffer."""
+        """Flush, and return the descriptor for ``fsync``."""
         self._file.flush()
         return self._file.fileno()
 
@@ -48,19 +46,21 @@ class HashedFile:
         self._file.close()
 
     def size_and_hash(self) -> dict[str, Any]:
-        """Return size and hash of what was written."""
+        """Return size and SHA-256 of what was written, as the card of a checkpoint lists them."""
         return {"bytes": self.bytes, "sha256": self._hash.hexdigest()}
 
 
 def flush_to_disk(file: IO[Any]) -> None:
-    """Put a file onto the disk."""
+    """Wait until a file is on the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 @contextmanager
 def skip_crc32() -> Iterator[None]:
-    """Save without CRC-32; ``torch.load`` does not ask for it."""
+    """Let ``torch.save`` leave out CRC-32, a third of its time, which ``torch.load`` does not read."""
+    from torch import serialization  # noqa: PLC0415  TensorFlow's checkpoints need no torch
+
     before = serialization.get_crc32_options()
     serialization.set_crc32_options(False)
     try:

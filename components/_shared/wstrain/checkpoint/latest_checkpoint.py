@@ -1,4 +1,4 @@
-"""The checkpoint to go on from: the newest that every rank finds whole."""
+"""Find the checkpoint to resume from: the newest that is complete for every rank."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ _MISSING = "does not exist"
 
 @dataclass(frozen=True, slots=True)
 class ReadShare:
-    """Who reads, so that together they have read every byte.
+    """How ranks share the checking of files, so that together they read every byte.
 
     Attributes:
         rank: this process.
-        ranks: how many there are.
-        neighbour: its place among those of its instance. A file that all ranks take is read by one of each
-            instance, where it may have come over a network of its own.
-        everyone: returns everybody's value, by rank; called by all.
+        ranks: number of ranks.
+        local_rank: this process among those of its instance. A file that all ranks load is checked by one
+            rank
+            of each instance, as each may have its own copy.
+        everyone: returns the values of all ranks, by rank; called by all.
     """
 
     rank: int = 0
     ranks: int = 1
-    neighbour: int = 0
+    local_rank: int = 0
     everyone: Callable[[Any], list[Any]] = lambda value: [value]
 
     def files(self, checkpoint: Checkpoint) -> Sequence[str]:
-        """The files that this rank reads."""
+        """Return the files that this rank checks."""
         if not checkpoint.is_sharded:
-            return [name for name in checkpoint.files if self.neighbour == 0]
+            return [name for name in checkpoint.files if self.local_rank == 0]
         return sorted(checkpoint.files)[self.rank :: self.ranks]
 
 
 def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = None) -> Checkpoint | None:
-    """Find the newest checkpoint that is whole for every rank, saying on stderr which ones are damaged.
+    """Find the newest checkpoint that is complete for every rank; stderr names those that are damaged.
 
     Args:
         folders: where to look.
-        share: the ranks; left out, this process is alone.
+        share: the ranks; by default this process alone.
 
     Raises:
-        UserError: rank 0 finds one whole that another rank does not see.
+        UserError: rank 0 sees a complete checkpoint that another rank does not see.
     """
     share = share or ReadShare()
     candidates = [path for folder in folders for path in checkpoint_folder.list_checkpoints(folder)]
@@ -72,16 +73,16 @@ def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = No
 def find_checkpoint_to_resume(
     folder: Path, resume_from: Path | None, identity: Mapping[str, Any], share: ReadShare
 ) -> Checkpoint | None:
-    """Find what a training goes on from; None if it starts anew.
+    """Find the checkpoint that a training resumes from; None if it starts from the beginning.
 
     Args:
-        folder: its own checkpoints, which a restarted job finds again.
-        resume_from: those of another job.
-        identity: what must be the same to go on.
+        folder: checkpoints of this job, which it finds again when it is restarted.
+        resume_from: checkpoints of another job.
+        identity: what must be the same to resume.
         share: the ranks.
 
     Raises:
-        UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
+        UserError: ``resume_from`` has no complete checkpoint, or the checkpoint is of another training.
     """
     checkpoint = find_latest_checkpoint([folder, resume_from] if resume_from else [folder], share)
     if checkpoint is not None:

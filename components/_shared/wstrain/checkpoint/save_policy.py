@@ -1,4 +1,10 @@
-"""When a checkpoint is due; all that decides it is agreed on, so every rank answers alike."""
+"""When to write a checkpoint; the planner uses the same formulas. Imports the standard library only.
+
+Too rarely, and an interruption loses much; too often, and the checkpoints themselves take long. The best
+interval follows from the cost of a checkpoint and the mean time between interruptions (Young 1974, "A first
+order approximation to the optimum checkpoint interval"; Daly 2006, "A higher order estimate of the optimum
+checkpoint interval for restart dumps").
+"""
 
 from __future__ import annotations
 
@@ -9,12 +15,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SavePolicy:
-    """What makes one due.
+    """When a checkpoint is due, the same on every rank.
 
     Args:
-        intervals: a checkpoint is due when the steps done are a multiple of one of these.
-        between: mean seconds between interruptions, for an interval that follows from what checkpoints cost;
-            0 for none.
+        intervals: a checkpoint is due when the finished steps are a multiple of one of these.
+        between: mean seconds between interruptions, from which the best interval follows; 0 for fixed
+            intervals.
     """
 
     intervals: Sequence[int] = ()
@@ -22,29 +28,29 @@ class SavePolicy:
     _last: int = field(default=0, init=False)
 
     def is_due(self, done: int, pace: Pace) -> bool:
-        """Whether one is due after ``done`` steps."""
+        """Whether a checkpoint is due after ``done`` steps."""
         if any(done % interval == 0 for interval in self.intervals):
             return True
         return self.between > 0 and pace.step > 0 and done - self._last >= self.steps_between_saves(pace)
 
     def mark_saved(self, done: int) -> None:
-        """Note that one was written, or gone on from, after ``done`` steps."""
+        """Note that the checkpoint of step ``done`` was written or loaded."""
         self._last = done
 
     def steps_between_saves(self, pace: Pace) -> int:
-        """Steps between two checkpoints, at least 1."""
+        """Return the steps between two checkpoints, at least 1."""
         seconds = max(best_interval(pace.cost or ASSUMED_COST_SECONDS, self.between), pace.written)
         return max(1, round(seconds / pace.step))
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast things go, the same on every rank.
+    """Measured times, the same on every rank.
 
     Attributes:
         step: seconds of one optimizer step; 0 if not known yet.
-        cost: seconds that the training waited for the last checkpoint; 0 if not known yet.
-        written: seconds until the last checkpoint was on the disk. No other can be written meanwhile.
+        cost: seconds that training waited for the last checkpoint; 0 if not known yet.
+        written: seconds until the last checkpoint was on the disk, before which no other can be written.
     """
 
     step: float = 0.0
@@ -52,7 +58,7 @@ class Pace:
     written: float = 0.0
 
 
-ASSUMED_COST_SECONDS = 1.0  # seconds, until a checkpoint has been measured
+ASSUMED_COST_SECONDS = 1.0  # until a checkpoint has been measured
 
 
 def best_interval(cost: float, between: float) -> float:

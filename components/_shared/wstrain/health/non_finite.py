@@ -1,8 +1,8 @@
-"""Numbers that are no numbers: what a training says that stops for one, and which checkpoint is from before.
+"""Losses and weights that are not finite: the error that stops a training, and the last good checkpoint.
 
-A loss is read long after its step, to spare the device a wait, and one step's bad gradients only show in the
-next one's loss. So before a state is saved, every loss up to it is read and the weights themselves are looked
-at: a checkpoint is never of a state that has gone bad.
+Losses are read in batches, so that the device need not wait, and bad gradients of one step only show in the
+loss of the next. So before a state is saved, all losses up to it are read and the weights are checked: a
+checkpoint never holds weights that are not finite.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from wsshards.errors import UserError
 
-MAX_OVERFLOWS = 20  # steps in a row that fp16's loss scale may skip before it is no use any more
+MAX_OVERFLOWS = 20  # steps in a row that the loss scale of fp16 may skip
 _NAME = re.compile(r"step-\d{8,}")
 
 
@@ -26,10 +26,10 @@ class BadStep:
 
     Attributes:
         step: its number, from 1.
-        loss: the mean over ranks.
-        rate: the learning rate of the step.
-        bad_ranks: whose own loss is not finite.
-        world_size: ranks there are.
+        loss: mean over ranks.
+        rate: learning rate of the step.
+        bad_ranks: ranks whose own loss is not finite.
+        world_size: number of ranks.
     """
 
     step: int
@@ -40,11 +40,11 @@ class BadStep:
 
 
 def non_finite_error(bad: BadStep, last: str | None) -> UserError:
-    """The error about a bad step.
+    """Return the error about a step.
 
     Args:
         bad: the step.
-        last: the last good checkpoint's name, None without one.
+        last: name of the last good checkpoint, or None.
     """
     whose = ""
     if bad.world_size > 1 and len(bad.bad_ranks) == bad.world_size:
@@ -59,20 +59,20 @@ def non_finite_error(bad: BadStep, last: str | None) -> UserError:
 
 
 def expect_finite(
-    parts: Iterable[Any], done: int, last: Callable[[], str | None], *, sound: Callable[[Any], bool]
+    parts: Iterable[Any], done: int, last: Callable[[], str | None], *, is_finite: Callable[[Any], bool]
 ) -> None:
-    """Look at the weights before they are saved.
+    """Check the weights before they are saved.
 
     Args:
         parts: the weights that this process has.
-        done: steps done.
-        last: gives the last good checkpoint's name.
-        sound: whether all numbers of a part are finite.
+        done: finished steps.
+        last: returns the name of the last good checkpoint.
+        is_finite: whether all numbers of a part are finite.
 
     Raises:
-        UserError: one is not.
+        UserError: some number is not finite.
     """
-    if not all(sound(part) for part in parts):
+    if not all(is_finite(part) for part in parts):
         raise UserError(
             f"after step {done} the weights are not finite numbers, so they are not saved",
             suggest_remedy(last()),
@@ -80,7 +80,7 @@ def expect_finite(
 
 
 def suggest_remedy(last: str | None) -> str:
-    """What to do about numbers that are none."""
+    """Return the help for weights or losses that are not finite."""
     kept = f"the last good checkpoint is `{last}`" if last else "there is no checkpoint from before"
     return (
         f"{kept}; lower the learning rate, warm up for longer, set `max_gradient_norm` to clip,"
@@ -89,7 +89,7 @@ def suggest_remedy(last: str | None) -> str:
 
 
 def last_checkpoint_name(folder: Path) -> str | None:
-    """The name of the newest checkpoint in a folder."""
+    """Return the name of the newest checkpoint in a folder; None if there is none."""
     try:
         names = [path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     except OSError:
@@ -103,5 +103,5 @@ def tensor_is_finite(tensor: Any) -> bool:
     local = local.to_local() if hasattr(local, "to_local") else local
     if not local.is_floating_point():
         return True
-    # One pass without a copy: a sum is finite only if its terms are, or if it overflows, which is as bad.
+    # One pass without a copy: the sum is finite only if all terms are (one that overflows is as bad).
     return math.isfinite(float((local if local.element_size() >= 4 else local.float()).sum()))

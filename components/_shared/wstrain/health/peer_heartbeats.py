@@ -1,9 +1,9 @@
-"""How a rank hears of the others while it hangs: by what none of them has to answer.
+"""How a rank reads the heartbeats of the others while the group hangs, without an answer from them.
 
-In ``worldsize run`` all are on one machine and their records in one folder. In a cluster,
-``torch.distributed`` has a store that the ranks met through; every watchdog leaves its rank's record there
-over a connection of its own, and reads the others' only when it has to. Horovod and TensorFlow have nothing
-of the kind: a rank then speaks of itself only.
+In ``worldsize run`` all ranks are on one machine and their records in one folder. In a cluster,
+``torch.distributed`` has a store: every watchdog publishes its rank's record there over its own connection,
+and reads the others' only when the group hangs. Horovod and TensorFlow have no such store, so a rank knows
+only its own record.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, Protocol
 from wstrain.health.heartbeat import Heartbeat, HeartbeatRecord, parse_record, read_records
 from wstrain.launch.environment import Launch
 
-STORE_SECONDS = 5.0  # between two records in the store, and as long as its answer may take
+STORE_SECONDS = 5.0  # between two records in the store, and the time-out of a request
 
 
 class Peers(Protocol):
-    """Where the records of all ranks are."""
+    """Where the records of the ranks are."""
 
     shared: bool
-    """Whether reading is so cheap that a rank may look at every tick."""
+    """Whether reading is cheap enough for every tick."""
 
-    def tell(self, heartbeat: Heartbeat) -> None:
-        """Show this rank's record to the others."""
+    def publish(self, heartbeat: Heartbeat) -> None:
+        """Make this rank's record visible to the others."""
 
     def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
-        """The records that can be read, by rank; put into ``records`` one by one."""
+        """Read the records, by rank, and add them one by one to ``records``."""
 
 
 class OwnRecord:
@@ -38,11 +38,11 @@ class OwnRecord:
     def __init__(self, heartbeat: Heartbeat) -> None:
         self._pulse = heartbeat
 
-    def tell(self, heartbeat: Heartbeat) -> None:
-        """Nobody to tell."""
+    def publish(self, heartbeat: Heartbeat) -> None:
+        """Do nothing, as nobody else reads it."""
 
     def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
-        """This rank's."""
+        """Return this rank's record."""
         records = {} if records is None else records
         own = parse_record(self._pulse.record)
         if own is not None:
@@ -51,18 +51,18 @@ class OwnRecord:
 
 
 class FolderPeers:
-    """Records in files of one machine."""
+    """Records in files on one machine."""
 
     shared = True
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def tell(self, heartbeat: Heartbeat) -> None:
-        """Nothing to do: the file is the record."""
+    def publish(self, heartbeat: Heartbeat) -> None:
+        """Do nothing, as the file is the record."""
 
     def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
-        """All of the folder."""
+        """Read all files of the folder."""
         records = {} if records is None else records
         records.update(read_records(self._folder))
         return records
@@ -72,7 +72,7 @@ class StorePeers:
     """Records in the store of ``torch.distributed``, which listens in the process of rank 0.
 
     Args:
-        launch: who this process is; its ``master`` is where the store listens.
+        launch: which process this is; its ``master`` is where the store listens.
     """
 
     shared = False
@@ -81,21 +81,21 @@ class StorePeers:
         self._launch = launch
         self._store: Any = None
 
-    def tell(self, heartbeat: Heartbeat) -> None:
-        """Leave this rank's record; where the store has gone, the group is about to end anyway."""
+    def publish(self, heartbeat: Heartbeat) -> None:
+        """Store this rank's record; if the store has gone, the group is about to end anyway."""
         try:
             self._connected().set(_key(self._launch.rank), heartbeat.record)
         except RuntimeError:
             self._store = None
 
     def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
-        """All that the store has; a store that does not answer has nothing, or never returns."""
+        """Read what the store has; may block if the store does not answer."""
         records = {} if records is None else records
         for rank in range(self._launch.world_size):
             try:
                 store = self._connected()
                 beat = parse_record(bytes(store.get(_key(rank)))) if store.check([_key(rank)]) else None
-            except RuntimeError:  # torch.distributed's errors are such
+            except RuntimeError:  # as torch.distributed raises it
                 self._store = None
                 break
             if beat is not None:

@@ -18,14 +18,14 @@ from wstrain.checkpoint.save_policy import Pace
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """What the last exchange said, the same on every rank.
+    """The result of the last exchange, the same on every rank.
 
     Attributes:
-        exchanges: how many there were.
+        exchanges: number of exchanges so far.
         stop: some rank was asked to stop.
         failed: some rank could not write its checkpoint.
-        writing: some rank is still writing it.
-        pace: how fast things go.
+        writing: some rank is still writing its checkpoint.
+        pace: how long steps and checkpoints take.
     """
 
     exchanges: int = 0
@@ -37,15 +37,15 @@ class GroupStatus:
 
 @dataclass
 class RankStatus:
-    """This rank's own news, and what was heard of all.
+    """This rank's own status, and the group's.
 
     Attributes:
         stop: this process was asked to stop.
         failed: it could not write its checkpoint.
         writing: it is still writing one.
-        cost: seconds that it waited for the last one; 0 if it writes none.
-        written: seconds until that was on the disk.
-        heard: what the last exchange said.
+        cost: seconds that training waited for the last checkpoint; 0 if this rank writes none.
+        written: seconds until that checkpoint was on the disk.
+        heard: the result of the last exchange.
     """
 
     stop: bool = False
@@ -57,15 +57,15 @@ class RankStatus:
     _losses: list[float] = field(default_factory=lambda: [0.0, 0.0])  # their sum, and how many
 
     def numbers(self) -> list[float]:
-        """The numbers to send; their means over ranks go to :meth:`receive`."""
+        """Return the numbers to exchange; their means over ranks go to :meth:`receive`."""
         flags = (self.stop, self.failed, self.writing, self.cost > 0, self.written > 0)
         return [*map(float, flags), self.cost, self.written]
 
     def receive(self, means: Sequence[float], losses: Sequence[float], seconds: float) -> None:
-        """Note what all ranks said.
+        """Take in the result of an exchange.
 
         Args:
-            means: of everybody's :meth:`numbers`.
+            means: of :meth:`numbers` over all ranks.
             losses: of the steps since the last exchange, averaged over ranks.
             seconds: of one step, averaged too.
         """
@@ -75,24 +75,24 @@ class RankStatus:
         self._losses[0] += sum(losses)
         self._losses[1] += len(losses)
 
-    def mean_loss(self) -> float | None:
-        """The mean over all steps heard of since this was asked for last; None for none."""
+    def take_mean_loss(self) -> float | None:
+        """Return the mean loss of all steps since the last call; None if there were none."""
         total, count = self._losses
         self._losses = [0.0, 0.0]
         return total / count if count else None
 
     def stop_on_sigterm(self, then: Callable[[], None] = lambda: None) -> None:
-        """Take SIGTERM, which an eviction and a cancelled job begin with, as the wish to stop.
+        """Treat SIGTERM, which precedes an eviction or a cancelled job, as a request to stop.
 
-        Whoever sends it and does not want to wait sends SIGKILL some seconds later.
+        A sender that does not want to wait sends SIGKILL some seconds later.
 
         Args:
-            then: is called besides, between any two operations of the main thread.
+            then: called as well, between any two operations of the main thread.
         """
 
         def asked(_number: int, _frame: FrameType | None) -> None:
             self.stop = True
             then()
 
-        with contextlib.suppress(ValueError):  # only a main thread may; elsewhere somebody else decides
+        with contextlib.suppress(ValueError):  # only the main thread can set a handler
             signal.signal(signal.SIGTERM, asked)

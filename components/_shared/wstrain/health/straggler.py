@@ -1,4 +1,4 @@
-"""Which rank is steadily slower than the others, so that all of them wait for it at every step."""
+"""Finds a rank that is steadily slower than the others, so that all of them wait for it at every step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 RATIO = 1.3  # over the median of the others
-MIN_DIFFERENCE_SECONDS = 0.001  # seconds a step; less is not worth a word
-MIN_STEPS, MIN_SECONDS = 20, 5.0  # of one observation
+MIN_DIFFERENCE_SECONDS = 0.001  # a step; less is not worth a warning
+MIN_STEPS, MIN_SECONDS = 20, 5.0  # that one observation covers
 OBSERVATIONS = 3  # in a row that name the same rank
 
 
@@ -17,9 +17,9 @@ class SlowRank:
     """A rank that is steadily slower.
 
     Attributes:
-        rank: which.
-        seconds: that it computes before the exchange of a step.
-        others: the median of the others' seconds.
+        rank: its number.
+        seconds: that it computes in a step before the exchange.
+        others: the median of the other ranks' seconds.
     """
 
     rank: int
@@ -28,32 +28,32 @@ class SlowRank:
 
     @property
     def ratio(self) -> float:
-        """How many times as long it takes."""
+        """How many times as long as the others it takes."""
         return self.seconds / self.others
 
 
 @dataclass
 class StragglerDetector:
-    """Collects how long ranks compute, and tells of a slow one once."""
+    """Collects how long ranks compute, and reports a slow one once."""
 
     least_seconds: float = MIN_SECONDS
     _sums: list[float] = field(default_factory=list)
     _steps: int = 0
     _suspect: int = -1
-    _times: int = 0
-    _told: bool = False
+    _observations: int = 0
+    _reported: bool = False
 
     def note(self, compute_seconds: Sequence[float], steps: int) -> SlowRank | None:
-        """Take in some steps.
+        """Take in the times of some steps.
 
         Args:
-            compute_seconds: by rank, mean seconds of computing a step; 0 where nobody measures.
-            steps: how many.
+            compute_seconds: mean seconds that each rank computed in a step; 0 where that is not measured.
+            steps: number of steps.
 
         Returns:
-            The slow rank, at the moment when it is certain.
+            The slow rank, once it is certain; else None.
         """
-        if self._told or len(compute_seconds) < 2 or min(compute_seconds) <= 0:
+        if self._reported or len(compute_seconds) < 2 or min(compute_seconds) <= 0:
             return None
         self._sums = self._sums or [0.0] * len(compute_seconds)
         self._sums = [held + each * steps for held, each in zip(self._sums, compute_seconds, strict=True)]
@@ -69,9 +69,9 @@ class StragglerDetector:
         others = median(means[:slowest] + means[slowest + 1 :])
         slow = SlowRank(slowest, means[slowest], others)
         if slow.ratio < RATIO or slow.seconds - others < MIN_DIFFERENCE_SECONDS:
-            self._suspect, self._times = -1, 0
+            self._suspect, self._observations = -1, 0
             return None
-        self._times = self._times + 1 if slowest == self._suspect else 1
+        self._observations = self._observations + 1 if slowest == self._suspect else 1
         self._suspect = slowest
-        self._told = self._times >= OBSERVATIONS
-        return slow if self._told else None
+        self._reported = self._observations >= OBSERVATIONS
+        return slow if self._reported else None

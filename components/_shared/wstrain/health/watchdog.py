@@ -1,8 +1,9 @@
-"""Ends a group of ranks that waits for ever, and says which rank did not arrive.
+"""Ends a group of ranks that hangs, and names the rank that did not arrive.
 
-A thread of every rank looks at how long ago the rank got on. When that is longer than can be explained by its
-own step times, it writes the stacks of all threads into the rank's log, what every rank was doing, and who is
-behind, and ends the process with :data:`HUNG`. A rank that is stopped cannot do so; the others name it.
+In every rank a thread checks when the rank last made progress. If that is longer ago than its step times
+explain, the thread writes to the rank's log the stacks of all threads, what every rank was doing and which
+ranks are behind, and ends the process with :data:`HANG_EXIT_STATUS`. A stopped rank cannot do so; the others
+name it.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from wstrain.health.heartbeat import STEADY, VARIABLE, Heartbeat, HeartbeatRecord, Phase, parse_record
+from wstrain.health.heartbeat import STEADY_PHASES, VARIABLE, Heartbeat, HeartbeatRecord, Phase, parse_record
 from wstrain.health.peer_heartbeats import STORE_SECONDS, FolderPeers, OwnRecord, Peers, StorePeers
 from wstrain.launch.environment import Launch
 
-HANG_EXIT_STATUS = 124  # the exit status, as of timeout(1)
-MIN_SECONDS = 60.0  # a pause that long is no hang
-SLOWEST_STEPS = 10.0  # nor is one of so many of the slowest steps
-OTHER_SECONDS = 1800.0  # loading, the first step, saving: as long as gloo itself waits
-OTHER_FACTOR = 10.0  # of a limit that was given, for these
+HANG_EXIT_STATUS = 124  # as timeout(1) has it
+MIN_SECONDS = 60.0  # a shorter pause is never a hang
+SLOWEST_STEPS = 10.0  # nor is one shorter than this many of the slowest steps
+OTHER_SECONDS = 1800.0  # for loading, the first step and saving, as gloo itself waits
+OTHER_FACTOR = 10.0  # times the user's limit, for these
 TICK_SECONDS = 0.5
-GATHER_SECONDS = 3.0  # from the first rank that gives up to its end: the others write their stacks
-_MOST_LINES = 64  # of ranks
+GATHER_SECONDS = 3.0  # between giving up and exit, in which the other ranks write their stacks
+_MAX_RANKS_SHOWN = 64
 
 
 class Watchdog:
-    """Watches this rank from a thread of its own.
+    """Watches this rank in a separate thread.
 
     Args:
         heartbeat: this rank's record.
-        peers: the others'.
-        world_size: ranks there are.
-        timeout: seconds without a finished step that count as a hang; 0 to derive it from the steps.
+        peers: gives the records of the other ranks.
+        world_size: number of ranks.
+        timeout: seconds without a finished step that count as a hang; 0 derives them from the step times.
     """
 
     def __init__(self, heartbeat: Heartbeat, peers: Peers, world_size: int, timeout: float = 0.0) -> None:
@@ -47,34 +48,34 @@ class Watchdog:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching: this rank is done."""
+        """Stop watching, as this rank is done."""
         self._pulse.mark(Phase.OVER)
         self._closed.set()
         self._thread.join(TICK_SECONDS * 4)
         self._pulse.tick(0.0)
 
     def _watch(self) -> None:
-        last, told, slept = time.monotonic(), 0.0, 0.0
+        last_look, last_publish, slept = time.monotonic(), 0.0, 0.0
         while not self._closed.wait(TICK_SECONDS):
             now = time.monotonic()
-            if now - last > TICK_SECONDS * 6:
-                self._woken, slept = now, now - last  # a pause of the process is no hang of the others
-            last = now
+            if now - last_look > TICK_SECONDS * 6:
+                self._woken, slept = now, now - last_look  # this process paused; the others do not hang
+            last_look = now
             limit = allowed_seconds(self._pulse.phase, self._pulse.recent, self._timeout)
             self._pulse.tick(limit)
             if limit:
-                # From C, should the main thread sit on Python's lock so that nothing here runs any more.
+                # From C, in case the main thread holds Python's lock and this thread cannot run.
                 faulthandler.dump_traceback_later(limit + 2 * GATHER_SECONDS, exit=False)
-            if now - told >= STORE_SECONDS:
-                told = now
-                self._peers.tell(self._pulse)
+            if now - last_publish >= STORE_SECONDS:
+                last_publish = now
+                self._peers.publish(self._pulse)
             hangs = limit and now - max(self._pulse.progressed_at, self._woken) > limit
             if hangs or (self._peers.shared and any(map(self._gave_up, self._peers.read().values()))):
                 self._give_up(limit, slept if now - self._woken < GATHER_SECONDS else 0.0)
         faulthandler.cancel_dump_traceback_later()
 
     def _gave_up(self, beat: HeartbeatRecord) -> bool:
-        return beat.gave_up and beat.ticked_at > self._started  # and not in a training before this one
+        return beat.gave_up and beat.ticked_at > self._started  # in this training, not in an earlier one
 
     def _give_up(self, limit: float, slept: float) -> None:
         faulthandler.cancel_dump_traceback_later()
@@ -90,7 +91,7 @@ class Watchdog:
         before = self._read()
         time.sleep(TICK_SECONDS * 4)
         after = self._read()
-        # Where records come through a store, those of ranks that run are up to one period old.
+        # Records from a store are up to one period old even if their rank runs.
         silent = _silent(before, after) if self._peers.shared else set()
         own = parse_record(self._pulse.record)
         if own is not None:
@@ -99,11 +100,11 @@ class Watchdog:
             print(line, file=sys.stderr)
         sys.stderr.flush()
         time.sleep(max(0.0, begun + GATHER_SECONDS - time.monotonic()))
-        # From a thread, while the main one hangs: nothing gentler ends the process.
+        # The main thread hangs, so nothing gentler ends the process.
         os._exit(HANG_EXIT_STATUS)
 
     def _read(self) -> dict[int, HeartbeatRecord]:
-        """The others' records, from a thread that may be left behind: a store may never answer."""
+        """Read the peers' records in a thread that may be left behind, as a store may never answer."""
         records: dict[int, HeartbeatRecord] = {}
         reader = threading.Thread(target=self._peers.read, args=(records,), daemon=True)
         reader.start()
@@ -115,9 +116,9 @@ def start_watchdog(launch: Launch, timeout: float, *, communication: str = "") -
     """Begin to watch this process.
 
     Args:
-        launch: who it is.
+        launch: which process this is.
         timeout: see :class:`Watchdog`.
-        communication: the module that the ranks meet through, by its full name.
+        communication: full name of the module that connects the ranks.
     """
     folder = os.environ.get(VARIABLE)
     heartbeat = Heartbeat(launch.rank, launch.world_size, folder)
@@ -140,17 +141,17 @@ def watch_process(launch: Launch, timeout: float, *, communication: str = "") ->
 
 
 def allowed_seconds(phase: Phase, recent: Iterable[float], timeout: float = 0.0) -> float:
-    """Seconds that a rank may take without getting on; 0 for any.
+    """Return how many seconds a rank may take without progress; 0 for no limit.
 
     Args:
-        phase: what it is busy with.
-        recent: seconds of its last steps; none before the first, in which code is compiled.
-        timeout: what the user gave for a step, or 0.
+        phase: what the rank is doing.
+        recent: seconds of its last steps; empty before the first one, in which code is compiled.
+        timeout: the user's limit for a step, or 0.
     """
     if phase in (Phase.SERVING, Phase.OVER):
         return 0.0
     slowest = max([*recent], default=None)
-    if phase in STEADY and slowest is not None:
+    if phase in STEADY_PHASES and slowest is not None:
         return timeout or max(MIN_SECONDS, SLOWEST_STEPS * slowest)
     return timeout * OTHER_FACTOR or max(OTHER_SECONDS, SLOWEST_STEPS * (slowest or 0.0))
 
@@ -158,7 +159,7 @@ def allowed_seconds(phase: Phase, recent: Iterable[float], timeout: float = 0.0)
 def find_absent_ranks(
     records: Mapping[int, HeartbeatRecord], silent: Collection[int], world_size: int
 ) -> list[int]:
-    """The ranks that the others wait for; none where that cannot be told.
+    """Return the ranks that the others wait for; empty where that cannot be determined.
 
     Args:
         records: the records there are.
@@ -183,24 +184,24 @@ def describe_hang(
     world_size: int,
     own: HeartbeatRecord | None,
 ) -> Iterator[str]:
-    """The lines about a hang: what every rank was doing, then one ``error: …`` and a ``help: …``."""
+    """Yield the lines about a hang: what every rank was doing, then one ``error: …`` and one ``help: …``."""
     now = time.monotonic()
     yield "-" * 60
-    for rank, beat in sorted(records.items())[:_MOST_LINES]:
+    for rank, beat in sorted(records.items())[:_MAX_RANKS_SHOWN]:
         steps = f"{max(beat.done, 0)} steps done, " if beat.phase != Phase.LOADING else ""
         waited = "; its process does not run" if rank in silent else ""
-        yield f"rank {rank}: {steps}{beat.words}{waited}"
+        yield f"rank {rank}: {steps}{beat.description}{waited}"
     seconds = now - own.progressed_at if own else 0.0
     gone = find_absent_ranks(records, silent, world_size)
     if gone:
         named = f"rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone[:8]))}{' …' * (len(gone) > 8)}"
         first = records.get(gone[0])
-        doing = f", last seen {first.words}" if first else ", of which nothing is known"
+        doing = f", last seen {first.description}" if first else ", of which nothing is known"
         stopped = "; its process does not run" if set(gone) <= set(silent) else ""
         yield f"error: {named} did not arrive: no progress for {seconds:.0f} s{doing}{stopped}"
         yield f"help: each rank's log has its stacks; `hang_timeout` is how long the others wait, {_now(own)}"
     else:
-        doing = f" while {own.words}" if own else ""
+        doing = f" while {own.description}" if own else ""
         yield f"error: the ranks wait for each other: no progress for {seconds:.0f} s{doing}"
         yield f"help: compare the stacks in their logs; `hang_timeout` is how long they wait, {_now(own)}"
 
@@ -210,7 +211,7 @@ def _now(own: HeartbeatRecord | None) -> str:
 
 
 def _silent(before: Mapping[int, HeartbeatRecord], after: Mapping[int, HeartbeatRecord]) -> set[int]:
-    """The ranks whose watchdog did not look between two readings, and which had not ended."""
+    """Return the ranks whose watchdog did not run between two readings although they had not ended."""
     return {
         rank
         for rank, beat in after.items()

@@ -1,4 +1,4 @@
-"""A copy of a training's state in host memory: all that a training waits for when a checkpoint is written."""
+"""Copies a training's state to host memory, all that the training waits for when a checkpoint is written."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Alike = tuple[int, torch.dtype, torch.Size, tuple[int, ...]]
 
 
 class HostCopy:
-    """Buffers that are filled again at every save, as allocating memory costs more than copying into it.
+    """Buffers that are reused at every save, as allocating memory costs more than copying into it.
 
-    They take as much host memory as what is saved. Those for a GPU's tensors are pinned, so that all copies
-    are under way at the same time.
+    They take as much host memory as the state. Those for a GPU's tensors are pinned, so that all copies run
+    at the same time.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class HostCopy:
         self._asynchronous = False
 
     def take(self, state: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return ``state`` with every tensor copied; it holds until the next call."""
+        """Return ``state`` with every tensor copied; valid until the next call."""
         self._now, self._asynchronous = {}, False
         taken = {key: self._copy((key,), value) for key, value in state.items()}
         if self._asynchronous:
@@ -43,7 +43,7 @@ class HostCopy:
         return copy.deepcopy(value)
 
     def _tensor(self, place: tuple[Any, ...], value: Tensor) -> Tensor:
-        # Weights that two layers share are one tensor, in the copy too.
+        # Weights that two layers share stay one tensor in the copy.
         same = (value.data_ptr(), value.dtype, value.shape, value.stride())
         if value.numel() and same in self._now:
             return self._now[same]

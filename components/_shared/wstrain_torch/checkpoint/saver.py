@@ -1,12 +1,12 @@
-"""When to write checkpoints, and where to go on from.
+"""Writes checkpoints when they are due, and resumes from the latest one.
 
 A checkpoint is complete: weights, optimizer, loss scale and the steps done. Two things need not be saved. The
 sample position follows from the steps, as the order of samples is computed (:mod:`wstrain.data.sampler`). So
 do random numbers: all generators are seeded anew for each micro-batch (:mod:`wstrain_torch.loop`). The card
 of a checkpoint has its loss, so the best one is known.
 
-Training waits only until its state is copied to host memory. A thread writes it, hashes it, flushes it and
-gives it its name; what fails there surfaces at a later step, on every rank at the same one.
+Training waits only until its state is copied to host memory. A thread then writes, hashes, flushes and
+renames it. If that fails, every rank raises the error at the same later step.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from wstrain_torch.strategies import Strategy
 
 @dataclass
 class _Open:
-    """A checkpoint that every rank writes its part of, and that has no card yet."""
+    """A checkpoint that the ranks write together, and that has no card yet."""
 
     temporary: Path
     layout: sharded_checkpoint.Layout
     card: Mapping[str, Any]
-    since: int  # exchanges heard when it was begun
+    since: int  # exchanges of status before it was begun
     written: sharded_checkpoint.WrittenPart | None = None
 
 
 @dataclass
 class CheckpointSaver:
-    """Writes checkpoints as they fall due and finds the one to resume from.
+    """Writes the checkpoints of a training, and resumes from the latest one.
 
     Args:
         folder: the ``checkpoints`` output.
         group: the ranks.
-        strategy: whose state is kept.
-        identity: what must be the same to go on from a checkpoint.
-        save_policy: when one is written.
-        keep: which of them stay.
-        background: who writes.
+        strategy: whose state is saved.
+        identity: what must be the same to resume from a checkpoint.
+        save_policy: when a checkpoint is written.
+        keep: which checkpoints are kept.
+        background: the thread that writes.
         order: names of the model's trained parameters as optimizers number them, see
             :func:`wstrain_torch.optimizers.parameter_order`.
-        about: what the card of a checkpoint says besides.
-        settle: exchanges the losses of all steps so far, so that no checkpoint follows a loss that is not a
-            number.
+        about: further entries of the card.
+        settle: exchanges the losses of all steps so far, so that no checkpoint follows a loss that is not
+            finite.
     """
 
     folder: Path
@@ -70,18 +70,18 @@ class CheckpointSaver:
     about: Mapping[str, Any] = field(default_factory=dict)
     settle: Callable[[], None] = lambda: None
     count: int = field(default=0, init=False)
-    blocked: float = field(default=0.0, init=False)  # seconds that training waited, in all
+    blocked: float = field(default=0.0, init=False)  # total seconds that training waited
     _saved: int = field(default=-1, init=False)
     _copy: HostCopy = field(default_factory=HostCopy, init=False)
     _layout: sharded_checkpoint.Layout | None = field(default=None, init=False)
     _open: _Open | None = field(default=None, init=False)
 
     def step(self, done: int) -> None:
-        """Save if due, or if a rank was asked to stop.
+        """Save if a checkpoint is due, or if a rank was asked to stop.
 
         Raises:
-            UserError: a checkpoint could not be written; on every rank.
-            Interrupted: a rank was asked to stop, and all have saved; on every rank.
+            UserError: a checkpoint could not be written; raised on every rank.
+            Interrupted: a rank was asked to stop, and all have saved; raised on every rank.
         """
         heard = self.group.status.heard
         if heard.failed:
@@ -99,12 +99,12 @@ class CheckpointSaver:
         self._update_status()
 
     def save(self, done: int) -> None:
-        """Save now, unless this very step is saved already; it is written when :meth:`finish` returns."""
+        """Save now, unless this step is already saved; it is on the disk when :meth:`finish` returns."""
         if done == self._saved:
             return
         self.settle()
         began = time.perf_counter()
-        card = {**self.about, "identity": dict(self.identity), "loss": self.group.status.mean_loss()}
+        card = {**self.about, "identity": dict(self.identity), "loss": self.group.status.take_mean_loss()}
         if self.strategy.sharded:
             self._save_part(done, card)
         else:
@@ -117,23 +117,23 @@ class CheckpointSaver:
         self._update_status()
 
     def finish(self) -> None:
-        """Wait until everything is written; if a rank could not, every rank stops with its sentence.
+        """Wait until everything is written; if one rank failed, all raise its error.
 
         Raises:
             UserError: a checkpoint could not be written.
         """
         self._settle_parts()
         self.background.wait()
-        self._surface()
+        self._raise_write_errors()
         self._update_status()
 
     def resume(self, resume_from: Path | None) -> int:
-        """Load the newest whole checkpoint and return the steps it has done; 0 if there is none.
+        """Load the latest complete checkpoint and return its finished steps; 0 if there is none.
 
-        A restarted job finds its own checkpoints in ``folder``; ``resume_from`` are those of another job.
+        A restarted job finds its own checkpoints in ``folder``; ``resume_from`` has those of another job.
 
         Raises:
-            UserError: ``resume_from`` has no whole checkpoint, or the checkpoint is of another training.
+            UserError: ``resume_from`` has no complete checkpoint, or the checkpoint is of another training.
         """
         group, launch = self.group, self.group.launch
         share = latest_checkpoint.ReadShare(launch.rank, launch.world_size, group.local_rank, group.everyone)
@@ -156,17 +156,17 @@ class CheckpointSaver:
 
     def _update_status(self) -> None:
         status = self.group.status
-        # Asked in this order: what is not busy any more has failed, or not.
+        # In this order: once the writer is idle, whether it failed is known.
         status.writing, status.failed = self.background.busy, self.background.failure is not None
         status.written = self.background.seconds if self._writes else 0.0
 
     def _save_whole(self, done: int, card: Mapping[str, Any]) -> None:
-        state = self.strategy.state()  # perhaps put together from all ranks
+        state = self.strategy.state()  # may be gathered from all ranks
         if not self.group.launch.is_main:
             return
         self.background.wait()
         if self.background.failure is not None:
-            return  # all hear of it at the next exchange
+            return  # all ranks learn of it at the next exchange
         whole = self._copy.take({"step": done, **state})
         about = {name: value for name, value in card.items() if name != "identity"}
 
@@ -180,7 +180,7 @@ class CheckpointSaver:
     def _save_part(self, done: int, card: Mapping[str, Any]) -> None:
         self._settle_parts()
         state: Mapping[str, Any] = self.strategy.state()
-        layout = self._laid_out(state)
+        layout = self._current_layout(state)
         temporary: Path | None = None
         with self.group.together():
             if self.group.launch.is_main:
@@ -194,8 +194,8 @@ class CheckpointSaver:
         self._open = opened
         self.background.start(partial(_write_part, opened, copied))
 
-    def _laid_out(self, state: Mapping[str, Any]) -> sharded_checkpoint.Layout:
-        """The layout of the last save, unless tensors have come or gone since."""
+    def _current_layout(self, state: Mapping[str, Any]) -> sharded_checkpoint.Layout:
+        """Return the layout of the last save, or a new one if tensors were added or removed since."""
         last = self._layout
         new = last is None or last.shapes != sharded_checkpoint.tensor_shapes(state)
         if last is None or any(self.group.everyone(new)):
@@ -206,11 +206,11 @@ class CheckpointSaver:
     def _settle_parts(self) -> None:
         if self._open is not None:
             self.background.wait()
-            self._surface()
+            self._raise_write_errors()
             self._commit()
 
     def _commit(self) -> None:
-        """Let rank 0 finish the checkpoint whose parts are all written; called by all."""
+        """Let rank 0 finish the checkpoint, whose parts are all written; called by all."""
         opened, self._open = self._open, None
         assert opened is not None
         self.background.wait()
@@ -219,8 +219,8 @@ class CheckpointSaver:
         if self.group.launch.is_main:
             self.background.start(partial(_finish_parts, opened, written, keep=self.keep))
 
-    def _surface(self) -> None:
-        """Raise what any rank's writer raised; called by all, when none writes."""
+    def _raise_write_errors(self) -> None:
+        """Raise on all ranks what the writer of one raised; called by all, when none is writing."""
         try:
             with self.group.together():
                 self.background.take_failure()
@@ -231,7 +231,7 @@ class CheckpointSaver:
             raise
 
     def _state(self, newest: checkpoint_folder.Checkpoint) -> Any:
-        """Read a checkpoint in the form that the strategy loads, whichever strategy wrote it."""
+        """Read a checkpoint in the form that this strategy loads, whichever strategy wrote it."""
         if newest.is_sharded:
             stored = sharded_checkpoint.ShardedCheckpoint(newest.path)
             return (

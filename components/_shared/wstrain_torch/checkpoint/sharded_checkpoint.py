@@ -1,8 +1,8 @@
-"""Checkpoints that every rank writes a part of, in the format of ``torch.distributed.checkpoint``.
+"""Sharded checkpoints: every rank writes a part, in the format of ``torch.distributed.checkpoint``.
 
-Which rank wrote which slice of which tensor stands in ``.metadata``, so any number of ranks, or one process
-with no group at all, can read the slices it needs. That file is a pickle; here it can name nothing but the
-few plain classes of that format, so reading a checkpoint executes nothing.
+``.metadata`` lists which file has which slice of which tensor, so any number of ranks, or a single process,
+can read the slices it needs. That file is a pickle; it is read here with nothing but the plain classes of the
+format allowed, so reading a checkpoint executes no code.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from wstrain.checkpoint.hashed_file import HashedFile
 
 _METADATA = ".metadata"
 _FORMAT = "torch.distributed.checkpoint"
-# What a metadata file may name: the classes it is made of, and the values that stand for types of tensors.
-_PLAIN = {
+# The classes and functions that a metadata file may name.
+_ALLOWED = {
     (f"{_FORMAT}.metadata", "Metadata"),
     (f"{_FORMAT}.metadata", "MetadataIndex"),
     (f"{_FORMAT}.metadata", "TensorStorageMetadata"),
@@ -46,12 +46,12 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who writes which slice; the same for every save of a training.
+    """Which rank writes which slice; the same for every save of a training.
 
     Attributes:
         own: this rank's slices.
-        metadata: of all ranks'; what a list of parts begins with.
-        shapes: what it was laid out for, see :func:`shapes`.
+        metadata: of all ranks, without the places of the slices.
+        shapes: the tensors it is for, see :func:`shapes`.
     """
 
     own: SavePlan
@@ -68,29 +68,29 @@ class WrittenPart:
 
 
 def tensor_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What a layout depends on."""
+    """Return what a layout depends on: shape and type of each tensor."""
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
 
 def plan_layout(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
-    """Agree on who writes what; called by all.
+    """Decide which rank writes which slice; called by all.
 
     Args:
         tensors: by name. A ``DTensor`` is written slice by slice, each by a rank that has it; any other
             tensor counts as the same on all ranks that name it, and one of them writes it.
         rank: this process.
-        everyone: returns everybody's value, by rank.
+        everyone: returns the values of all ranks, by rank.
     """
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
-    # Every rank works the same out of the same, so nothing needs to be sent back.
+    # Every rank computes the same plan from the same input, so nothing is sent back.
     plans, metadata = planner.create_global_plan(everyone(planner.create_local_plan()))
     plans = FileSystemWriter("").prepare_global_plan(plans)
     return Layout(plans[rank], metadata, tensor_shapes(tensors))
 
 
 def select_own_slices(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[int, Tensor]:
-    """The tensors that this rank writes, by their place in the layout; not copied."""
+    """Return the tensors that this rank writes, by their number in the layout; not copied."""
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors))
     return {
@@ -109,7 +109,7 @@ def write_part(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Wr
     Raises:
         OSError: the part cannot be written.
     """
-    # torch 2.10 warns of a call of its own, where a full disk is to be one sentence.
+    # torch 2.10 warns of a call of its own.
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     writer = _Writer(folder)
     results = writer.write_data(layout.own, cast("Any", _Slices(layout.own, slices)))
@@ -119,10 +119,10 @@ def write_part(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Wr
 def write_metadata(
     folder: Path, layout: Layout, written: Sequence[WrittenPart]
 ) -> dict[str, Mapping[str, Any]]:
-    """Write the list of all parts, on one rank; returns size and hash of every file.
+    """Write ``.metadata`` on one rank, and return size and hash of every file.
 
     Raises:
-        OSError: the list cannot be written.
+        OSError: the file cannot be written.
     """
     writer = _Writer(folder)
     writer.finish(layout.metadata, [list(each.slices) for each in written])
@@ -131,13 +131,13 @@ def write_metadata(
 
 
 class ShardedCheckpoint:
-    """What the ranks of some training wrote, to be read by those of another.
+    """A sharded checkpoint to read from, whatever number of ranks wrote it.
 
     Args:
-        folder: the checkpoint's, found whole.
+        folder: of a complete checkpoint.
 
     Raises:
-        UserError: it is in a format that cannot be read here.
+        UserError: its format cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ class ShardedCheckpoint:
         """Read into ``tensors``, which may be slices of any kind; every rank by itself.
 
         Raises:
-            UserError: a file cannot be read here.
+            UserError: a file cannot be read.
         """
         try:
             with warnings.catch_warnings():
@@ -165,7 +165,7 @@ class ShardedCheckpoint:
 
 
 class _Files(FileSystem):
-    """Files that are hashed as they are written."""
+    """Hashes files while they are written."""
 
     def __init__(self) -> None:
         self.written: dict[str, dict[str, Any]] = {}
@@ -190,7 +190,7 @@ class _Files(FileSystem):
 
 
 class _Slices(DefaultSavePlanner):
-    """Gives the writer what was copied before."""
+    """Gives the writer tensors that were copied before."""
 
     def __init__(self, plan: SavePlan, slices: Mapping[int, Tensor]) -> None:
         super().__init__()
@@ -209,11 +209,11 @@ class _Writer(FileSystemWriter):
         try:
             with hashed_file.skip_crc32():
                 return super().write_data(plan, planner)
-        except (RuntimeError, OSError) as error:  # PyTorch's writer hides what the system said
+        except (RuntimeError, OSError) as error:  # PyTorch's writer hides the system's error
             raise self.files.failure or error from error
 
     def storage_meta(self) -> StorageMeta | None:
-        return None  # a path of this machine and a random number: neither belongs into a checkpoint
+        return None  # it would hold a path of this machine and a random number
 
 
 class _Reader(FileSystemReader):
@@ -221,7 +221,7 @@ class _Reader(FileSystemReader):
         with (Path(self.checkpoint_id) / _METADATA).open("rb") as file:
             metadata = _Unpickler(file).load()
         if not isinstance(metadata, Metadata):
-            raise TypeError(f"`{_METADATA}` is no list of tensors")
+            raise TypeError(f"`{_METADATA}` is not a list of tensors")
         for stored in metadata.storage_data.values():
             if Path(stored.relative_path).name != stored.relative_path:
                 raise ValueError(f"`{_METADATA}` names a file outside the checkpoint")
@@ -230,7 +230,7 @@ class _Reader(FileSystemReader):
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _PLAIN:
+        if (module, name) in _ALLOWED:
             return super().find_class(module, name)
         kind = getattr(torch, name, None) if module == "torch" else None
         if isinstance(kind, torch.dtype):

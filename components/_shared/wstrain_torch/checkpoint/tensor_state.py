@@ -1,8 +1,8 @@
-"""The state of a training as tensors with names that mean the same however the model is spread.
+"""The state of a training as tensors whose names do not depend on how the model is distributed.
 
 ``model.<name>`` is an entry of ``state_dict()``, ``optimizer.<name>.<slot>`` what the optimizer keeps for the
-parameter ``<name>``, ``scaler.<name>`` a number of the loss scaler. Settings of the optimizer are no state: a
-run that goes on takes them from its own inputs.
+parameter ``<name>``, ``scaler.<name>`` a number of the loss scaler. Settings of the optimizer are not part of
+the state: a resumed run takes them from its own inputs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StoredTensors(Protocol):
 
 
 class InMemoryTensors:
-    """A state that is already in memory, each tensor whole.
+    """A state in memory, each tensor whole.
 
     Args:
         tensors: by name.
@@ -44,7 +44,7 @@ class InMemoryTensors:
         """Copy into ``tensors``."""
         for name, target in tensors.items():
             source = self._tensors[name].to(target.device)
-            if isinstance(target, DTensor):  # every rank has all of it, so nothing needs to be sent
+            if isinstance(target, DTensor):  # every rank has the whole tensor, so nothing is sent
                 source = distribute_tensor(source, target.device_mesh, target.placements, src_data_rank=None)
             with torch.no_grad():
                 target.copy_(source)
@@ -64,7 +64,7 @@ def collect_tensors(
     state = _tensors(MODEL, model.state_dict())
     for parameter, slots in optimizer.state.items():
         state |= _tensors(f"{OPTIMIZER}{names[parameter]}.", slots)
-    return state | _numbers(scaler.state_dict())
+    return state | _number_tensors(scaler.state_dict())
 
 
 def restore_tensors(
@@ -76,15 +76,15 @@ def restore_tensors(
         UserError: the saved model has other tensors.
     """
     state = _tensors(MODEL, model.state_dict())
-    _expect_same(stored, state)
+    _expect_same_model(stored, state)
     slots = _slots(stored, dict(model.named_parameters()))
-    numbers = {name: torch.zeros_like(like, device="cpu") for name, like in _part(stored, SCALER).items()}
+    numbers = {name: torch.zeros_like(like, device="cpu") for name, like in _select(stored, SCALER).items()}
     stored.fill(state | {name: value for name, (_, _, value) in slots.items()} | numbers)
     optimizer.state.clear()
     for parameter, slot, value in slots.values():
         optimizer.state[parameter][slot] = value
     if numbers:
-        scaler.load_state_dict(_from_numbers(numbers))
+        scaler.load_state_dict(_from_number_tensors(numbers))
 
 
 def from_state_dicts(state: Mapping[str, Any], order: Sequence[str]) -> InMemoryTensors:
@@ -94,10 +94,10 @@ def from_state_dicts(state: Mapping[str, Any], order: Sequence[str]) -> InMemory
         state: ``model``, ``optimizer`` and ``scaler``, in the form of PyTorch's ``state_dict``.
         order: names of the parameters as the optimizer numbers them.
     """
-    named = _tensors(MODEL, state["model"])
+    tensors = _tensors(MODEL, state["model"])
     for number, slots in state["optimizer"]["state"].items():
-        named |= _tensors(f"{OPTIMIZER}{order[number]}.", slots)
-    return InMemoryTensors(named | _numbers(state.get("scaler") or {}))
+        tensors |= _tensors(f"{OPTIMIZER}{order[number]}.", slots)
+    return InMemoryTensors(tensors | _number_tensors(state.get("scaler") or {}))
 
 
 def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[s
     Raises:
         UserError: the saved model has other tensors.
     """
-    _expect_same(stored, _tensors(MODEL, own["model"]))
+    _expect_same_model(stored, _tensors(MODEL, own["model"]))
     whole = {name: torch.empty_like(like, device="cpu") for name, like in stored.like.items()}
     stored.fill(whole)
     numbers = {name: value for name, value in whole.items() if name.startswith(SCALER)}
@@ -123,7 +123,7 @@ def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[s
         **own,
         "model": {name: whole[f"{MODEL}{name}"] for name in own["model"]},
         "optimizer": {**own["optimizer"], "state": {key: slots for key, slots in state.items() if slots}},
-        "scaler": _from_numbers(numbers) if numbers else own.get("scaler"),
+        "scaler": _from_number_tensors(numbers) if numbers else own.get("scaler"),
     }
 
 
@@ -131,11 +131,11 @@ def _tensors(prefix: str, values: Mapping[str, Any]) -> dict[str, Tensor]:
     return {f"{prefix}{name}": value for name, value in values.items() if isinstance(value, Tensor)}
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, Tensor]:
+def _number_tensors(values: Mapping[str, Any]) -> dict[str, Tensor]:
     return {f"{SCALER}{name}": torch.tensor(float(value)).double() for name, value in values.items()}
 
 
-def _from_numbers(numbers: Mapping[str, Tensor]) -> dict[str, Any]:
+def _from_number_tensors(numbers: Mapping[str, Tensor]) -> dict[str, Any]:
     values = {name.removeprefix(SCALER): value.item() for name, value in numbers.items()}
     return {
         name: int(value) if name.endswith(("interval", "tracker")) else value
@@ -143,7 +143,7 @@ def _from_numbers(numbers: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _part(stored: StoredTensors, prefix: str) -> dict[str, Tensor]:
+def _select(stored: StoredTensors, prefix: str) -> dict[str, Tensor]:
     return {name: like for name, like in stored.like.items() if name.startswith(prefix)}
 
 
@@ -154,13 +154,13 @@ def _is_slot(name: str, parameter: str) -> bool:
 def _slots(
     stored: StoredTensors, parameters: Mapping[str, nn.Parameter]
 ) -> dict[str, tuple[nn.Parameter, str, Tensor]]:
-    """Room for what the optimizer keeps: spread as the parameter is, or a number such as the step."""
+    """Allocate the optimizer's state: distributed as its parameter is, or a number such as the step."""
     slots: dict[str, tuple[nn.Parameter, str, Tensor]] = {}
-    for name, like in _part(stored, OPTIMIZER).items():
+    for name, like in _select(stored, OPTIMIZER).items():
         owner, _, slot = name.removeprefix(OPTIMIZER).rpartition(".")
         parameter = parameters.get(owner)
         if parameter is None:
-            continue  # of another pipeline stage
+            continue  # it belongs to another pipeline stage
         spread = like.shape == parameter.shape
         value = (
             torch.zeros_like(parameter, dtype=like.dtype, requires_grad=False)
@@ -171,13 +171,13 @@ def _slots(
     return slots
 
 
-def _expect_same(stored: StoredTensors, own: Mapping[str, Tensor]) -> None:
+def _expect_same_model(stored: StoredTensors, own: Mapping[str, Tensor]) -> None:
     for name, tensor in own.items():
         saved = stored.like.get(name)
         if saved is None or saved.shape != tensor.shape:
-            found = "is missing" if saved is None else f"has shape {list(saved.shape)}"
+            saved_as = "is missing" if saved is None else f"has shape {list(saved.shape)}"
             raise UserError(
                 f"`{name.removeprefix(MODEL)}` of the model has shape {list(tensor.shape)},"
-                f" but in the checkpoint it {found}",
+                f" but in the checkpoint it {saved_as}",
                 "resume with the model, and its sizes, that the checkpoint was trained with",
             )

@@ -1,4 +1,4 @@
-"""Micro-batches of this rank, read ahead of the computation."""
+"""Loads the micro-batches of this rank ahead of the computation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Reader(Protocol):
-    """What gives rows by number, such as :class:`wsshards.reader.ShardReader`."""
+    """Gives rows by number, such as :class:`wsshards.reader.ShardReader`."""
 
     def gather(self, indices: Indices) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64] | None]:
         """Return features ``[n, …]`` and labels ``[n]``."""
@@ -32,12 +32,12 @@ class BatchLoader:
 
     Args:
         reader: the training rows.
-        sampler: the global-batch law.
+        sampler: which rows each global batch has.
         task: how rows become inputs and targets.
         rank: this rank.
         world_size: ranks that share a global batch.
         accumulation: micro-batches a rank takes for one step.
-        device: where the batches are wanted.
+        device: where the batches go.
         workers: threads that read ahead; 0 reads when asked.
     """
 

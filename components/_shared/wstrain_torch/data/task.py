@@ -1,4 +1,4 @@
-"""What is learned: how a batch of shards becomes inputs, targets and a loss."""
+"""The task of a training: how rows of shards become inputs, targets and a loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wstrain.data.sample_spec import SampleSpec, make_sample_spec
 
 @dataclass(frozen=True, slots=True)
 class Task(SampleSpec):
-    """A task as the loop sees it.
+    """A task of a PyTorch training.
 
     Attributes:
         prepare: ``(features [n, …], labels [n] | None) -> (inputs, targets)``, CPU tensors.
@@ -47,9 +47,9 @@ def make_task(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Ta
     Raises:
         UserError: the task is unknown, or nothing can be learned from such shards.
     """
-    of = make_sample_spec(name, shape, dtype, classes)
-    prepare = _classification if of.name == "classification" else _next_byte
-    return Task(of.name, of.input_shape, of.input_dtype, of.outputs, prepare)
+    spec = make_sample_spec(name, shape, dtype, classes)
+    prepare = _classification if spec.name == "classification" else _next_byte
+    return Task(spec.name, spec.input_shape, spec.input_dtype, spec.outputs, prepare)
 
 
 def _classification(

@@ -1,11 +1,11 @@
-"""Strategy, degrees and model against each other, before torch is loaded."""
+"""Check that strategy, degrees of parallelism and model fit each other, before torch is loaded."""
 
 from __future__ import annotations
 
 from wsshards.errors import UserError
 from wstrain.settings import Settings
 
-# The dimensions of the mesh that a strategy of torch's divides a model over, the one it is named after first.
+# The dimensions of the mesh that a strategy divides a model over.
 _DIVIDES = {
     "ddp": (),
     "fsdp": ("tensor",),
@@ -17,9 +17,9 @@ _UNDIVIDED = ("mlp", "cnn")
 
 
 def expect_parallelism(settings: Settings) -> None:
-    """Check that the strategy uses the degrees it is given, and that the built-in model divides by them.
+    """Check that the strategy uses the given degrees, and that the built-in model divides by them.
 
-    A single process divides nothing, so it may rehearse any strategy.
+    A single process divides nothing, so it accepts any strategy.
 
     Raises:
         UserError: they contradict each other.
@@ -46,7 +46,7 @@ def _expect_strategy(strategy: str, degrees: dict[str, int]) -> None:
         if degree > 1 and name not in _DIVIDES[strategy]:
             fitting = "pipeline_parallel" if degrees["pipeline"] > 1 else "tensor_parallel"
             raise UserError(
-                f"`{name}_parallel_size` is {degree}, but strategy `{strategy}` divides no model that way",
+                f"`{name}_parallel_size` is {degree}, but strategy `{strategy}` cannot divide a model so",
                 f"use strategy `{fitting}`, or set `{name}_parallel_size` to 1",
             )
     own = _OWN.get(strategy)

@@ -1,4 +1,4 @@
-"""The processes that train together: joining, agreeing, averaging, leaving."""
+"""The group of processes that train together: joining, agreeing, averaging, leaving."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TORCH_DISTRIBUTED = "wstrain_torch.launch.communication.torch_distributed"
 
 
 class Group:
-    """This process's membership; a single process is a group of one and starts no communication.
+    """This process in its group; a single process starts no communication.
 
     Args:
-        launch: who this process is.
-        communication: the module that the ranks meet through, by its full name.
-        mesh: how the model is split; left out, every rank has a whole copy.
+        launch: which process this is.
+        communication: full name of the module that connects the ranks.
+        mesh: how the model is divided; by default every rank has a whole copy.
         planned: the GPUs that an instance was planned to have.
 
     Raises:
@@ -53,7 +53,7 @@ class Group:
 
     @property
     def replica(self) -> int:
-        """Which replica of the model this rank holds, or holds a part of."""
+        """The replica of the model that this rank holds, or holds a part of."""
         return self.mesh.replica(self.launch.rank)
 
     def leave(self) -> None:
@@ -77,29 +77,29 @@ class Group:
             seconds,
             compute_seconds * world_size,
         )  # the mean of one and zeros
-        news = values.new_tensor(self.status.numbers())
-        means: list[float] = self.mean(torch.cat([values, times, news])).tolist()
-        found, seconds, rest = means[: len(losses)], means[len(losses)], means[len(losses) + 1 :]
-        self.status.receive(rest[world_size:], found, seconds)
-        return found, seconds, rest[:world_size]
+        statuses = values.new_tensor(self.status.numbers())
+        means: list[float] = self.mean(torch.cat([values, times, statuses])).tolist()
+        mean_losses, seconds, rest = means[: len(losses)], means[len(losses)], means[len(losses) + 1 :]
+        self.status.receive(rest[world_size:], mean_losses, seconds)
+        return mean_losses, seconds, rest[:world_size]
 
     def title(self, rank: int) -> str:
-        """What messages call a rank, with the machine it runs on."""
+        """Return a rank's name in messages, with its machine."""
         return f"rank {rank} (on `{self._hosts[rank]}`)"
 
     def from_main(self, value: T | None) -> T | None:
-        """Give every rank what rank 0 has."""
+        """Return rank 0's value on every rank."""
         return self._others.broadcast(value)
 
     def everyone(self, value: T) -> list[T]:
-        """Return what every rank has, by rank."""
+        """Return the values of all ranks, by rank."""
         return self._others.gather(value)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Run a part that may fail on one rank only; if it does, it fails on all with the same sentence.
+        """Run code that may fail on one rank; if it does, all ranks raise the same error.
 
-        Without it the others would wait in their next collective for a rank that has gone.
+        Without it the others would wait in their next collective for a rank that has ended.
         """
         failure: UserError | None = None
         try:
@@ -111,17 +111,17 @@ class Group:
                 raise UserError(*message)
 
     def _neighbours(self) -> tuple[int, int]:
-        # LOCAL_WORLD_SIZE is not part of Azure ML's contract, so the ranks of one host count each other.
+        # Azure ML does not set LOCAL_WORLD_SIZE, so the ranks of one host count each other.
         ranks = self._others.gather((socket.gethostname(), self.launch.node_rank))
         self._hosts = [host for host, _ in ranks]
-        here = [rank for rank, place in enumerate(ranks) if place == ranks[self.launch.rank]]
-        return here.index(self.launch.rank), len(here)
+        local = [rank for rank, host in enumerate(ranks) if host == ranks[self.launch.rank]]
+        return local.index(self.launch.rank), len(local)
 
 
 def _device(launch: Launch, planned: PlannedGpus) -> torch.device:
-    """This rank's device; said before ranks meet, so that none waits for one that has stopped."""
+    """Return this rank's device; checked before ranks connect, so that none waits for one that has failed."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of is the reason below
+        warnings.simplefilter("ignore")  # the error below has the reason
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         expect_gpus(planned, count, "" if count else _why_no_cuda(), launch.local_rank)
     if not count:

@@ -1,7 +1,7 @@
-"""What every PyTorch training component begins with: who am I, is the plan true, then train.
+"""How every PyTorch training component starts: check the launch against the plan, then train.
 
-Nothing here loads torch before the launch is known to be the planned one: a wrong world size, or a planned
-GPU that is not there, is reported in a fraction of a second.
+torch is loaded after these checks, so a wrong world size or a missing GPU is reported in a fraction of a
+second.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
 
     Args:
         settings: the component's inputs.
-        launch: who this process is.
-        communication: the module that the ranks meet through, by its full name.
-        strategy: the module of the strategy, by its full name.
+        launch: which process this is.
+        communication: full name of the module that connects the ranks.
+        strategy: full name of the strategy's module.
 
     Raises:
-        UserError: the plan is for other processes or GPUs than there are, or its numbers contradict each
-            other.
+        UserError: the plan is for other processes or GPUs than there are, or contradicts itself.
     """
     expect_world_size(launch, settings.world_size)
     expect_parallelism(settings)
@@ -39,7 +38,7 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
         global_batch=settings.global_batch_size,
     )
     gpus.expect_gpus_before_import(gpus.planned_gpus(settings), "torch", launch.local_rank)
-    from wstrain_torch.training import train  # noqa: PLC0415  seconds of imports, which a wrong launch should not wait for
+    from wstrain_torch.training import train  # noqa: PLC0415  imports torch
 
     with out_of_memory.explain_out_of_memory(settings):
         train(settings, launch, mesh, communication=communication, strategy=strategy)

@@ -1,4 +1,4 @@
-"""Models by name: the built-in ones, whose law holds at any world size, and the user's own."""
+"""Models by name: the built-in ones, whose loss is the same at any world size, and the user's own."""
 
 from __future__ import annotations
 

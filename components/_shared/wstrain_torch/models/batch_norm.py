@@ -1,4 +1,4 @@
-"""Batch normalisation: found, warned about, and synchronised on request."""
+"""Batch normalisation: a warning where a model has it, and statistics over all ranks on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH_NORM = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def has_batch_norm(model: nn.Module) -> bool:
-    """Whether some layer normalises over the local batch."""
+    """Whether a layer normalises over the local batch."""
     return any(isinstance(layer, (*BATCH_NORM, nn.SyncBatchNorm)) for layer in model.modules())
 
 
@@ -36,12 +36,12 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
     _add_up: Callable[[Tensor], object] | None = None
     _world_size = 1
 
-    def meet(self, add_up: Callable[[Tensor], object], world_size: int) -> None:
-        """Use another library than ``torch.distributed``; ``add_up`` sums a tensor over ranks in place."""
+    def set_exchange(self, add_up: Callable[[Tensor], object], world_size: int) -> None:
+        """Replace ``torch.distributed``: ``add_up`` sums a tensor over ranks, in place."""
         self._add_up, self._world_size = add_up, world_size
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name of the base class
-        """Normalise; the statistics are those of the union of all ranks' micro-batches while training."""
+        """Normalise; in training by the statistics of all ranks' micro-batches together."""
         add_up, world_size = self._ranks()
         if not self.training or world_size == 1:
             return super().forward(input)
@@ -106,7 +106,7 @@ def _synchronised(layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) -> nn
 
 
 def warn_of_batch_norm() -> None:
-    """Say why the law does not hold for this model."""
+    """Warn that the loss of this model depends on the number of ranks."""
     warnings.warn(
         "the model has batch normalisation: its statistics are of one rank's micro-batch, so the loss"
         " depends on the world size; use group or layer normalisation, or `sync_batch_norm: true`",

@@ -1,4 +1,4 @@
-"""The blocks of a model: the layers that repeat, which are sharded, or computed twice, one by one.
+"""The blocks of a model, that is the layers that repeat: sharded, or recomputed, one by one.
 
 A model names them in its attribute ``blocks``: a list, ``nn.ModuleList`` or ``nn.Sequential`` of its own
 submodules, each called as a module in every forward pass.
@@ -29,34 +29,39 @@ class Stack(nn.Sequential):
 
 
 def find_blocks(model: nn.Module, wanted_by: str) -> list[nn.Module]:
-    """Return the blocks of ``model``, in its order.
+    """Return the blocks of ``model``, in order.
 
     Args:
         model: a built-in model or the user's, not yet wrapped by a strategy.
         wanted_by: the input that needs blocks, for the message.
 
     Raises:
-        UserError: the model names none, or names what is no part of it.
+        UserError: the model names no blocks, or names something that is not a submodule.
     """
     network = model.body if isinstance(model, Standardised) else model
-    named = getattr(network, "blocks", None)
-    if not isinstance(named, Iterable) or not (found := list(named)):
+    listed = getattr(network, "blocks", None)
+    if not isinstance(listed, Iterable) or not (blocks := list(listed)):
         raise UserError(f"{wanted_by} works block by block, but the model has none in `blocks`", HELP)
     parts = {id(part) for part in network.modules() if part is not network}
-    for number, block in enumerate(found):
+    for number, block in enumerate(blocks):
         if id(block) not in parts:
             kind = type(block).__name__
-            raise UserError(f"`blocks[{number}]` of the model, a `{kind}`, is none of its submodules", HELP)
-    within = {id(part) for block in found for part in block.modules() if part is not block}
-    if any(id(block) in within for block in found) or len(set(map(id, found))) < len(found):
-        raise UserError("a block of the model stands in `blocks` twice, or within another", HELP)
-    return found
+            raise UserError(
+                f"`blocks[{number}]` of the model, a `{kind}`, is not one of its submodules", HELP
+            )
+    within = {id(part) for block in blocks for part in block.modules() if part is not block}
+    if any(id(block) in within for block in blocks) or len(set(map(id, blocks))) < len(blocks):
+        raise UserError("a block of the model is in `blocks` twice, or within another", HELP)
+    return blocks
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Make every block of ``model`` drop its activations while training; names and weights stay as they are.
+    """Make every block of ``model`` keep only its inputs, and be computed again for the backward pass.
 
-    Call it before a strategy wraps the model: what gathers a block's weights then surrounds both passes.
+    Memory for activations falls to that of one block and the inputs of the others, for one more forward pass
+    (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). Names and weights stay as they are.
+
+    Call it before a strategy wraps the model, so that a block's weights are gathered around both passes.
 
     Raises:
         UserError: the model names no blocks.
@@ -67,6 +72,6 @@ def recompute_blocks(model: nn.Module) -> None:
 
 
 def _forward(block: nn.Module, forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
-    if not (block.training and torch.is_grad_enabled()):  # an exported program has no such detour
+    if not (block.training and torch.is_grad_enabled()):  # an exported program needs no recomputation
         return forward(*inputs, **named)
     return checkpoint(forward, *inputs, use_reentrant=False, **named)

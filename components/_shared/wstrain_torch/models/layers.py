@@ -1,4 +1,4 @@
-"""Numbers of any unit brought to mean 0 and deviation 1, by constants taken from the training rows."""
+"""What the built-in models share: their sizes, and inputs scaled by constants from the training rows."""
 
 from __future__ import annotations
 

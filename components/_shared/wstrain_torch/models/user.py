@@ -1,4 +1,4 @@
-"""A model of the user's own: ``path/to/file.py:function``."""
+"""A user's model: ``path/to/file.py:function``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_model(reference: str, task: Task) -> nn.Module:
 
 
 def _probe(model: nn.Module, reference: str, task: Task) -> None:
-    # Better now than in the first step of every rank. Evaluation mode leaves running statistics alone.
+    # Fails now rather than in the first step of every rank. Evaluation mode leaves running statistics alone.
     training = model.training
     try:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Gradients of several micro-batches, for every strategy in which a rank runs the whole forward pass."""
+"""Gradient accumulation for every strategy in which a rank runs the whole forward pass."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def accumulate(
     backward: Callable[[Tensor], None],
     exchange: Callable[[bool], AbstractContextManager[object]],
 ) -> Tensor:
-    """Add up the gradients of each micro-batch's share of the mean loss.
+    """Accumulate the gradients of each micro-batch's share of the mean loss.
 
     Args:
         micro_batches: the rank's part of the global batch.
         objective: the loss.
         model: called on inputs.
         backward: adds the gradients of a loss that was already divided by the number of micro-batches.
-        exchange: context of one forward and backward pass; told whether it is the last one, after which
-            gradients have been exchanged: one exchange a step, not one a micro-batch.
+        exchange: returns the context of one forward and backward pass, given whether it is the last one of
+            the
+            step; gradients are exchanged in the last one only.
 
     Returns:
         The mean loss over the micro-batches, 0-d, detached.

@@ -24,8 +24,8 @@ class UpdateSettings:
         micro_batch: samples that a rank takes at once.
         accumulation: micro-batches a step.
         max_gradient_norm: longer gradients are scaled down to this length; 0 for never.
-        unused_parameters: some parameters may get no gradient.
-        options: inputs of the component that only one strategy knows, by name; it reads them itself.
+        unused_parameters: whether some parameters may get no gradient.
+        options: inputs that only one component has, by name; its strategy reads them.
     """
 
     optimizer: OptimizerOptions
@@ -39,7 +39,7 @@ class UpdateSettings:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is made small: the mean loss of a micro-batch."""
+    """What is minimised: the mean loss of a micro-batch."""
 
     task: Task
     precision: Precision
@@ -52,12 +52,12 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatches:
-    """This rank's part of one global batch. Going through it sets the random state for each in turn.
+    """This rank's part of one global batch; iterating sets the random state for each micro-batch in turn.
 
     Attributes:
-        count: how many.
-        batches: ``(inputs, targets)``, at least ``count`` more of them.
-        seed: is told the number of a micro-batch, from 0, before it is used.
+        count: number of micro-batches.
+        batches: yields ``(inputs, targets)``, at least ``count`` more of them.
+        seed: called with the number of a micro-batch, from 0, before it is used.
     """
 
     count: int
@@ -73,7 +73,7 @@ class MicroBatches:
 
 
 class Strategy(Protocol):
-    """How a model is spread over ranks. Every method is called on every rank."""
+    """How a model is distributed over ranks. Every method is called on every rank."""
 
     model: nn.Module
     """What this rank computes with."""
@@ -96,17 +96,17 @@ class Strategy(Protocol):
         """Return all that a checkpoint needs, in types that ``torch.load(weights_only=True)`` reads.
 
         Rank 0's is kept; it has ``model`` and ``optimizer`` in the form of ``Module.state_dict()`` and
-        ``Optimizer.state_dict()``, so that other strategies can go on from it. A sharded strategy returns
+        ``Optimizer.state_dict()``, so that other strategies can resume from it. A sharded strategy returns
         this rank's tensors by name, as :func:`wstrain_torch.checkpoint.tensor_state.collect_tensors` does;
         each rank writes its own.
         """
 
     def load(self, state: Any) -> None:
-        """Take up a state that any number of ranks saved: one that :meth:`state` returned.
+        """Load a state that :meth:`state` returned, whatever the number of ranks was.
 
         A sharded strategy gets a :class:`wstrain_torch.checkpoint.tensor_state.StoredTensors` to fill its
         tensors from, see :func:`wstrain_torch.checkpoint.tensor_state.restore_tensors`.
         """
 
     def whole_model(self) -> nn.Module:
-        """Return the model unwrapped and undivided; only rank 0's need have its weights."""
+        """Return the model unwrapped and undivided; only rank 0's copy needs the weights."""

@@ -1,4 +1,4 @@
-"""A copy of a model without its weights, to put them back together in once they have been spread."""
+"""Memory of weights: a copy of a model without them, and freed memory returned to the system."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import nn
 
 
 def copy_without_weights(model: nn.Module) -> nn.Module:
-    """Copy ``model`` with parameters on the meta device, which takes no memory, and buffers as they are.
+    """Copy ``model`` with parameters on the meta device, which takes no memory; buffers are copied.
 
-    ``load_state_dict(weights, assign=True)`` makes it whole.
+    ``load_state_dict(weights, assign=True)`` fills the copy with weights that were gathered from all ranks.
     """
     empty: dict[int, object] = {
         id(parameter): nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
@@ -25,11 +25,11 @@ KEPT_BYTES = 1 << 20  # smaller blocks stay with the process
 
 
 def return_freed_memory() -> None:
-    """Let glibc give blocks of weights and gradients back to the system when they are freed.
+    """Let glibc return freed weights and gradients to the system, for strategies that gather them.
 
-    Otherwise it raises the size up to which it keeps freed memory, to 32 MiB, and the slices that stay
-    between gathered blocks keep it from being used again: with 50 million weights on two ranks, FSDP took
-    0.3 GB more and ZeRO 3 0.5 GB.
+    Otherwise glibc keeps freed memory of up to 32 MiB a piece, and the slices that stay between gathered
+    blocks prevent its reuse: with 50 million weights on two ranks, FSDP took 0.3 GB more and ZeRO 3 0.5 GB
+    more.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

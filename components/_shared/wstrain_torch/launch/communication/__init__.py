@@ -1,4 +1,4 @@
-"""What the ranks say to each other besides gradients: one file a library, one protocol for all."""
+"""Collectives between ranks besides gradients: one module for each library, one protocol for all."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Communicator(Protocol):
         """Return rank 0's value, which can be pickled."""
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, by rank."""
+        """Return the values of all ranks, by rank."""
 
     def close(self) -> None:
-        """Leave, so that no rank sees another vanish."""
+        """Leave the group in an orderly way."""
 
 
 class SingleProcess:
     """The communicator of a group of one."""
 
     def sum(self, values: torch.Tensor) -> None:
-        """Nothing to add."""
+        """Do nothing."""
 
     def broadcast(self, value: T) -> T:
         """Return the value."""
@@ -41,21 +41,22 @@ class SingleProcess:
         return [value]
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing."""
 
 
 class Connect(Protocol):
     """What a communication module offers."""
 
     def connect(self, device: torch.device) -> Communicator:
-        """Meet the other ranks; ``device`` is where this rank's tensors live."""
+        """Connect to the other ranks; ``device`` is where this rank's tensors live."""
 
 
 def connect(name: str, device: torch.device) -> Communicator:
-    """Meet the other ranks through a module, by its full name: a component carries only its own.
+    """Connect to the other ranks.
 
     Args:
-        name: the module; empty for a single process.
+        name: full name of the module that does so, as a component carries only its own; empty for one
+            process.
         device: where this rank's tensors live.
     """
     if not name:

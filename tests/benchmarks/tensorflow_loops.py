@@ -29,19 +29,20 @@ from wstrain_tensorflow.launch import setup, tf_config
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 
 CLUSTER = tf_config.read_tf_config(os.environ)
-MEETING = Rendezvous(CLUSTER.members, CLUSTER.place, 120)
-setup.setup_tensorflow(CLUSTER, PlannedGpus(), neighbours=2, precision="fp32")
+MEETING = Rendezvous(CLUSTER.members, CLUSTER.number, 120)
+setup.setup_tensorflow(CLUSTER, PlannedGpus(), local_size=2, precision="fp32")
 
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain.tracking.mlflow_tracker import Tracker  # noqa: E402
 from wstrain.tracking.step_recorder import StepRecorder  # noqa: E402
 from wstrain_tensorflow.loader import BatchLoader, prepare_rows  # noqa: E402
 from wstrain_tensorflow.loss_scale import LossScale  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
 from wstrain_tensorflow.models.network import FunctionalNetwork  # noqa: E402
-from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions  # noqa: E402
+from wstrain_tensorflow.optimizers import Optimizer  # noqa: E402
 from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: E402
 from wstrain_tensorflow.training import WorkerGroup, read_sample_spec  # noqa: E402
 

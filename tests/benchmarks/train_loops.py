@@ -25,9 +25,10 @@ from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import watchdog
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.lr_schedule import LearningRateSchedule
+from wstrain.settings import OptimizerOptions
 from wstrain.tracking.mlflow_tracker import Tracker
 from wstrain.tracking.step_recorder import Progress, StepRecorder
-from wstrain_torch import compute_clock, loop, models, optimizers, strategies
+from wstrain_torch import compute_clock, loop, models, strategies
 from wstrain_torch.data.loader import BatchLoader
 from wstrain_torch.data.task import make_task
 from wstrain_torch.launch.process_group import TORCH_DISTRIBUTED, Group
@@ -94,7 +95,7 @@ def our_loop(
     steps = STRETCH * (TURNS + 1)
     group, precision = setting.group, Precision("fp32", setting.group.device)
     updates = UpdateSettings(
-        optimizers.OptimizerOptions(setting.optimizer),
+        OptimizerOptions(setting.optimizer),
         precision,
         micro_batch=setting.batch,
         accumulation=setting.accumulation,

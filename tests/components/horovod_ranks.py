@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from wstrain.launch.environment import read_mpi_environment
+from wstrain.settings import OptimizerOptions
 from wstrain_torch.data.task import Task, make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import batch_norm
-from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings, build_strategy
 

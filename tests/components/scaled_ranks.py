@@ -16,8 +16,9 @@ from torch import Tensor, multiprocessing
 
 from wsshards.errors import end_process
 from wstrain.launch.environment import Launch
+from wstrain.settings import OptimizerOptions
 from wstrain_ddp import ddp, fsdp
-from wstrain_torch import models, optimizers
+from wstrain_torch import models
 from wstrain_torch.data.task import make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
@@ -42,7 +43,7 @@ def trained(strategy_module: ModuleType, group: Group, optimizer: str, clip: flo
     model = models.build_model("mlp", TASK, models.ModelOptions(), sample=torch.randn(16, 1, 8, 8))
     precision = Precision("fp32", group.device)
     precision.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-    options = optimizers.OptimizerOptions(optimizer, weight_decay=0.1)
+    options = OptimizerOptions(optimizer, weight_decay=0.1)
     strategy = strategy_module.build_strategy(
         model, UpdateSettings(options, precision, max_gradient_norm=clip), group
     )

@@ -23,13 +23,13 @@ from torch import Tensor, nn
 from wsshards.errors import UserError, end_process
 from wstrain.launch.environment import Launch
 from wstrain.launch.mesh import Mesh
+from wstrain.settings import OptimizerOptions
 from wstrain_torch import optimizers
 from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state
 from wstrain_torch.data.task import make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import gpt
 from wstrain_torch.models.layers import ModelOptions
-from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import MicroBatches, Objective, Strategy, UpdateSettings, build_strategy
 

@@ -15,8 +15,9 @@ import tensorflow as tf  # noqa: E402
 import torch  # noqa: E402
 
 from wstrain.data.sample_spec import SampleSpec  # noqa: E402
+from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
-from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions, clip_gradients  # noqa: E402
+from wstrain_tensorflow.optimizers import Optimizer, clip_gradients  # noqa: E402
 from wstrain_torch import models as torch_models  # noqa: E402
 from wstrain_torch import optimizers  # noqa: E402
 from wstrain_torch.data.task import make_task  # noqa: E402
@@ -62,9 +63,7 @@ def optimizer(name: str, decay: float) -> float:
     generator = np.random.default_rng(0)
     start = [generator.normal(size=(3, 4)).astype(np.float32), generator.normal(size=4).astype(np.float32)]
     module = torch.nn.ParameterList([torch.nn.Parameter(torch.from_numpy(each.copy())) for each in start])
-    theirs = optimizers.build_optimizer(
-        module, optimizers.OptimizerOptions(name, weight_decay=decay), learning_rate=0.1
-    )
+    theirs = optimizers.build_optimizer(module, OptimizerOptions(name, weight_decay=decay), learning_rate=0.1)
     strategy = tf.distribute.get_strategy()
     variables = [tf.Variable(each) for each in start]
     ours = Optimizer(OptimizerOptions(name, weight_decay=decay), variables, strategy)

@@ -15,8 +15,9 @@ from torch import nn  # noqa: E402
 
 from wsshards.errors import UserError  # noqa: E402
 from wstrain.launch.environment import Launch  # noqa: E402
+from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain_ddp import fsdp  # noqa: E402
-from wstrain_torch import export, models, optimizers  # noqa: E402
+from wstrain_torch import export, models  # noqa: E402
 from wstrain_torch.data.task import make_task  # noqa: E402
 from wstrain_torch.launch.process_group import Group  # noqa: E402
 from wstrain_torch.models.blocks import (  # noqa: E402
@@ -150,7 +151,7 @@ class Scaled(nn.Module):
 
 def sharded(model: Any) -> Any:
     group = Group(Launch(rank=0, local_rank=0, world_size=1))
-    updates = UpdateSettings(optimizers.OptimizerOptions("sgd"), Precision("fp32", torch.device("cpu")))
+    updates = UpdateSettings(OptimizerOptions("sgd"), Precision("fp32", torch.device("cpu")))
     return fsdp.build_strategy(model, updates, group)
 
 

@@ -25,6 +25,7 @@ from wstrain.checkpoint import (  # noqa: E402
     latest_checkpoint,
 )
 from wstrain.checkpoint.checkpoint_folder import Retention  # noqa: E402
+from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain_torch import optimizers  # noqa: E402
 from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state  # noqa: E402
 
@@ -247,7 +248,7 @@ def test_a_state_by_name_is_the_state_by_number(name: str) -> None:
         torch.manual_seed(seed)
         model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))
         model[0].bias.requires_grad_(False)
-        options = optimizers.OptimizerOptions(name, weight_decay=0.1)
+        options = OptimizerOptions(name, weight_decay=0.1)
         scaler = torch.amp.GradScaler("cpu", init_scale=32.0)
         return model, optimizers.build_optimizer(model, options, learning_rate=0.1), scaler
 

@@ -127,7 +127,7 @@ def test_bfloat16_trains_on_a_cpu(training: Training, digits: Path) -> None:
         ("def other(): ...", "model file `mine/net.py` has no function `net`"),
         ("def net(classes): raise KeyError('weights')", "`mine/net.py:net` raised KeyError: 'weights'"),
         ("def net(classes): return 7", "`mine/net.py:net` returned `int`, not a torch.nn.Module"),
-        ("def net(layers): ...", "`mine/net.py:net` needs a parameter `layers`, which nothing gives"),
+        ("def net(layers): ...", "`mine/net.py:net` needs a parameter `layers`, which is not offered"),
         ("import nowhere", "importing model file `mine/net.py` raised ModuleNotFoundError"),
         (
             "from torch import nn\ndef net(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))",

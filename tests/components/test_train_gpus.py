@@ -105,7 +105,7 @@ from wsshards.errors import UserError
 for planned in gpus.PlannedGpus(4), gpus.PlannedGpus(), gpus.PlannedGpus(0):
     try:
         gpus.expect_gpus_before_import(planned, "tensorflow")
-        setup.setup_tensorflow(tf_config.Cluster(), planned, neighbours=1, precision="fp32")
+        setup.setup_tensorflow(tf_config.Cluster(), planned, local_size=1, precision="fp32")
     except UserError as error:
         print(error)
 """
@@ -134,7 +134,7 @@ def test_fewer_gpus_than_planned_are_counted_by_the_driver(
     monkeypatch.setenv("DRIVER_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     found = gpus.query_driver(library)
-    assert (found.count, found.words) == (2, "the NVIDIA driver offers CUDA 12.2 and has 2 GPUs")
+    assert (found.count, found.description) == (2, "the NVIDIA driver offers CUDA 12.2 and has 2 GPUs")
     monkeypatch.setattr(gpus, "query_driver", lambda: found)
     monkeypatch.setattr(
         gpus, "installed_build", lambda _: gpus.FrameworkBuild("torch 2.10.0+cu126", blind=False)

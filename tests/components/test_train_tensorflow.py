@@ -318,7 +318,7 @@ def test_a_plan_for_others_is_refused_before_tensorflow_is_loaded(cluster: Calla
     run = cluster().start(2, gradient_accumulation_steps=3, **(LAW | {"world_size": 8})).wait()
     assert "error: the plan is for 8 replicas but the launcher started 2 workers" in only_errors(run)[0]
     run = cluster().start(1, strategy="parameter_server", **LAW).wait()
-    assert "needs a parameter server, but `TF_CONFIG` names none" in only_errors(run)[0]
+    assert "needs a parameter server, but `TF_CONFIG` does not name one" in only_errors(run)[0]
 
 
 def test_a_worker_that_never_comes_is_named(cluster: Callable[..., Cluster]) -> None:

@@ -39,7 +39,7 @@ def test_azure_s_config_is_read_and_an_empty_ps_left_out() -> None:
 def test_parameter_servers_are_members_after_the_workers() -> None:
     found = tf_config.read_tf_config(config({"type": "ps", "index": 0}, worker=TWO, ps=["a:3"]))
     assert [name for name, _ in found.members] == ["worker 0", "worker 1", "ps 0"]
-    assert (found.place, found.is_main, found.worker_count) == (2, False, 2)
+    assert (found.number, found.is_main, found.worker_count) == (2, False, 2)
 
 
 @pytest.mark.parametrize("env", [{}, {"TF_CONFIG": ""}, {"TF_CONFIG": "{}"}, {"WORLD_SIZE": "1"}])
@@ -61,7 +61,7 @@ WORKER_0 = {"type": "worker", "index": 0}
         (config(WORKER_0, worker=["a", "b:1"]), "`a` in `TF_CONFIG` is not an address `host:port`"),
         (config(WORKER_0, worker=["a:1", "a:1"]), "gives the address `a:1` to two tasks"),
         (config(WORKER_0, worker=TWO, chief=["c:1"]), "has tasks of type `chief`"),
-        (config(WORKER_0, ps=["a:1"]), "`TF_CONFIG` names no worker"),
+        (config(WORKER_0, ps=["a:1"]), "`TF_CONFIG` does not name a worker"),
         (config(None, worker=TWO), "`TF_CONFIG` has no task type"),
         (config({"type": "ps", "index": 0}, worker=TWO), "but there are 0 tasks of type `ps`"),
         (config({"type": "worker", "index": 2}, worker=TWO), "index in `TF_CONFIG` is 2, but there are 2"),

@@ -22,11 +22,11 @@ from wsshards.errors import end_process
 from wstrain.health import peak_memory
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.launch.mesh import Mesh
+from wstrain.settings import OptimizerOptions
 from wstrain_torch import models, strategies
 from wstrain_torch.data import task as tasks
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.layers import ModelOptions
-from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings
 

@@ -35,8 +35,7 @@ def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
         UserError: no such file or function, or it fails.
     """
     with torch.device("meta"):
-        offered = {"input_shape": task.input_shape, "classes": task.outputs, "task": task.name}
-        model = user_code.call_function(user_code.load_function(reference), offered, reference)
+        model = user_code.call_for_model(user_code.load_function(reference), task, reference)
     if not isinstance(model, nn.Module):
         raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a torch.nn.Module")
     model = model.to("meta")

@@ -1,1 +1,1 @@
-"""What the training components share: data, launch, models, strategies, loop, checkpoints, tracking."""
+"""The training library that needs no framework: data, checkpoints, health, launch, tracking, export."""

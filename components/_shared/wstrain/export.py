@@ -1,7 +1,7 @@
-"""A trained model in MLflow's format, whatever the framework: loading code, artefact, signature, metadata.
+"""Saves a trained model in MLflow's format, for every framework: loading code, artefact, signature, metadata.
 
-A short file of loading code travels with the model (MLflow's "models from code"), so it loads where this
-package is not installed.
+A short file of loading code travels with the model (MLflow's "models from code"), so this package is not
+needed to load it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def save_mlflow_model(
 
     Args:
         write: writes the framework's own form of the model to a path.
-        loading_code: the file of loading code.
-        samples: what goes in and out.
-        folder: the ``model`` output; may exist, and what a former attempt left in it is replaced.
+        loading_code: the file with the class that MLflow calls.
+        samples: inputs and outputs of the model.
+        folder: the ``model`` output; files of an earlier attempt in it are replaced.
         artefact: file name of the framework's own form; its stem names it in the loading code.
         requirements: packages that loading needs, as pip has them; MLflow and NumPy are added.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
@@ -48,19 +48,19 @@ def save_mlflow_model(
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     with tempfile.TemporaryDirectory() as scratch:
-        own, made = Path(scratch) / artefact, Path(scratch) / "model"
+        program, model = Path(scratch) / artefact, Path(scratch) / "model"
         try:
-            write(own)
+            write(program)
             mlflow.pyfunc.save_model(
-                path=str(made),
+                path=str(model),
                 python_model=str(loading_code),
-                artifacts={own.stem: str(own)},
+                artifacts={program.stem: str(program)},
                 signature=_signature(samples),
                 input_example=samples.example_rows(),
                 pip_requirements=[f"mlflow=={mlflow.__version__}", *requirements, f"numpy=={np.__version__}"],
                 metadata={"worldsize": dict(facts)},
             )
-            _move_in(made, folder)
+            _copy_into(model, folder)
         except (OSError, RuntimeError) as error:  # PyTorch's writer reports a full disk as a RuntimeError
             raise UserError(
                 f"cannot write the model: {_reason(error)}", "free space for it and run again"
@@ -84,18 +84,18 @@ def _signature(samples: SampleSpec) -> ModelSignature:
     )
 
 
-def _move_in(made: Path, folder: Path) -> None:
-    # The output may be a mount point, which nothing can be renamed onto. MLmodel comes last: without it a
-    # folder is no model, so what a full disk interrupts cannot be taken for one.
+def _copy_into(model: Path, folder: Path) -> None:
+    # The output may be a mount point, so a rename is not possible. MLmodel comes last: a folder without it is
+    # not a model, so a copy that a full disk interrupts is not taken for one.
     card = folder / "MLmodel"
     folder.mkdir(parents=True, exist_ok=True)
     card.unlink(missing_ok=True)
-    for source in sorted(made.rglob("*")):
-        target = folder / source.relative_to(made)
+    for source in sorted(model.rglob("*")):
+        target = folder / source.relative_to(model)
         if source.is_dir():
             target.mkdir(parents=True, exist_ok=True)
         elif source.name != "MLmodel":
             shutil.copyfile(source, target)
     temporary = folder / ".MLmodel"
-    shutil.copyfile(made / "MLmodel", temporary)
+    shutil.copyfile(model / "MLmodel", temporary)
     temporary.rename(card)

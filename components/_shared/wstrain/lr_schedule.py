@@ -1,4 +1,4 @@
-"""The learning rate of every step, as a pure function of the step's number."""
+"""The learning rate of every step, as a function of the step's number."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Decay = Literal["cosine", "step", "constant"]
 class LearningRateSchedule:
     """Linear warm-up from η to η′, then decay.
 
-    The climb starts at the reference rate η and not at zero, as that rate is known to work (Goyal et al.
+    The warm-up starts at the reference rate η and not at zero, as that rate is known to work (Goyal et al.
     2017, "Accurate, Large Minibatch SGD", section 2.2). Cosine decay is half a period, from η′ to zero
     (Loshchilov and Hutter 2017, "SGDR").
 
     Args:
-        reference_rate: η, what worked on the reference batch.
+        reference_rate: η, the rate that worked with the reference batch.
         peak_rate: η′, the scaled rate.
-        warmup_steps: steps of the climb; 0 for none.
+        warmup_steps: steps of the warm-up, 0 for none.
         total_steps: steps of the whole training.
-        decay: what follows the climb.
+        decay: what follows the warm-up.
         milestones: steps at which ``step`` decay multiplies the rate by ``factor``.
         factor: see ``milestones``.
     """

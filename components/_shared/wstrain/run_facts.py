@@ -1,4 +1,4 @@
-"""What follows from a component's inputs and the shards alone: steps, schedule, identity."""
+"""What follows from inputs and shards: steps, MLflow parameters, schedule, identity, save policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def count_steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
     """Count optimizer steps: ``steps_per_epoch``, ``total_steps``, ``warmup_steps``.
 
     Raises:
-        UserError: there is not one.
+        UserError: there is not a single step.
     """
     rows, batch = manifest.train.rows, settings.global_batch_size
     per_epoch = step_counts.steps_per_epoch(rows, batch)
@@ -36,18 +36,18 @@ def count_steps(settings: Settings, manifest: Manifest) -> dict[str, int]:
 
 
 def collect_facts(settings: Settings, manifest: Manifest, steps: Mapping[str, int]) -> dict[str, Any]:
-    """What a run's parameters in MLflow are: inputs without paths, steps, and what the data is."""
-    every = asdict(settings)
-    every |= every.pop("options")
-    given = {
-        name: value for name, value in every.items() if value is not None and not isinstance(value, Path)
+    """Return the parameters of the MLflow run: inputs without paths, steps, and facts about the data."""
+    inputs = asdict(settings)
+    inputs |= inputs.pop("options")
+    facts = {
+        name: value for name, value in inputs.items() if value is not None and not isinstance(value, Path)
     }
-    given["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
-    return {**given, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
+    facts["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
+    return {**facts, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 
 
 def model_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of :func:`facts` that a model carries as metadata."""
+    """Return those of the facts that a model carries as metadata."""
     local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_")
     return {name: value for name, value in facts.items() if not name.startswith(local)}
 
@@ -66,14 +66,14 @@ def make_schedule(settings: Settings, steps: Mapping[str, int]) -> LearningRateS
 
 
 def training_identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same to go on from a checkpoint; learning rate and length may change on purpose."""
+    """Return what must be the same to resume from a checkpoint; learning rate and length may change."""
     same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
     sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
     return {name: facts[name] for name in (*same, *sizes)}
 
 
 def make_save_policy(settings: Settings, steps: Mapping[str, int]) -> SavePolicy:
-    """When a checkpoint is written: as often as is best, or as often as was asked for."""
+    """Return when checkpoints are written: at the best interval, or at the given ones."""
     if settings.checkpoint_interval == "auto":
         return SavePolicy((), settings.mean_time_between_preemptions)
     by_epochs = round(settings.checkpoint_every_epochs * steps["steps_per_epoch"])

@@ -1,4 +1,4 @@
-"""The inputs of a training component, parsed from its command line. Flags are named as the inputs are."""
+"""The inputs of a training component, parsed from its command line, whose flags have the inputs' names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from wsshards.errors import UserError
 from wstrain.lr_schedule import Decay
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerOptions:
+    """Settings of an optimizer; it ignores those that it does not have."""
+
+    name: str
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,14 @@ class Settings:
     hang_timeout: float
     checkpoints: Path
     trained_model: Path
-    options: Mapping[str, Any]  # inputs that only this component has
+    options: Mapping[str, Any]  # inputs that not every component has
+
+    @property
+    def optimizer_options(self) -> OptimizerOptions:
+        """The settings of the optimizer."""
+        return OptimizerOptions(
+            self.optimizer, self.momentum, self.weight_decay, self.beta1, self.beta2, self.epsilon
+        )
 
 
 def parse_settings(
@@ -74,9 +93,9 @@ def parse_settings(
     """Read the command line of a training component.
 
     Args:
-        arguments: without the program's name.
+        arguments: the command line without the program's name.
         strategies: the strategies this component offers.
-        options: what adds inputs that not every training component has.
+        options: functions that add inputs which not every training component has.
 
     Raises:
         UserError: a flag is missing or unknown, or a value is not of its type or outside its range.
@@ -102,33 +121,33 @@ def add_model_parallel(parser: argparse.ArgumentParser) -> None:
 
 
 def add_pipeline_schedule(parser: argparse.ArgumentParser) -> None:
-    """Add the order in which pipeline stages take micro-batches."""
+    """Add the schedule of pipeline stages."""
     parser.add_argument("--pipeline_schedule", choices=("gpipe", "1f1b"), default="gpipe")
 
 
 def add_activation_checkpointing(parser: argparse.ArgumentParser) -> None:
-    """Add whether activations are computed again."""
+    """Add activation checkpointing."""
     parser.add_argument("--activation_checkpointing", choices=("none", "blocks"), default="none")
 
 
 def add_sharding(parser: argparse.ArgumentParser) -> None:
-    """Add the choices of the strategy ``fsdp``."""
+    """Add the inputs of the strategy ``fsdp``."""
     parser.add_argument("--fsdp_reshard", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("--fsdp_reduce", choices=("step", "micro_batch"), default="step")
     parser.add_argument("--fsdp_cpu_offload", type=boolean, default=False)
 
 
 def boolean(text: str) -> bool:
-    """Read a truth value as Azure ML renders it: ``True`` or ``False``, in any case."""
+    """Parse a Boolean as Azure ML renders it: ``True`` or ``False``, in any case."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"`{text}` is neither true nor false")
     return text.lower() == "true"
 
 
 def number(low: float, *, above: bool = False, below: float = math.inf) -> Callable[[str], float]:
-    """Return a reader of finite numbers from ``low`` (or only ``above`` it) and less than ``below``."""
+    """Return a parser of finite numbers from ``low`` (or only ``above`` it) to less than ``below``."""
 
-    def read(text: str) -> float:
+    def parse(text: str) -> float:
         value: float = _convert(float, text, "a number")
         if not (value > low if above else value >= low) or not value < below:
             upper = "" if below == math.inf else f" and below {below:g}"
@@ -137,20 +156,20 @@ def number(low: float, *, above: bool = False, below: float = math.inf) -> Calla
             )
         return value
 
-    return read
+    return parse
 
 
 def integer(low: int, high: int | None = None) -> Callable[[str], int]:
-    """Return a reader of whole numbers from ``low`` to ``high``."""
+    """Return a parser of whole numbers from ``low`` to ``high``."""
 
-    def read(text: str) -> int:
+    def parse(text: str) -> int:
         value: int = _convert(int, text, "a whole number")
         if value < low or (high is not None and value > high):
             upper = "" if high is None else f" and at most {high}"
             raise argparse.ArgumentTypeError(f"`{text}` must be at least {low}{upper}")
         return value
 
-    return read
+    return parse
 
 
 def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> None:

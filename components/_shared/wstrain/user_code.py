@@ -1,16 +1,18 @@
-"""Code of the user's own: a function in ``path/to/file.py:function`` that returns a model."""
+"""The user's code: a function ``path/to/file.py:function`` that returns a model."""
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError
+from wstrain.data.sample_spec import SampleSpec
 
 MODULE = "worldsize_user_model"
 
@@ -18,20 +20,6 @@ MODULE = "worldsize_user_model"
 def is_reference(model: str) -> bool:
     """Whether ``model`` names a file and not a built-in model."""
     return ":" in model or model.endswith(".py")
-
-
-def call_function(function: Callable[..., Any], offered: Mapping[str, object], reference: str) -> Any:
-    """Call the user's function with those of ``offered`` that it declares.
-
-    Raises:
-        UserError: it needs something else, or it raises.
-    """
-    try:
-        return function(**_accepted(function, offered, reference))
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"`{reference}` raised {summarize_error(error)}", locate_error(error)) from error
 
 
 def load_function(reference: str) -> Callable[..., Any]:
@@ -42,7 +30,7 @@ def load_function(reference: str) -> Callable[..., Any]:
     """
     file, _, name = reference.rpartition(":")
     if not file or not name.isidentifier():
-        raise UserError(f"model `{reference}` names no function", "write `path/to/file.py:function`")
+        raise UserError(f"model `{reference}` does not name a function", "write `path/to/file.py:function`")
     path = Path(file)
     if path.is_absolute() or ".." in path.parts:
         raise UserError(
@@ -50,7 +38,7 @@ def load_function(reference: str) -> Callable[..., Any]:
         )
     if not path.is_file():
         raise UserError(f"model file `{file}` does not exist in the code folder `{Path.cwd().name}`")
-    # Its neighbours must be importable, as they are when the user runs the file.
+    # Modules beside it must be importable, as they are when the user runs the file.
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(MODULE, path.resolve())
     assert spec is not None
@@ -71,6 +59,61 @@ def load_function(reference: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+def unknown_model_error(name: str, known: Iterable[str]) -> UserError:
+    """Return the error for a model that is neither built in nor a reference to a file."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    return UserError(
+        f"unknown model `{name}`", f"{hint}known: {', '.join(known)}, or path/to/file.py:function"
+    )
+
+
+def call_for_model(function: Callable[..., Any], spec: SampleSpec, reference: str) -> Any:
+    """Call the user's function with those of ``input_shape``, ``classes`` and ``task`` that it declares.
+
+    ``input_shape`` is a tuple without the batch dimension, ``classes`` a number (256 for bytes), ``task`` a
+    text.
+
+    Raises:
+        UserError: it needs another argument, or it raises.
+    """
+    offered = {"input_shape": spec.input_shape, "classes": spec.outputs, "task": spec.name}
+    try:
+        return function(**_accepted(function, offered, reference))
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"`{reference}` raised {summarize_error(error)}", locate_error(error)) from error
+
+
+def expect_outputs(predict: Callable[[], Any], spec: SampleSpec, reference: str) -> None:
+    """Check that a model maps samples to ``[n, classes]``, or ``[n, tokens, 256]`` for a language model.
+
+    Args:
+        predict: calls the model with two samples.
+        spec: the samples.
+        reference: the user's name of the model.
+
+    Raises:
+        UserError: the model fails, or returns something else.
+    """
+    try:
+        output = predict()
+    except Exception as error:
+        message = (
+            f"`{reference}`: the model fails on samples {[2, *spec.input_shape]}: {summarize_error(error)}"
+        )
+        raise UserError(message, locate_error(error)) from error
+    tokens = spec.input_shape if spec.name == "language_model" else ()
+    expected = [2, *tokens, spec.outputs]
+    returned = list(output.shape) if hasattr(output, "shape") else type(output).__name__
+    if returned != expected:
+        raise UserError(
+            f"`{reference}`: the model returns {returned} for 2 samples, the task needs {expected}"
+        )
+
+
 def _accepted(
     function: Callable[..., Any], offered: Mapping[str, object], reference: str
 ) -> dict[str, object]:
@@ -81,7 +124,7 @@ def _accepted(
         needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
         if needed and parameter.name not in offered:
             raise UserError(
-                f"`{reference}` needs a parameter `{parameter.name}`, which nothing gives",
+                f"`{reference}` needs a parameter `{parameter.name}`, which is not offered",
                 "its parameters may be: " + ", ".join(f"`{name}`" for name in offered),
             )
     names = {parameter.name for parameter in parameters}
@@ -89,13 +132,13 @@ def _accepted(
 
 
 def summarize_error(error: Exception) -> str:
-    """Kind and first line of an error."""
+    """Return the class and the first line of an error."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:120]}" if text else type(error).__name__
 
 
 def locate_error(error: Exception) -> str | None:
-    """The last place in the user's own files that an error passed through."""
+    """Return the last line in the user's own files that an error passed through."""
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

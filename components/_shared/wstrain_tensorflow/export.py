@@ -1,8 +1,7 @@
 """The trained model as an MLflow model that loads with TensorFlow alone.
 
 The network becomes a SavedModel: weights and operations, no reference to Python classes, to Keras or to a
-strategy. The leader makes it from a copy of the model outside the strategy, so it is written once and by
-nobody else.
+strategy. The leader makes it from a copy of the model outside the strategy, so only the leader writes it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Program(tf.Module):  # type: ignore[misc]
         spec = tf.TensorSpec(shape, samples.input_dtype, name="rows")
         self.answer = tf.function(answer, input_signature=[spec])
         try:
-            # Held as what they are, so that the SavedModel has them and nothing of Keras.
+            # Held directly, so that the SavedModel has the variables and nothing of Keras.
             self.weights = list(self.answer.get_concrete_function().graph.variables)
         except Exception as error:
             first = str(error).strip().splitlines() or [type(error).__name__]
@@ -55,7 +54,7 @@ def save_model(program: Program, samples: SampleSpec, folder: Path, facts: Mappi
     Args:
         program: the trained network.
         samples: what it was trained on.
-        folder: the ``model`` output; may exist, and what a former attempt left in it is replaced.
+        folder: the ``model`` output; files of an earlier attempt in it are replaced.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
 
     Raises:

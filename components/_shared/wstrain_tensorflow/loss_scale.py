@@ -16,7 +16,7 @@ class LossScale:
 
     Args:
         enabled: whether forward passes are in fp16.
-        strategy: who owns the variables.
+        strategy: owns the variables.
     """
 
     def __init__(self, enabled: bool, strategy: Any) -> None:
@@ -28,7 +28,7 @@ class LossScale:
 
     @property
     def variables(self) -> list[Any]:
-        """What a checkpoint keeps."""
+        """The variables that a checkpoint saves."""
         return [self._scale, self._good, self._updates]
 
     def value(self) -> Any:

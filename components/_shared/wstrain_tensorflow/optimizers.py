@@ -1,4 +1,4 @@
-"""Optimizers by name, written out so that hyper-parameters mean what they do in ``wstrain_torch.optimizers``.
+"""Optimizers by name, with hyper-parameters that mean the same as in ``wstrain_torch.optimizers``.
 
 Keras' own differ: its momentum holds the rate within the velocity, its epsilon stands before the bias
 correction, and its weight decay acts on all variables. TensorFlow's kernels, one for each variable, do the
@@ -8,44 +8,33 @@ arithmetic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
+from wstrain.settings import OptimizerOptions
+
 _SLOTS = {"sgd": ("momentum",), "adam": ("first", "second"), "adamw": ("first", "second")}
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerOptions:
-    """Settings of an optimizer; those that it does not know are ignored."""
-
-    name: str
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-
-
 class Optimizer:
-    """Updates of the variables of a strategy.
+    """Updates the variables of a strategy.
 
     Args:
-        options: which one.
-        variables: what is trained.
-        strategy: who owns the variables; the state is its own, too.
+        options: which optimizer, with its settings.
+        variables: that are trained.
+        strategy: owns the variables, and the optimizer's state.
     """
 
     def __init__(self, options: OptimizerOptions, variables: Sequence[Any], strategy: Any) -> None:
         self._options, self._variables, self._strategy = options, list(variables), strategy
         self.slots: dict[str, list[Any]] = {name: [] for name in _SLOTS[options.name]}
         with strategy.scope():
-            for name, made in self.slots.items():
+            for name, slot in self.slots.items():
                 for variable in variables:
                     zeros = tf.zeros(variable.shape, variable.dtype)
-                    made.append(tf.Variable(zeros, trainable=False, name=name))
+                    slot.append(tf.Variable(zeros, trainable=False, name=name))
 
     def apply(self, gradients: Sequence[Any], learning_rate: Any, count: Any) -> None:
         """Update the variables; called in the strategy's cross-replica context.

@@ -1,4 +1,4 @@
-"""The training from end to end on one process: data, model, strategy, loop, export."""
+"""What both strategies of a TensorFlow training share: data, model, checkpoints, recorder, export."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wstrain_tensorflow.loader import BatchLoader
 from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models import Models
 from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
-from wstrain_tensorflow.optimizers import Optimizer, OptimizerOptions
+from wstrain_tensorflow.optimizers import Optimizer
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
@@ -42,7 +42,7 @@ SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scal
 
 @dataclass(frozen=True, slots=True)
 class WorkerGroup:
-    """What the recorder asks of ranks; a step's loss is the global batch's already."""
+    """The workers, as the recorder sees them; a step's loss is already that of the global batch."""
 
     launch: Launch
     rendezvous: Rendezvous
@@ -50,32 +50,32 @@ class WorkerGroup:
     def average(
         self, losses: Sequence[Any], seconds: float, compute_seconds: float = 0.0
     ) -> tuple[list[float], float, list[float]]:
-        """Wait for the losses, and hear what the others have to say."""
-        found = [float(loss) for loss in losses]
+        """Wait for the losses, and exchange statuses with the other workers."""
+        means = [float(loss) for loss in losses]
         status = self.rendezvous.status
-        # Again and again, as a thread of TensorFlow's puts a handler of its own in its place, at some moment.
-        self.rendezvous.listen()
-        said = self.rendezvous.gather([seconds, compute_seconds, *status.numbers()])
-        seconds, _, *news = (sum(each) / len(said) for each in zip(*said, strict=True))
-        status.receive(news, found, seconds)
-        return found, seconds, [each[1] for each in said]
+        # Repeated, as a thread of TensorFlow replaces the signal handler at some point.
+        self.rendezvous.stop_on_sigterm()
+        gathered = self.rendezvous.gather([seconds, compute_seconds, *status.numbers()])
+        seconds, _, *statuses = (sum(each) / len(gathered) for each in zip(*gathered, strict=True))
+        status.receive(statuses, means, seconds)
+        return means, seconds, [each[1] for each in gathered]
 
     def everyone(self, value: Any) -> list[Any]:
-        """Nothing to ask the others: each hears the same."""
+        """Return this value only, as all workers have the same."""
         return [value]
 
     def title(self, rank: int) -> str:
-        """What messages call a worker."""
+        """Return a worker's name in messages."""
         return f"worker {rank}"
 
 
 class Job:
-    """What every way to distribute has in common.
+    """One training, whatever its strategy.
 
     Args:
         settings: the component's inputs.
-        cluster: who this process is.
-        rendezvous: the processes that call this together.
+        cluster: which process this is.
+        rendezvous: connects the processes that take part.
         manifest: of the shards.
 
     Raises:
@@ -98,11 +98,11 @@ class Job:
             self.models = Models(settings, self.samples, self._sample())
             model = self.models.make(setup.dtype_policy(settings.precision))
             self.models.warn(model)
-            export.Program(model, self.samples)  # better refused now than after the last epoch
+            export.Program(model, self.samples)  # fails now rather than after the last epoch
         self._model = model
 
     def network(self, strategy: Any) -> Network:
-        """The model with variables of the strategy."""
+        """Return the model with the strategy's variables."""
         if is_legacy(self._model):
             return LegacyNetwork(
                 lambda: self.models.make(setup.dtype_policy(self.settings.precision)), strategy
@@ -110,24 +110,15 @@ class Job:
         return FunctionalNetwork(self._model, strategy)
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
-        """The optimizer of its variables."""
-        settings = self.settings
-        options = OptimizerOptions(
-            name=settings.optimizer,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            beta1=settings.beta1,
-            beta2=settings.beta2,
-            epsilon=settings.epsilon,
-        )
-        return Optimizer(options, network.trained, strategy)
+        """Return the optimizer of the model's variables."""
+        return Optimizer(self.settings.optimizer_options, network.trained, strategy)
 
     def scale(self, strategy: Any) -> LossScale:
-        """The loss scale."""
+        """Return the loss scale."""
         return LossScale(self.settings.precision == "fp16", strategy)
 
     def saver(self, variables: Named) -> CheckpointSaver:
-        """Checkpoints of the variables."""
+        """Return the saver of the variables."""
         return CheckpointSaver(
             folder=self.settings.checkpoints,
             rendezvous=self.rendezvous,
@@ -139,8 +130,8 @@ class Job:
             background=BackgroundWriter(threaded=self.settings.checkpoint_async),
         )
 
-    def feed(self, replicas: Sequence[int], replica_count: int) -> BatchLoader:
-        """The micro-batches of some replicas."""
+    def loader(self, replicas: Sequence[int], replica_count: int) -> BatchLoader:
+        """Return the loader of some replicas' micro-batches."""
         return BatchLoader(
             reader=self.reader,
             sampler=self.sampler,
@@ -149,13 +140,13 @@ class Job:
             replica_count=replica_count,
             accumulation=self.settings.gradient_accumulation_steps,
             seed=self.settings.seed,
-            # Without a GPU the cores are busy with the model; a thread beside it only takes turns.
+            # Without a GPU the cores compute the model; a loader thread would only take turns with it.
             workers=self.settings.loader_workers if tf.config.list_physical_devices("GPU") else 0,
         )
 
     @contextmanager
     def recorder(self) -> Iterator[StepRecorder]:
-        """Who hears of every step: MLflow and the live view, on the leader."""
+        """Yield the recorder; the leader's reports to MLflow and the live view."""
         main = self.cluster.is_main
         with self.rendezvous.together():
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
@@ -176,11 +167,11 @@ class Job:
             )
 
     def inspector(self, network: Network) -> Callable[[int], None]:
-        """What looks at the weights before they are saved; called on every worker."""
+        """Return the check of the weights before they are saved; called on every worker."""
 
         def inspect(done: int) -> None:
             with self.rendezvous.together():
-                non_finite.expect_finite(network.trained, done, self._last_checkpoint, is_finite=_is_sound)
+                non_finite.expect_finite(network.trained, done, self._last_checkpoint, is_finite=_is_finite)
 
         return inspect
 
@@ -208,12 +199,12 @@ class Job:
         return np.asarray(features, np.float32)
 
 
-def _is_sound(variable: Any) -> bool:
+def _is_finite(variable: Any) -> bool:
     return bool(np.isfinite(variable.numpy()).all())
 
 
 def read_sample_spec(manifest: Manifest) -> SampleSpec:
-    """What the shards of a manifest are for."""
+    """Return the specification of a manifest's samples."""
     label, features = manifest.label, manifest.features
     return make_sample_spec(
         manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0
@@ -226,9 +217,9 @@ def expect_replicas(strategy: Any, settings: Settings) -> None:
     Raises:
         UserError: they differ.
     """
-    found = strategy.num_replicas_in_sync
-    if found != settings.world_size:
+    replicas = strategy.num_replicas_in_sync
+    if replicas != settings.world_size:
         raise UserError(
-            f"the plan is for {settings.world_size} replicas but the workers' GPUs make {found}",
+            f"the plan is for {settings.world_size} replicas but the workers' GPUs make {replicas}",
             "plan for the `instance_type` that the cluster has",
         )

@@ -21,7 +21,7 @@ _MAX_PENDING = 16
 
 
 def attach_compute_clock(heartbeat: Heartbeat, model: nn.Module, device: torch.device) -> None:
-    """Let the model's backward passes tell the pulse when this rank has computed its gradients."""
+    """Let the model's backward passes tell the heartbeat when this rank has computed its gradients."""
     first = next((each for each in model.parameters() if each.requires_grad), None)
     if first is None:
         return

@@ -22,7 +22,7 @@ LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
 
 class _Answers(nn.Module):
-    """The network with the stored type coming in, and what a caller wants coming out."""
+    """The network, from the stored type to probabilities or scores."""
 
     def __init__(self, network: nn.Module, task: Task) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgr
         dynamic[1] = torch.export.Dim("tokens", min=1, max=task.input_shape[0])
     example = torch.from_numpy(task.example_rows())
     try:
-        # On failure PyTorch prints the graph it got so far, which says nothing to the owner of the model.
+        # On failure PyTorch prints its graph so far, which does not help the owner of the model.
         with contextlib.redirect_stderr(io.StringIO()):
             return torch.export.export(_Answers(network, task).eval(), (example,), dynamic_shapes=(dynamic,))
     except Exception as error:
@@ -66,7 +66,7 @@ def save_model(network: nn.Module, task: Task, folder: Path, facts: Mapping[str,
     Args:
         network: the trained network on the CPU.
         task: what it was trained for.
-        folder: the ``model`` output; may exist, and what a former attempt left in it is replaced.
+        folder: the ``model`` output; files of an earlier attempt in it are replaced.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
 
     Raises:

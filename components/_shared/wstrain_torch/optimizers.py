@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from wstrain.settings import OptimizerOptions
 
-@dataclass(frozen=True, slots=True)
-class OptimizerOptions:
-    """Settings of an optimizer; it ignores those that it does not have."""
-
-    name: str
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
+NAMES = ("sgd", "adam", "adamw")
 
 
 def build_optimizer(

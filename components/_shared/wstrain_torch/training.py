@@ -36,7 +36,6 @@ from wstrain_torch.data.task import Task, make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import user
 from wstrain_torch.models.blocks import recompute_blocks
-from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
 
@@ -159,14 +158,7 @@ def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalB
 
 def _updates(settings: Settings, precision: Precision) -> UpdateSettings:
     return UpdateSettings(
-        optimizer=OptimizerOptions(
-            name=settings.optimizer,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            beta1=settings.beta1,
-            beta2=settings.beta2,
-            epsilon=settings.epsilon,
-        ),
+        optimizer=settings.optimizer_options,
         precision=precision,
         micro_batch=settings.batch_size_per_device,
         accumulation=settings.gradient_accumulation_steps,

@@ -14,12 +14,12 @@ from wstrain_tensorflow.launch.tf_config import read_tf_config
 STRATEGIES = (MIRRORED, PARAMETER_SERVER)
 
 
-def add_meeting(parser: argparse.ArgumentParser) -> None:
+def add_join_timeout(parser: argparse.ArgumentParser) -> None:
     """Add the input that only this component has."""
     parser.add_argument("--join_timeout", type=number(0, above=True), default=600.0)
 
 
-OPTIONS = (add_meeting,)
+OPTIONS = (add_join_timeout,)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What one sample is and what is predicted from it: a manifest's task, whatever the framework."""
+"""The specification of a sample and of its prediction, from a manifest's task, for every framework."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VOCABULARY = 256  # a byte-level model reads and predicts bytes
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
-    """What goes in and out of a model.
+    """Inputs and outputs of a model.
 
     Attributes:
         name: ``classification`` or ``language_model``.
@@ -34,7 +34,7 @@ class SampleSpec:
 
 
 def make_sample_spec(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> SampleSpec:
-    """Return what a shard manifest describes.
+    """Return the specification that a shard manifest describes.
 
     Args:
         name: the manifest's ``task``.

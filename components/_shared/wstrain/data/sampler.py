@@ -1,4 +1,4 @@
-"""The global-batch law: which samples make up global batch ``k`` of epoch ``e``.
+"""The global-batch sampler: which samples make up global batch ``k`` of epoch ``e``.
 
 They depend only on ``(seed, e, k, G)`` and the number of rows, never on the world size. Ranks and
 accumulation steps slice that one list: 64 GPUs, a laptop with two processes and a resumed job all see the
@@ -6,9 +6,9 @@ same batches.
 
 The order of an epoch is a keyed permutation that is *computed*, not stored: a Feistel network over the
 smallest power of two that holds all rows, walked on until it lands inside (Black and Rogaway 2002,
-"Ciphers with Arbitrary Finite Domains"). Any batch of any epoch costs the same few microseconds, resuming
-needs no replay, and a billion rows need no memory. As it uses 64-bit integer arithmetic only, no version of
-a library can change it.
+"Ciphers with Arbitrary Finite Domains"). Any batch of any epoch takes the same few microseconds, resuming
+needs no replay, and a billion rows take no memory. It uses 64-bit integer arithmetic only, so the order does
+not depend on the version of a library.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class GlobalBatchSampler:
-    """Batches of one training run.
+    """The batches of one training.
 
     Args:
         rows: training rows.
         global_batch: samples per optimizer step, ``G``.
-        seed: names the order; any integer.
+        seed: determines the order; any integer.
     """
 
     rows: int

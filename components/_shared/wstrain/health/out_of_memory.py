@@ -1,4 +1,4 @@
-"""What a process says that gets no more memory: how much it asked for, what there is, and what would fit."""
+"""Explains an out-of-memory error: what was asked for, what there is, and which batch would fit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from wsshards.errors import UserError
 from wstrain.health import peak_memory
 from wstrain.settings import Settings
 
-# What torch's two allocators, NumPy and TensorFlow write when they are refused.
+# What torch's two allocators, NumPy and TensorFlow write when memory is short.
 _SIGNS = ("out of memory", "can't allocate memory", "Unable to allocate", "OOM when allocating", "bad_alloc")
-_ASKED = (
+_REQUESTED = (
     re.compile(r"ried to allocate ([\d.]+) (bytes|[KMGT]iB)"),
     re.compile(r"Unable to allocate ([\d.]+) (bytes|[KMGT]iB)"),
 )
@@ -26,7 +26,7 @@ _WIDTHS = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """Bytes of memory for this process: all that it may have, what it uses, and what the limit is called."""
+    """Bytes of memory that this process may use and does use, and a name for the limit."""
 
     total: int
     used: int
@@ -35,7 +35,7 @@ class MemoryLimit:
 
 @contextmanager
 def explain_out_of_memory(settings: Settings) -> Iterator[None]:
-    """Turn an allocator's complaint into a sentence with numbers, and a batch that would fit.
+    """Turn an allocator's error into a sentence with numbers and a batch that would fit.
 
     Raises:
         UserError: there was not enough memory.
@@ -54,20 +54,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory_error(error: BaseException, settings: Settings) -> UserError:
-    """The error to stop with."""
-    asked, room = requested_bytes(str(error)), _room()
-    more = f": {_size(asked)} more were asked for" if asked else ""
-    said = f"out of memory{more}; this process uses {_size(room.used)} of {room.kind}'s {_size(room.total)}"
+    """Return the error to stop with."""
+    requested, limit = requested_bytes(str(error)), _memory_limit()
+    more = f": {_size(requested)} more were asked for" if requested else ""
+    message = (
+        f"out of memory{more}; this process uses {_size(limit.used)} of {limit.kind}'s {_size(limit.total)}"
+    )
     planned = settings.predicted_memory_bytes
     if planned:
-        said += f", and {_size(planned)} were planned"
-    # Where even the plan is over, it says by how much the batch is too large.
-    share = min(0.5, room.total / planned) if planned else 0.5
-    return UserError(said, suggest_smaller_batch(settings, share))
+        message += f", and {_size(planned)} were planned"
+    # If even the plan exceeds the limit, it says by how much the batch is too large.
+    share = min(0.5, limit.total / planned) if planned else 0.5
+    return UserError(message, suggest_smaller_batch(settings, share))
 
 
 def suggest_smaller_batch(settings: Settings, share: float) -> str:
-    """What to change so that a process takes ``share`` of the samples at once, at the same global batch."""
+    """Suggest settings with ``share`` of the samples at once and the same global batch."""
     micro, accumulation = settings.batch_size_per_device, settings.gradient_accumulation_steps
     smaller = smaller_batch(micro, share)
     if smaller < micro:
@@ -83,13 +85,13 @@ def suggest_smaller_batch(settings: Settings, share: float) -> str:
 
 
 def smaller_batch(micro: int, share: float) -> int:
-    """The largest divisor of ``micro`` that is at most ``share`` of it; 1 at least."""
+    """Return the largest divisor of ``micro`` that is at most ``share`` of it, at least 1."""
     return max((each for each in range(1, micro) if micro % each == 0 and each <= micro * share), default=1)
 
 
 def requested_bytes(text: str) -> int | None:
-    """What an allocator was asked for, as its message says."""
-    for pattern in _ASKED:
+    """Return the bytes that an allocator was asked for, from its message."""
+    for pattern in _REQUESTED:
         found = pattern.search(text)
         if found:
             return int(float(found[1]) * _UNITS[found[2]])
@@ -102,8 +104,8 @@ def requested_bytes(text: str) -> int | None:
     return count
 
 
-def _room() -> MemoryLimit:
-    """Of the GPU where torch is loaded and has one; else of this process."""
+def _memory_limit() -> MemoryLimit:
+    """Return the limit of the GPU if torch is loaded and has one, else of this process."""
     import sys  # noqa: PLC0415
 
     torch = sys.modules.get("torch")

@@ -1,7 +1,7 @@
-"""The most memory that this process has used, beside what was planned.
+"""The peak memory of this process, beside the planned memory.
 
-On a GPU it is what torch's tensors took at once and what the process takes beside them, as a plan counts
-both; without one, the largest resident set of the process.
+On a GPU it is the peak of torch's tensors plus what the process takes beside them, as the plan counts both;
+without a GPU, the largest resident set of the process.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _KIB = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
 
 
 def peak_bytes(device: str = "cpu") -> int:
-    """Return the most bytes used at once so far.
+    """Return the peak memory so far, in bytes.
 
     Args:
-        device: ``cuda`` for this process's GPU; else the process itself.
+        device: ``cuda`` for this process's GPU; else host memory.
     """
     if device == "cuda":
         import torch  # noqa: PLC0415 - the only thing here that needs it
 
         return int(torch.cuda.max_memory_allocated()) + _context_bytes()
     try:
-        # Not getrusage: on Linux a process inherits the peak of who started it.
+        # Not getrusage: on Linux a process inherits the peak of its parent.
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
     except (OSError, StopIteration):
@@ -33,9 +33,9 @@ def peak_bytes(device: str = "cpu") -> int:
 
 
 def _context_bytes() -> int:
-    """Bytes of the GPU that torch's allocator does not have: the context, kernels, NCCL's buffers.
+    """Return the bytes of the GPU outside of torch's allocator: the context, kernels, NCCL's buffers.
 
-    The driver counts what all processes use, and a rank has its GPU to itself.
+    The driver counts all processes, but a rank has its GPU to itself.
     """
     import torch  # noqa: PLC0415
 
@@ -52,12 +52,12 @@ def memory_metrics(
 
     Args:
         device: as for :func:`peak_bytes`.
-        predicted: ``predicted_memory_bytes`` of the plan: the total of a process; None where it has none.
-        everyone: gives each rank's number, such as ``Group.everyone``; every rank has to call then.
+        predicted: ``predicted_memory_bytes`` of the plan, the total of a process, or None.
+        everyone: returns the values of all ranks, such as ``Group.everyone``; then every rank has to call.
 
     Returns:
-        ``memory_peak_bytes``; with a prediction ``memory_predicted_bytes`` and their quotient
-        ``memory_peak_over_predicted``, too.
+        ``memory_peak_bytes``; with a prediction also ``memory_predicted_bytes`` and the quotient
+        ``memory_peak_over_predicted``.
     """
     own = peak_bytes(device)
     peak = max(everyone(own)) if everyone is not None else own

@@ -1,7 +1,7 @@
-"""Do all processes run the same code on the same data by the same plan? Compared once, before training.
+"""Checks once, before training, that all processes have the same code, data and plan.
 
-Ranks that differ do not fail: they wait for each other in collectives that do not match, or average
-gradients of different models. Nothing here needs more than the standard library.
+Ranks that differ do not fail: they hang in collectives that do not match, or average gradients of different
+models. Imports the standard library only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SUBJECTS = {"code": "runs other code than", "data": "reads other shards than"}
 
 
 def fingerprint(code: Path, shards: Path, plan: Mapping[str, Any]) -> Fingerprint:
-    """What must be the same everywhere, small enough to be sent around.
+    """Return what must be the same in every process, small enough to exchange.
 
     Args:
         code: the folder of the code snapshot; its Python files count.
-        shards: the shards folder; its manifest has the SHA-256 of every shard.
+        shards: the shards folder, whose manifest has the SHA-256 of every shard.
         plan: inputs of the component by name, without paths.
     """
     return {
@@ -35,11 +35,11 @@ def fingerprint(code: Path, shards: Path, plan: Mapping[str, Any]) -> Fingerprin
 
 
 def describe_difference(values: Sequence[Fingerprint], names: Sequence[str] | None = None) -> str | None:
-    """One sentence about the first process that differs from process 0, or None.
+    """Return a sentence about the first process that differs from process 0, or None.
 
     Args:
-        values: by rank.
-        names: what the processes are called; left out, ``rank 0`` and so on.
+        values: fingerprints by rank.
+        names: of the processes, by default ``rank 0`` and so on.
     """
     called = names or [f"rank {rank}" for rank in range(len(values))]
     for name, value in zip(called[1:], values[1:], strict=True):

@@ -1,9 +1,9 @@
-"""Which process this is: the launcher's environment, read once and never guessed.
+"""Which process this is, from the environment that the launcher sets.
 
 Azure ML starts a ``distribution: {type: pytorch}`` command once per process and sets RANK, LOCAL_RANK,
 WORLD_SIZE, NODE_RANK, MASTER_ADDR and MASTER_PORT; ``torchrun`` sets the same. LOCAL_WORLD_SIZE is not part
 of that contract. It starts ``{type: mpi}`` with Open MPI's ``mpirun``, which sets OMPI_COMM_WORLD_RANK, _SIZE
-and _LOCAL_RANK (OMPI_COMM_WORLD_NODE_RANK is not the node's). This module needs no torch, so that a wrong
+and _LOCAL_RANK (OMPI_COMM_WORLD_NODE_RANK is not the node's). This module needs no torch, so a wrong
 launch is reported before torch is loaded.
 """
 
@@ -22,7 +22,7 @@ _REQUIRED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """This process among the others. ``master`` is ``host:port``, None for a single process."""
+    """This process among the others; ``master`` is ``host:port``, or None for a single process."""
 
     rank: int
     local_rank: int
@@ -37,19 +37,19 @@ class Launch:
 
 
 def read_pytorch_environment(env: Mapping[str, str]) -> Launch:
-    """Read the environment contract; none of its variables means a single process.
+    """Read the variables of a PyTorch launcher; without any of them, this is a single process.
 
     Raises:
-        UserError: the contract is incomplete, contradictory, or another launcher's.
+        UserError: the variables are incomplete or contradictory, or another launcher started the process.
     """
     if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         _refuse_other_launchers(env, "pytorch")
         return Launch(rank=0, local_rank=0, world_size=1)
     missing = [name for name in _REQUIRED if not env.get(name)]
     if missing:
-        given = ", ".join(f"`{name}`" for name in missing)
+        names = ", ".join(f"`{name}`" for name in missing)
         raise UserError(
-            f"the launcher did not set {given}, so this process cannot know its place",
+            f"the launcher did not set {names}, so this process does not know its rank",
             "start the script with `distribution: {type: pytorch}`, with torchrun, or with none of these set",
         )
     world_size = _integer(env, "WORLD_SIZE", low=1)
@@ -66,7 +66,7 @@ def read_pytorch_environment(env: Mapping[str, str]) -> Launch:
 
 
 def read_mpi_environment(env: Mapping[str, str]) -> Launch:
-    """Read what Open MPI's ``mpirun`` sets; none of its variables means a single process.
+    """Read the variables of Open MPI's ``mpirun``; without any of them, this is a single process.
 
     Raises:
         UserError: the variables are incomplete or contradictory, or another launcher started the process.
@@ -78,25 +78,24 @@ def read_mpi_environment(env: Mapping[str, str]) -> Launch:
     missing = ", ".join(f"`{_MPI}{name}`" for name in names if not env.get(_MPI + name))
     if missing:
         raise UserError(
-            f"the launcher did not set {missing}, so this process cannot know its place",
+            f"the launcher did not set {missing}, so this process does not know its rank",
             "start the script with `distribution: {type: mpi}`, with Open MPI's mpirun, or alone",
         )
     world_size = _integer(env, f"{_MPI}SIZE", low=1)
     rank = _integer(env, f"{_MPI}RANK", low=0)
     if rank >= world_size:
         raise UserError(f"`{_MPI}RANK` is {rank} but `{_MPI}SIZE` is {world_size}; ranks count from 0")
-    # The ranks of one instance find each other by its host name, so its number is not needed.
+    # The node rank is not needed, as the ranks of one instance find each other by its host name.
     return Launch(rank, _integer(env, f"{_MPI}LOCAL_RANK", low=0), world_size)
 
 
 def expect_world_size(launch: Launch, planned: int) -> None:
-    """Compare the planned world size with the actual one.
+    """Check that as many processes were started as planned.
 
-    Learning rate, accumulation and shards were derived for the planned number, so any other trains something
-    else than was asked for.
+    Learning rate, accumulation and shards were derived for the planned number.
 
     Raises:
-        UserError: they differ; the message has both.
+        UserError: the numbers differ; the message has both.
     """
     if launch.world_size != planned:
         raise UserError(
@@ -144,11 +143,11 @@ _COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod", "tensorflow": "tr
 
 
 def _refuse_other_launchers(env: Mapping[str, str], own: str) -> None:
-    """Refuse a process that another launcher started beside others; it would train all the data alone."""
-    for kind, count, said in _started_by_others(env):
+    """Refuse a process that another launcher started in a group, as it would train alone on all the data."""
+    for kind, count, cause in _started_by_others(env):
         if kind != own and count > 1:
             advice = f"use `distribution: {{type: {own}}}` for this component, or `{_COMPONENTS[kind]}`"
-            raise UserError(f"{said} but {_UNSET[own]} not set", advice)
+            raise UserError(f"{cause} but {_UNSET[own]} not set", advice)
 
 
 def _started_by_others(env: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:

@@ -1,8 +1,8 @@
-"""Whether the GPUs that were planned are there.
+"""Checks that the planned GPUs are there.
 
-A training that was planned for GPUs would also run on CPUs, for weeks and without a word. So the plan is held
-against what the driver says before a framework is loaded, and against what the framework says after. Without
-a plan, as in the designer, GPUs that the driver has but the framework cannot use are refused too.
+A training that was planned for GPUs would also run on CPUs, for weeks and silently. So the plan is compared
+with the driver before a framework is loaded, and with the framework afterwards. Without a plan, as in the
+designer, GPUs that the driver has but the framework cannot use are refused too.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")  # torchrun's and Open MPI's
 _LIBRARY = "libcuda.so.1"
 _MODULE = Path("/proc/driver/nvidia/version")
-# Where a framework says what it was built for: the file, and the words of builds for CUDA and for AMD's GPUs.
-_SAYS = {
+# The file in which a framework says what it was built for, and patterns of builds for CUDA and for AMD's
+# GPUs.
+_BUILD_FILES = {
     "torch": ("version.py", r"(?m)^cuda\b.*'", r"(?m)^hip\b.*'"),
     "tensorflow": ("python/platform/build_info.py", r"'is_cuda_build', True", r"'is_rocm_build', True"),
 }
 _VERSION = re.compile(r"\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")  # of NVIDIA's driver, 570.195.03
-_AMD = Path("/dev/kfd")  # the driver of AMD's GPUs, which `libcuda` knows nothing of
+_AMD = Path("/dev/kfd")  # the driver of AMD's GPUs, which `libcuda` does not know
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedGpus:
-    """What an instance was planned to have.
+    """The GPUs that an instance was planned to have.
 
     Attributes:
-        gpus: How many GPUs, a fraction on shared cards; 0 for CPUs, None where nothing was planned.
-        instance_type: The VM size, None where it is not known.
+        gpus: Number of GPUs, a fraction on shared cards; 0 for CPUs, None without a plan.
+        instance_type: The VM size, None if not known.
     """
 
     gpus: float | None = None
@@ -55,15 +56,15 @@ class PlannedGpus:
 
 @dataclass(frozen=True, slots=True)
 class GpuDriver:
-    """What NVIDIA's driver says.
+    """What NVIDIA's driver reports.
 
     Attributes:
         count: GPUs that this process may use.
-        words: The state of the driver, for a message.
+        description: The state of the driver, for a message.
     """
 
     count: int
-    words: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +72,28 @@ class FrameworkBuild:
     """An installed framework.
 
     Attributes:
-        words: Its name and version, for a message.
-        blind: Whether its files say that it can use no GPU at all.
+        description: Its name and version, for a message.
+        blind: Whether it was built without support for GPUs.
         amd: Whether it was built for AMD's GPUs.
     """
 
-    words: str
+    description: str
     blind: bool
     amd: bool = False
 
 
 def planned_gpus(settings: Settings) -> PlannedGpus:
-    """Return what the component's inputs say of GPUs."""
+    """Return the planned GPUs, from the component's inputs."""
     return PlannedGpus(settings.planned_gpus_per_instance, settings.planned_instance_type)
 
 
 def expect_gpus_before_import(planned: PlannedGpus, framework: str, local_rank: int = 0) -> None:
-    """Compare the plan with the driver and with the files of a framework, before seconds of imports.
+    """Compare the plan with the driver and the files of a framework, before the framework is imported.
 
     Args:
-        planned: What an instance was planned to have.
+        planned: The GPUs that an instance was planned to have.
         framework: ``torch`` or ``tensorflow``.
-        local_rank: The place of this process on its instance.
+        local_rank: The number of this process on its instance.
 
     Raises:
         UserError: the planned GPUs are not there, or the framework is a build that cannot use them.
@@ -103,21 +104,21 @@ def expect_gpus_before_import(planned: PlannedGpus, framework: str, local_rank: 
     driver = query_driver()
     if planned.gpus is None and not (build.blind and driver.count):
         return
-    amd = build.amd or _AMD.exists()  # then the framework alone can tell
+    amd = build.amd or _AMD.exists()  # only the framework can count AMD's GPUs
     if build.blind:
-        raise missing_gpus_error(planned, 0, f"{build.words} is a build without CUDA", driver)
+        raise missing_gpus_error(planned, 0, f"{build.description} is a build without CUDA", driver)
     if not amd and driver.count < needed_gpus(planned, local_rank):
         raise missing_gpus_error(planned, driver.count, None, driver, local_rank)
 
 
-def expect_gpus(planned: PlannedGpus, count: int, words: str, local_rank: int = 0) -> None:
+def expect_gpus(planned: PlannedGpus, count: int, reason: str, local_rank: int = 0) -> None:
     """Compare the plan with the GPUs that a framework can use.
 
     Args:
-        planned: What an instance was planned to have.
+        planned: The GPUs that an instance was planned to have.
         count: How many GPUs the framework can use.
-        words: What the framework says of it, for a message.
-        local_rank: The place of this process on its instance.
+        reason: The framework's explanation, for a message.
+        local_rank: The number of this process on its instance.
 
     Raises:
         UserError: there are fewer GPUs than were planned, or than processes that want one.
@@ -128,13 +129,13 @@ def expect_gpus(planned: PlannedGpus, count: int, words: str, local_rank: int = 
     if planned.gpus is None and not count and not driver.count:
         return
     if count < needed_gpus(planned, local_rank):
-        raise missing_gpus_error(planned, count, words, driver, local_rank)
+        raise missing_gpus_error(planned, count, reason, driver, local_rank)
 
 
 def needed_gpus(planned: PlannedGpus, local_rank: int, env: Mapping[str, str] = os.environ) -> int:
     """Return how many GPUs the processes of this instance need.
 
-    Those that were planned; who sets ``CUDA_VISIBLE_DEVICES`` chooses among them, and needs one a process.
+    That is the planned number, or where ``CUDA_VISIBLE_DEVICES`` selects some of them, one for each process.
     """
     sizes = [int(env[name]) for name in _LOCAL_SIZES if env.get(name, "").isdigit()]
     one_each = max(local_rank + 1, *sizes) if sizes else local_rank + 1
@@ -142,9 +143,9 @@ def needed_gpus(planned: PlannedGpus, local_rank: int, env: Mapping[str, str] = 
 
 
 def missing_gpus_error(
-    planned: PlannedGpus, count: int, words: str | None, driver: GpuDriver, local_rank: int = 0
+    planned: PlannedGpus, count: int, reason: str | None, driver: GpuDriver, local_rank: int = 0
 ) -> UserError:
-    """Return the error that says what was planned, what is here, why, and what to do."""
+    """Return the error with the plan, the GPUs that are here, the reason, and the remedy."""
     visible = os.environ.get(_VISIBLE)
     if count and (visible is not None or count >= (planned.gpus or 0)):
         wanted = needed_gpus(planned, local_rank)
@@ -154,11 +155,11 @@ def missing_gpus_error(
         return UserError(
             f"{said} but this machine has {_gpus(count)}", f"set `process_count_per_instance` to {count}"
         )
-    found = f"{_gpus(count)} can be used here" if count else "none can be used here"
-    said = f"{planned}" if planned.gpus else f"this machine has {_gpus(driver.count)}"
+    usable = f"{_gpus(count)} can be used here" if count else "none can be used here"
+    expected = f"{planned}" if planned.gpus else f"this machine has {_gpus(driver.count)}"
     hidden = None if visible is None else f"`{_VISIBLE}` is `{visible}`"
-    reasons = "; ".join(part for part in (words, driver.words, hidden) if part)
-    return UserError(f"{said}, but {found}: {reasons}", _advice(count, driver, hidden=bool(hidden)))
+    reasons = "; ".join(part for part in (reason, driver.description, hidden) if part)
+    return UserError(f"{expected}, but {usable}: {reasons}", _advice(count, driver, hidden=bool(hidden)))
 
 
 def _advice(count: int, driver: GpuDriver, *, hidden: bool) -> str:
@@ -171,7 +172,7 @@ def _advice(count: int, driver: GpuDriver, *, hidden: bool) -> str:
 
 
 def query_driver(library: str = _LIBRARY, module: Path = _MODULE) -> GpuDriver:
-    """Ask NVIDIA's driver, which every framework asks too, without a framework."""
+    """Ask NVIDIA's driver for its GPUs, without a framework."""
     try:
         version = _VERSION.search(module.read_text(encoding="ascii", errors="replace"))
     except OSError:
@@ -193,11 +194,11 @@ def query_driver(library: str = _LIBRARY, module: Path = _MODULE) -> GpuDriver:
 
 
 def installed_build(framework: str) -> FrameworkBuild | None:
-    """Return what the files of a framework say; None where they are not here, or not as they are known."""
+    """Return what the files of a framework say of its build; None if they are missing or unknown."""
     spec = importlib.util.find_spec(framework)
     if spec is None or not spec.submodule_search_locations:
         return None
-    file, cuda, amd = _SAYS[framework]
+    file, cuda, amd = _BUILD_FILES[framework]
     try:
         version = importlib.metadata.version(framework)
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Which rank does what when a model is split as well as copied.
+"""The mesh of ranks when a model is divided as well as replicated.
 
 Ranks fill a mesh ``[pipeline, data, tensor]`` with the tensor dimension innermost: its ranks exchange
-activations in every layer, so they had better be neighbours on one instance. This module needs no torch.
+activations in every layer, so they should be on one instance. This module needs no torch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""MLflow on rank 0: parameters once, metrics in batches from a thread of their own.
+"""MLflow on rank 0: parameters once, metrics in batches from a separate thread.
 
-MLflow takes seconds and a hundred megabytes to import, so no other rank imports this.
-
-The tracking URI, experiment and run come from the environment that the platform prepares.
+MLflow takes seconds and a hundred megabytes to import, so no other rank imports this module. The tracking
+URI, experiment and run come from the environment that the platform prepares.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ REFUSED = "MLflow does not take the metrics"
 class Tracker:
     """One MLflow run, as a context manager that ends it.
 
-    A training that is started again joins its run and goes on from a checkpoint. The steps after it that the
-    run has already are not logged twice, unless the training is another now.
+    A restarted training joins its run and resumes from a checkpoint. Steps that the run already has are not
+    logged twice, unless the parameters have changed.
 
     Args:
-        parameters: what the run was started with.
+        parameters: of the training.
         total_steps: expected length of the curves.
 
     Raises:
@@ -41,7 +40,7 @@ class Tracker:
     """
 
     def __init__(self, parameters: Mapping[str, Any], total_steps: int) -> None:
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # its migrations are no news to a training
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports its migrations
         self._stride = max(1, -(-total_steps // MAX_POINTS))
         self._queue: queue.Queue[list[Metric] | None] = queue.Queue()
         self._failure: Exception | None = None
@@ -72,13 +71,13 @@ class Tracker:
         self._thread.join()
         try:
             mlflow.end_run(status)
-        except Exception as error:  # what ended the training otherwise is to be heard
+        except Exception as error:  # must not hide the error that ended the training
             self._failure = self._failure or error
         if self._failure and status == "FINISHED":
             raise mlflow_error(REFUSED, self._failure)
 
     def _log_parameters(self, parameters: Mapping[str, Any]) -> bool:
-        """Log parameters; whether some differ from those that the run has, which are fixed.
+        """Log parameters; return whether some differ from those of the run, which cannot be changed.
 
         A job that is restarted with another world size joins its old run.
         """
@@ -93,11 +92,11 @@ class Tracker:
         return bool(changed)
 
     def _last_steps(self) -> dict[str, int]:
-        """The last step that the run has of each metric; all of a step are logged together."""
+        """Return the last step that the run has of each metric."""
         client, run_id = mlflow.MlflowClient(), self._run.info.run_id
         try:
             histories = {name: client.get_metric_history(run_id, name) for name in self._run.data.metrics}
-        except Exception:  # curves with steps twice are better than no training
+        except Exception:  # steps that are logged twice are better than no training
             return {}
         return {name: max(each.step for each in history) for name, history in histories.items() if history}
 
@@ -109,7 +108,7 @@ class Tracker:
             try:
                 for start in range(0, len(metrics), MAX_METRICS):
                     client.log_batch(self._run.info.run_id, metrics[start : start + MAX_METRICS])
-            except Exception as error:  # whatever it is, the training thread must hear of it
+            except Exception as error:  # the training's thread raises it
                 self._failure = error
                 return
 

@@ -1,4 +1,4 @@
-"""Losses of every step, averaged over ranks and reported without slowing the loop."""
+"""Records the loss of every step, averaged over ranks, and reports it without slowing the loop."""
 
 from __future__ import annotations
 
@@ -25,40 +25,39 @@ PRINT_SECONDS = 10.0
 
 
 class Ranks(Protocol):
-    """What is needed of the ranks, whatever their framework."""
+    """The ranks, in any framework."""
 
     @property
     def launch(self) -> Launch:
-        """Who this process is."""
+        """Which process this is."""
 
     def average(
         self, losses: Sequence[Any], seconds: float, compute_seconds: float
     ) -> tuple[list[float], float, list[float]]:
-        """Average 0-d tensors, and a time, over ranks; every rank calls it for the same steps.
+        """Average 0-d tensors and a time over ranks; every rank calls it for the same steps.
 
         Args:
-            losses: of this rank.
-            seconds: that a step took it.
-            compute_seconds: seconds of these in which it computed.
+            losses: this rank's.
+            seconds: that a step took.
+            compute_seconds: that this rank computed in a step.
 
         Returns:
-            The means, and every rank's ``compute_seconds``.
+            The mean losses, the mean seconds, and ``compute_seconds`` of every rank.
         """
 
     def everyone(self, value: Any) -> list[Any]:
-        """What every rank has, by rank."""
+        """Return the values of all ranks, by rank."""
 
     def title(self, rank: int) -> str:
-        """What messages call a rank, with where it runs."""
+        """Return a rank's name in messages, with its machine."""
 
 
 @dataclass
 class StepRecorder:
     """Collects local losses on the device and averages a window of them in one exchange.
 
-    An exchange, and a wait for the device, at every step would cost more than a small model's step. The
-    length of the window follows from the time of the last one, averaged over ranks, so all ranks agree on
-    it.
+    An exchange and a wait for the device at every step would cost more than a small model's step. The length
+    of the window follows from the time of the last one, averaged over ranks, so it is the same on all ranks.
 
     Args:
         group: the ranks.
@@ -67,10 +66,10 @@ class StepRecorder:
         global_batch: samples a step.
         tracker: MLflow, on rank 0.
         progress: the live view, on rank 0.
-        heartbeat: knows how long this rank computed.
-        last_checkpoint: gives the name of the newest one.
+        heartbeat: measures how long this rank computes.
+        last_checkpoint: returns the name of the newest one.
         overflows: steps in a row whose loss may overflow, as a loss scale skips them.
-        inspect: looks at the weights after so many steps.
+        inspect: checks the weights after the given number of steps.
     """
 
     group: Ranks
@@ -98,13 +97,13 @@ class StepRecorder:
         self._held.append((step, loss, learning_rate))
         if len(self._held) >= self._window:
             self._report()
-            self._announce(final=False)
+            self._show(final=False)
 
     def settle(self) -> None:
-        """See that all numbers are finite before the state is saved; called on every rank.
+        """Check that losses and weights are finite before the state is saved; called on every rank.
 
         Raises:
-            UserError: a loss or a weight is not.
+            UserError: a loss or a weight is not finite.
         """
         if self._held:
             self._report()
@@ -114,7 +113,7 @@ class StepRecorder:
         """Report the rest; return the values of the last step."""
         if self._held:
             self._report()
-        self._announce(final=True)
+        self._show(final=True)
         return dict(self._last)
 
     def _report(self) -> None:
@@ -136,11 +135,11 @@ class StepRecorder:
         self._since = time.perf_counter()
 
     def _refuse(self, bad: non_finite.BadStep, own: Any) -> None:
-        """Stop for a loss that is not finite; every rank has the same mean, so all come here."""
+        """Stop for a mean loss that is not finite; as the mean is the same, all ranks do."""
         self._overflowed += 1
         if self._overflowed <= self.overflows:
             return
-        self.last_checkpoint()  # is written to its end before anybody leaves
+        self.last_checkpoint()  # waits until the newest is written
         flags = self.group.everyone(not math.isfinite(float(own)))
         ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
         raise non_finite.non_finite_error(replace(bad, bad_ranks=ranks), self.last_checkpoint())
@@ -151,7 +150,9 @@ class StepRecorder:
             return
         self._slow = slow
         if self.group.launch.is_main:
-            print(f"warning: {_about(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True)
+            print(
+                f"warning: {_describe_slow(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True
+            )
 
     def _note(self, done: int, loss: float, rate: float, speed: float) -> None:
         epoch = done / self.steps_per_epoch
@@ -160,7 +161,7 @@ class StepRecorder:
         if self.tracker:
             self.tracker.log(done, self._last, always=done == self.total_steps)
 
-    def _announce(self, *, final: bool) -> None:
+    def _show(self, *, final: bool) -> None:
         if not self._last or not self.group.launch.is_main:
             return
         record = {"step": self._done, "total_steps": self.total_steps, **self._last}
@@ -180,21 +181,21 @@ def _line(step: int, total: int, last: dict[str, float]) -> str:
     )
 
 
-def _about(slow: SlowRank, title: str) -> str:
+def _describe_slow(slow: SlowRank, title: str) -> str:
     return (
         f"{title} is {slow.ratio:.1f} times as slow as the others: it computes {slow.seconds * 1000:.1f} ms"
         f" a step, they {slow.others * 1000:.1f} ms and then wait"
     )
 
 
-PERIOD_SECONDS = 0.2
+PROGRESS_SECONDS = 0.2
 
 
 class Progress:
-    """A throttled writer of progress records; does nothing without a file.
+    """The live view: appends JSON lines to the file that ``WORLDSIZE_PROGRESS`` names, at most five a second.
 
     Args:
-        path: file to append to, or None.
+        path: the file, or None to write nothing.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -202,14 +203,14 @@ class Progress:
         self._last = 0.0
 
     def report(self, record: Mapping[str, float], *, final: bool = False) -> None:
-        """Append one record, at most five a second; the final one always."""
+        """Append one record, unless the last one is too recent; the final one always."""
         now = time.monotonic()
-        if self._path is None or (now - self._last < PERIOD_SECONDS and not final):
+        if self._path is None or (now - self._last < PROGRESS_SECONDS and not final):
             return
         self._last = now
         try:
-            # Opened for each record: a line is written by one call and seen at once by the reader.
+            # Opened for each record, so that a reader sees each line at once and whole.
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(dict(record)) + "\n")
         except OSError:
-            self._path = None  # a view that cannot be written must not end a training
+            self._path = None  # a live view that cannot be written must not end a training

@@ -1,11 +1,11 @@
-"""Processes of one training meet over TCP before their framework does, and stay in touch.
+"""The processes of one training connect over TCP before TensorFlow does, and stay connected.
 
-TensorFlow waits for a worker that never comes and does not say for which; when one dies in the middle the
-others may hang in a collective. So the processes first meet at the leader's own address, which everybody
-knows and nobody listens on yet: who is missing is named after a time-out, and inputs are compared, before
-TensorFlow is loaded. The connections then stay open. One that closes before its process has taken leave
-means that the process has died, and the others end within a second or two. Messages are lines of JSON;
-nothing received is executed.
+TensorFlow waits for a missing worker without naming it, and when a worker dies the others may hang in a
+collective. So the processes first connect to the leader's address, which all of them know and which is not in
+use
+yet: after a time-out the missing ones are named, and inputs are compared, before TensorFlow is loaded. The
+connections stay open. If one closes before its process has left, that process has died, and the others end
+within a second or two. Messages are lines of JSON; nothing received is executed.
 """
 
 from __future__ import annotations
@@ -25,55 +25,55 @@ from typing import Any
 from wsshards.errors import Interrupted, UserError
 from wstrain.health.rank_status import RankStatus
 
-GRACE_SECONDS = 1.0  # a process that fails for its own reason says so itself before it hears of others
+GRACE_SECONDS = 1.0  # in which a process that fails for its own reason can report it first
 RETRY_SECONDS = 0.1
-_LONGEST = 1 << 22  # bytes of one message
+_MAX_MESSAGE_BYTES = 1 << 22
 _GREETING = "worldsize"
 
 
 class Rendezvous:
-    """A star of connections with the leader in the middle; alone, nothing is opened.
+    """A star of connections with the leader in the middle; a single process opens none.
 
     Args:
-        members: name and address ``host:port`` of every process; the first leads.
-        place: which of them this process is.
+        members: name and address ``host:port`` of every process; the first is the leader.
+        number: of this process among them.
         timeout: seconds to wait for the others.
-        status: what this process has to tell, and what it hears.
+        status: of this process and of the group.
 
     Raises:
-        UserError: somebody did not come in time, or the leader's port is taken.
+        UserError: a process did not join in time, or the leader's port is taken.
     """
 
     def __init__(
         self,
         members: Sequence[tuple[str, str]],
-        place: int,
+        number: int,
         timeout: float,
         status: RankStatus | None = None,
     ) -> None:
-        self._members, self._place, self._timeout = members, place, timeout
+        self._members, self._number, self._timeout = members, number, timeout
         self.status = status or RankStatus()
         self._leaving = False
         self._peers: dict[int, _Peer] = {}
         if len(members) > 1:
             deadline = time.monotonic() + timeout
-            self._peers = self._receive(deadline) if place == 0 else {0: self._visit(deadline)}
-            for number, peer in self._peers.items():
-                peer.listen(lambda number=number: self._lost(number), self._told)
+            self._peers = self._receive(deadline) if number == 0 else {0: self._visit(deadline)}
+            for other, peer in self._peers.items():
+                peer.listen(lambda lost=other: self._handle_loss(lost), self._handle_message)
 
     @property
     def names(self) -> list[str]:
-        """What the members are called."""
+        """The names of the processes."""
         return [name for name, _ in self._members] or ["worker 0"]
 
     def gather(self, value: Any) -> list[Any]:
-        """Return everybody's value, which must be JSON, by place; called by all."""
+        """Return the values of all processes, in order; they must be JSON. Called by all."""
         if not self._peers:
             return [value]
-        if self._place:
+        if self._number:
             self._peers[0].send({"value": value})
-            found: list[Any] = self._peers[0].receive()["all"]
-            return found
+            gathered: list[Any] = self._peers[0].receive()["all"]
+            return gathered
         values = [value] + [self._peers[number].receive()["value"] for number in sorted(self._peers)]
         for peer in self._peers.values():
             peer.send({"all": values})
@@ -81,7 +81,7 @@ class Rendezvous:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Run a part that may fail for one only; if it does, it fails for all with the same sentence."""
+        """Run code that may fail in one process; if it does, all raise the same error."""
         failure: UserError | None = None
         try:
             yield
@@ -91,23 +91,23 @@ class Rendezvous:
             if message is not None:
                 raise UserError(*message)
 
-    def listen(self) -> None:
-        """Stop when this process is asked to; the leader hears of it even from those that only serve."""
+    def stop_on_sigterm(self) -> None:
+        """Stop when SIGTERM arrives; processes that only serve tell the leader."""
 
         def tell() -> None:
-            # In a thread: the main one may be in the middle of a message.
+            # In a thread, as the main thread may be sending a message.
             threading.Thread(target=self._peers[0].send, args=({"stop": True},), daemon=True).start()
 
-        self.status.stop_on_sigterm(tell if self._place else lambda: None)
+        self.status.stop_on_sigterm(tell if self._number else lambda: None)
 
     def leave(self, word: str = "done") -> None:
-        """Wait until all are done; from then on it is no loss when a process ends.
+        """Wait until all processes are done; afterwards each may end.
 
         Args:
-            word: ``stopped`` if this process has stopped in the middle.
+            word: ``stopped`` if this process was interrupted.
 
         Raises:
-            Interrupted: another has.
+            Interrupted: another process was.
         """
         words = self.gather(word)
         self.close()
@@ -117,53 +117,53 @@ class Rendezvous:
             )
 
     def close(self) -> None:
-        """Hang up without waiting for anybody, when all know why."""
+        """Close the connections without waiting."""
         self._leaving = True
         for peer in self._peers.values():
             peer.close()
 
     def _receive(self, deadline: float) -> dict[int, _Peer]:
-        """As the leader, wait for the others."""
-        found: dict[int, _Peer] = {}
+        """As the leader, accept the connections of the others."""
+        peers: dict[int, _Peer] = {}
         with _listener(self._members[0][1]) as listener:
-            while len(found) < len(self._members) - 1 and (left := deadline - time.monotonic()) > 0:
+            while len(peers) < len(self._members) - 1 and (left := deadline - time.monotonic()) > 0:
                 listener.settimeout(left)
                 try:
                     connection, _ = listener.accept()
                 except TimeoutError:
                     break
                 peer = _Peer(connection)
-                number = peer.greeted(len(self._members))
-                if number is None or number in found:
-                    peer.close()  # a stranger, or somebody with another one's place
+                number = peer.read_greeting(len(self._members))
+                if number is None or number in peers:
+                    peer.close()  # a stranger, or a number that is taken
                 else:
-                    found[number] = peer
-        missing = [number for number in range(1, len(self._members)) if number not in found]
+                    peers[number] = peer
+        missing = [number for number in range(1, len(self._members)) if number not in peers]
         words = self._missing(missing) if missing else None
-        for peer in found.values():
+        for peer in peers.values():
             peer.send({"missing": words})
             if words:
                 peer.close()
         if words:
             raise UserError(*words)
-        return found
+        return peers
 
     def _visit(self, deadline: float) -> _Peer:
-        """Join the leader."""
+        """Connect to the leader."""
         address = self._members[0][1]
         host, _, port = address.rpartition(":")
         while True:
             peer, answer = None, None
             try:
-                # The leader counts from its own start, so its verdict may come a little later than our end.
+                # The leader's time-out began at its own start, so its answer may come a little after ours.
                 left = max(deadline - time.monotonic(), 1.0)
                 connection = socket.create_connection((host.strip("[]"), int(port)), timeout=left)
                 peer = _Peer(connection)
-                peer.send({_GREETING: self._place})
+                peer.send({_GREETING: self._number})
                 connection.settimeout(left + 5)
                 answer = peer.read()
             except OSError:
-                pass  # not there yet, or gone again
+                pass  # not there yet, or gone already
             if peer is not None and answer is not None and "missing" in answer:
                 break
             if peer is not None:
@@ -183,8 +183,8 @@ class Rendezvous:
             "its own log says why; `join_timeout` is how long the others wait",
         )
 
-    def _told(self, message: dict[str, Any]) -> bool:
-        """Whether a message was for us and not for who waits in :meth:`gather`."""
+    def _handle_message(self, message: dict[str, Any]) -> bool:
+        """Handle a message that is not for :meth:`gather`; return whether it was one."""
         if "stop" in message:
             self.status.stop = True
             return True
@@ -193,25 +193,25 @@ class Rendezvous:
         self._end(message["gone"])
         return True
 
-    def _lost(self, number: int) -> None:
+    def _handle_loss(self, number: int) -> None:
         self._end(self._members[number][0])
 
     def _end(self, name: str) -> None:
         time.sleep(GRACE_SECONDS)
         if self._leaving:
             return
-        if self._place == 0:
+        if self._number == 0:
             for peer in self._peers.values():
                 with contextlib.suppress(OSError):
                     peer.send({"gone": name})
         print(f"error: {name} has gone, so this process stops", file=sys.stderr)
         print("help: its own log says why", file=sys.stderr, flush=True)
-        # From a thread, while the main one may hang in a collective: nothing gentler ends the process.
+        # The main thread may hang in a collective, so nothing gentler ends the process.
         os._exit(1)
 
 
 class _Peer:
-    """One connection. Its messages are read by a thread, so that its end is noticed at once."""
+    """One connection; a thread reads its messages, so its end is noticed at once."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -220,28 +220,28 @@ class _Peer:
         self._writing = threading.Lock()
         _keep_alive(connection)
 
-    def greeted(self, members: int) -> int | None:
-        """The place that the other side says it has."""
+    def read_greeting(self, members: int) -> int | None:
+        """Return the number that the other side sends; None if it is not valid."""
         self._connection.settimeout(5)
         try:
-            place = (self.read() or {}).get(_GREETING)
+            number = (self.read() or {}).get(_GREETING)
         except OSError:
             return None
-        return place if isinstance(place, int) and 0 < place < members else None
+        return number if isinstance(number, int) and 0 < number < members else None
 
-    def listen(self, lost: Any, told: Any) -> None:
-        """Start to read in the background."""
+    def listen(self, lost: Any, handle: Any) -> None:
+        """Read in the background; ``handle`` returns whether it took a message."""
         self._connection.settimeout(None)
-        threading.Thread(target=self._listen, args=(lost, told), name="meeting", daemon=True).start()
+        threading.Thread(target=self._listen, args=(lost, handle), name="rendezvous", daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; a peer that has gone is noticed by the reader."""
+        """Send one message; if the peer has gone, the reader notices."""
         with self._writing, contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def read(self) -> dict[str, Any] | None:
         """The next message, or None at the end."""
-        line = self._file.readline(_LONGEST)
+        line = self._file.readline(_MAX_MESSAGE_BYTES)
         try:
             message = json.loads(line)
         except ValueError:
@@ -249,7 +249,7 @@ class _Peer:
         return message if isinstance(message, dict) else None
 
     def receive(self) -> dict[str, Any]:
-        """Wait for a message that the reader got."""
+        """Wait for the next message from the reader."""
         return self._inbox.get()
 
     def close(self) -> None:
@@ -260,10 +260,10 @@ class _Peer:
             self._file.close()
         self._connection.close()
 
-    def _listen(self, lost: Any, told: Any) -> None:
+    def _listen(self, lost: Any, handle: Any) -> None:
         with contextlib.suppress(OSError, ValueError):
             while (message := self.read()) is not None:
-                if not told(message):
+                if not handle(message):
                     self._inbox.put(message)
         lost()
 
@@ -283,7 +283,7 @@ def _listener(address: str) -> socket.socket:
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    # A machine that loses its power closes nothing; the system then asks it after 30 s, three times.
+    # A machine that loses power does not close connections; the system probes it after 30 s, three times.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):

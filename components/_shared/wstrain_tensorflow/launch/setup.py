@@ -1,4 +1,4 @@
-"""TensorFlow, loaded once the launch is known to be right, and set up before its first operation."""
+"""Loads TensorFlow, and sets it up before its first operation."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from wstrain_tensorflow.launch.tf_config import NAME, Cluster
 _POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 
 
-def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, neighbours: int, precision: str) -> None:
+def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, local_size: int, precision: str) -> None:
     """Import TensorFlow and Keras 3 and choose threads, GPU memory and arithmetic.
 
     Args:
-        cluster: who this process is; TensorFlow is told by argument, so nothing else may read ``TF_CONFIG``.
+        cluster: which process this is; passed to TensorFlow as an argument, so ``TF_CONFIG`` is removed.
         planned: the GPUs that this process was planned to have.
-        neighbours: processes on this machine, which share its cores.
+        local_size: processes on this machine, which share its cores.
         precision: ``fp32``, ``bf16`` or ``fp16``.
 
     Raises:
         UserError: the planned GPUs are not there, or the device has no such arithmetic.
     """
     os.environ.pop(NAME, None)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # what is no warning is no news to a training
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # warnings and errors only
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    import tensorflow as tf  # noqa: PLC0415  seconds, which a wrong launch should not wait for
+    import tensorflow as tf  # noqa: PLC0415  takes seconds
 
     tf.get_logger().setLevel("ERROR")
     gpus = tf.config.list_physical_devices("GPU")
-    expect_gpus(planned, len(gpus), f"{_words(tf)} lists {len(gpus)} GPUs")
+    expect_gpus(planned, len(gpus), f"{_describe_build(tf)} lists {len(gpus)} GPUs")
     if cluster.task == "ps":
-        tf.config.set_visible_devices([], "GPU")  # a server adds numbers; the workers want the memory
+        tf.config.set_visible_devices([], "GPU")  # servers run on CPUs
     elif gpus:
         if cluster.servers:
             tf.config.set_visible_devices(gpus[:1], "GPU")  # ParameterServerStrategy would run a copy on each
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
     else:
-        # TensorFlow takes all cores for each process; several on one machine would fight for them.
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, _cores() // neighbours))
+        # Each TensorFlow process would use all cores of the machine.
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, _cores() // local_size))
     _expect_arithmetic(tf, precision, gpus)
-    # fp32 means fp32: the law is promised to 1e-4
+    # no TF32 in fp32: the loss must equal that of one process to 1e-4
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
 
 
-def _words(tf: Any) -> str:
+def _describe_build(tf: Any) -> str:
     cuda = tf.sysconfig.get_build_info().get("cuda_version")
     return f"TensorFlow {tf.__version__} {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
 

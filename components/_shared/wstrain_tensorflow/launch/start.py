@@ -1,8 +1,7 @@
-"""What the TensorFlow component begins with: who am I, is the plan true, is everybody here, then train.
+"""How the TensorFlow component starts: check the launch against the plan, wait for all processes, then train.
 
-Nothing here loads TensorFlow before the launch is known to be the planned one and all processes have met: a
-wrong world size, or a planned GPU that is not there, is reported in a fraction of a second, a missing worker
-by its name.
+TensorFlow is loaded after that, so a wrong world size or a missing GPU is reported in a fraction of a second,
+and a missing worker by its name.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
 from wsshards.errors import Interrupted, UserError
 from wsshards.manifest import Manifest, read_manifest
@@ -31,15 +29,16 @@ def start_training(settings: Settings, cluster: Cluster) -> None:
     """Check the launch against the plan and the processes against each other, then train.
 
     Raises:
-        UserError: the plan is for other processes or GPUs than there are, its numbers contradict each other,
-            somebody did not come, or runs something else.
+        UserError: the plan is for other processes or GPUs than there are or contradicts itself, or a process
+            is
+            missing or has other code, data or inputs.
         Interrupted: a process was asked to stop, and the training is saved.
     """
     planned = _planned_gpus(settings, cluster)
     gpus.expect_gpus_before_import(planned, "tensorflow")
     expect_plan(settings, cluster)
-    rendezvous = Rendezvous(cluster.members, cluster.place, settings.options["join_timeout"])
-    rendezvous.listen()
+    rendezvous = Rendezvous(cluster.members, cluster.number, settings.options["join_timeout"])
+    rendezvous.stop_on_sigterm()
     manifest: Manifest | None = None
     with rendezvous.together():
         manifest = read_manifest(settings.shards)
@@ -47,15 +46,15 @@ def start_training(settings: Settings, cluster: Cluster) -> None:
     assert manifest is not None
     _expect_agreement(settings, manifest, rendezvous)
     hosts = rendezvous.gather(socket.gethostname())
-    neighbours = hosts.count(hosts[cluster.place])
-    who = Launch(cluster.place, 0, max(1, len(cluster.members)))
-    with watchdog.watch_process(who, settings.hang_timeout) as heartbeat:
+    local_size = hosts.count(hosts[cluster.number])
+    launch = Launch(cluster.number, 0, max(1, len(cluster.members)))
+    with watchdog.watch_process(launch, settings.hang_timeout) as heartbeat:
         try:
-            _train(settings, cluster, rendezvous, manifest, neighbours=neighbours, heartbeat=heartbeat)
+            _train(settings, cluster, rendezvous, manifest, local_size=local_size, heartbeat=heartbeat)
         except Interrupted:
             rendezvous.leave("stopped")
             raise
-        heartbeat.mark(Phase.SERVING)  # a process that is done waits for the others, however long they take
+        heartbeat.mark(Phase.SERVING)  # a finished process waits for the others, however long they take
         rendezvous.leave()
 
 
@@ -68,13 +67,13 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
     workers, servers = cluster.worker_count, len(cluster.servers)
     if settings.strategy == PARAMETER_SERVER and not servers:
         raise UserError(
-            "strategy `parameter_server` needs a parameter server, but `TF_CONFIG` names none",
+            "strategy `parameter_server` needs a parameter server, but `TF_CONFIG` does not name one",
             "set `parameter_server_count` in the step, beside `worker_count`",
         )
     if settings.strategy != PARAMETER_SERVER and servers:
         raise UserError(
             f"`TF_CONFIG` names {servers} parameter server{'s' * (servers > 1)},"
-            f" but strategy `{settings.strategy}` has no use for one",
+            f" but strategy `{settings.strategy}` does not use one",
             "use strategy `parameter_server`, or set `parameter_server_count` to 0",
         )
     replicas, rest = divmod(settings.world_size, workers)
@@ -95,7 +94,7 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
             " its loss scale would have to be agreed on by updates that overtake each other",
             "use `bf16` or `fp32`",
         )
-    # Between servers each worker's update is its own, so a global batch is what one worker takes.
+    # With parameter servers each worker updates on its own, so its batch is the global batch.
     sharing = 1 if settings.strategy == PARAMETER_SERVER else settings.world_size
     expect_global_batch(
         Mesh(sharing),
@@ -106,7 +105,7 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
 
 
 def _planned_gpus(settings: Settings, cluster: Cluster) -> gpus.PlannedGpus:
-    """What this task was planned to have; a parameter server adds numbers, on CPUs."""
+    """Return the planned GPUs of this task; a parameter server needs none."""
     return gpus.PlannedGpus(0) if cluster.task == "ps" else gpus.planned_gpus(settings)
 
 
@@ -118,22 +117,27 @@ def _may_have_gpus() -> bool:
 def _expect_agreement(settings: Settings, manifest: Manifest, rendezvous: Rendezvous) -> None:
     plan = run_facts.collect_facts(settings, manifest, {})
     own = consistency.fingerprint(Path.cwd(), settings.shards, plan)
-    words = consistency.describe_difference(rendezvous.gather(own), rendezvous.names)
-    if words:
-        raise UserError(words, "give every process the same code, data and inputs")
+    difference = consistency.describe_difference(rendezvous.gather(own), rendezvous.names)
+    if difference:
+        raise UserError(difference, "give every process the same code, data and inputs")
 
 
 def _train(
-    settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest, **more: Any
+    settings: Settings,
+    cluster: Cluster,
+    rendezvous: Rendezvous,
+    manifest: Manifest,
+    *,
+    local_size: int,
+    heartbeat: Heartbeat,
 ) -> None:
-    from wstrain_tensorflow.launch import setup  # noqa: PLC0415  TensorFlow only now
+    from wstrain_tensorflow.launch import setup  # noqa: PLC0415  imports TensorFlow
 
     with rendezvous.together():
         planned = _planned_gpus(settings, cluster)
-        setup.setup_tensorflow(cluster, planned, neighbours=more["neighbours"], precision=settings.precision)
+        setup.setup_tensorflow(cluster, planned, local_size=local_size, precision=settings.precision)
     from wstrain_tensorflow.launch import tf_errors  # noqa: PLC0415
 
-    heartbeat: Heartbeat = more["pulse"]
     with tf_errors.translate_errors(len(cluster.members) - 1, settings):
         if settings.strategy == PARAMETER_SERVER:
             from wstrain_tensorflow.strategies import parameter_server  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""Which TensorFlow process this is: ``TF_CONFIG``, read once and before TensorFlow sees it.
+"""Which TensorFlow process this is, from ``TF_CONFIG``, which is read before TensorFlow sees it.
 
 Azure ML starts a ``distribution: {type: tensorflow}`` command once per worker and per parameter server and
 sets ``TF_CONFIG = {"cluster": {"worker": ["host:port", …], "ps": […]}, "task": {"type": …, "index": …}}``.
 There is no chief: worker 0 leads. Without servers it sends an empty ``"ps": []``, which crashes TensorFlow,
-so it is left out. This module needs no TensorFlow, so that a wrong launch is reported before it is loaded.
+so it is left out. This module needs no TensorFlow, so a wrong launch is reported before it is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Cluster:
     Attributes:
         task: ``worker`` or ``ps``.
         index: its number among those of its kind.
-        workers: addresses ``host:port`` by index; empty for a process that is alone.
+        workers: addresses ``host:port`` by index; empty for a single process.
         servers: addresses of the parameter servers.
     """
 
@@ -56,16 +56,16 @@ class Cluster:
         return (*workers, *servers)
 
     @property
-    def place(self) -> int:
+    def number(self) -> int:
         """This process's number in :attr:`members`."""
         return self.index if self.task == "worker" else len(self.workers) + self.index
 
     def launch(self) -> Launch:
-        """What every component knows about a process; a parameter server has no rank among the workers."""
-        return Launch(rank=self.place, local_rank=0, world_size=self.worker_count, node_rank=self.place)
+        """This process as other components describe it; a parameter server has no rank among the workers."""
+        return Launch(rank=self.number, local_rank=0, world_size=self.worker_count, node_rank=self.number)
 
     def config(self) -> str:
-        """``TF_CONFIG`` as TensorFlow takes it; empty for a process that is alone."""
+        """``TF_CONFIG`` as TensorFlow takes it; empty for a single process."""
         if not self.workers:
             return ""
         cluster = {"worker": list(self.workers)} | ({"ps": list(self.servers)} if self.servers else {})
@@ -73,7 +73,7 @@ class Cluster:
 
 
 def read_tf_config(env: Mapping[str, str]) -> Cluster:
-    """Read the environment contract; no ``TF_CONFIG``, or one without a cluster, means a single process.
+    """Read ``TF_CONFIG``; without it, or without a cluster in it, this is a single process.
 
     Raises:
         UserError: ``TF_CONFIG`` is malformed or contradictory, or another launcher started the process.
@@ -87,12 +87,12 @@ def read_tf_config(env: Mapping[str, str]) -> Cluster:
 
 def _read(text: str) -> Cluster:
     try:
-        given = json.loads(text)
+        config = json.loads(text)
     except ValueError as error:
         raise UserError(f"`{NAME}` is not JSON: {error}", _START) from None
-    if not isinstance(given, dict):
+    if not isinstance(config, dict):
         raise UserError(f"`{NAME}` is not a JSON object", _START)
-    jobs = given.get("cluster") or {}
+    jobs = config.get("cluster") or {}
     if not isinstance(jobs, dict):
         raise UserError(f"`cluster` in `{NAME}` is not an object of addresses by task type", _START)
     addresses = {name: _addresses(name, value) for name, value in jobs.items() if value}
@@ -106,8 +106,8 @@ def _read(text: str) -> Cluster:
         return Cluster()
     workers, servers = addresses.get("worker", ()), addresses.get("ps", ())
     if not workers:
-        raise UserError(f"`{NAME}` names no worker", _START)
-    task, index = _task(given.get("task"), {"worker": workers, "ps": servers})
+        raise UserError(f"`{NAME}` does not name a worker", _START)
+    task, index = _task(config.get("task"), {"worker": workers, "ps": servers})
     return Cluster(task, index, workers, servers)
 
 
@@ -124,12 +124,12 @@ def _addresses(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _task(given: Any, jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
-    task = given if isinstance(given, dict) else {}
+def _task(value: Any, jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
+    task = value if isinstance(value, dict) else {}
     kind, index = task.get("type"), task.get("index", 0)
     if not isinstance(kind, str) or kind not in jobs:
-        said = f"the task type `{kind}`" if kind else "no task type"
-        raise UserError(f"`{NAME}` has {said}, but must say `worker` or `ps`", _START)
+        task_type = f"the task type `{kind}`" if kind else "no task type"
+        raise UserError(f"`{NAME}` has {task_type}, but must say `worker` or `ps`", _START)
     if not isinstance(index, int) or isinstance(index, bool):
         raise UserError(f"the task index `{index}` in `{NAME}` is not a whole number", _START)
     if not 0 <= index < len(jobs[kind]):
@@ -141,13 +141,13 @@ def _task(given: Any, jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
 
 
 def _refuse_other_launchers(env: Mapping[str, str], cluster: Cluster) -> None:
-    """Refuse a process that another launcher started beside others; it would train all the data alone."""
+    """Refuse a process that another launcher started in a group, as it would train alone on all the data."""
     for name, kind in _OTHERS.items():
         count = env.get(name, "")
         if count.isdigit() and int(count) > 1:
-            said = f"`{NAME}` names 1 worker" if cluster.workers else f"`{NAME}` is not set"
+            workers = f"`{NAME}` names 1 worker" if cluster.workers else f"`{NAME}` is not set"
             raise UserError(
-                f"`{name}` says that {count} processes were started but {said}",
+                f"`{name}` says that {count} processes were started but {workers}",
                 "use `distribution: {type: tensorflow}` for this component,"
                 f" or {_COMPONENTS[kind]} with `{kind}`",
             )

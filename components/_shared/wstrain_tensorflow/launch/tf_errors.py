@@ -1,4 +1,4 @@
-"""What TensorFlow raises, as one sentence where it is about the machine or about other processes."""
+"""Turns TensorFlow's errors about the machine or other processes into one sentence."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LOST = (
 
 @contextmanager
 def translate_errors(others: int, settings: Settings) -> Iterator[None]:
-    """Name the fault.
+    """Translate the errors of a training.
 
     Args:
-        others: processes besides this one.
+        others: number of other processes.
         settings: the component's inputs.
 
     Raises:
@@ -38,6 +38,6 @@ def translate_errors(others: int, settings: Settings) -> Iterator[None]:
         raise out_of_memory.out_of_memory_error(error, settings) from error
     except _LOST:
         if others:
-            # Another process has gone, probably: the meeting says which, and ends this one.
+            # Probably another process has died: the rendezvous names it, and ends this one.
             time.sleep(4 * GRACE_SECONDS)
         raise

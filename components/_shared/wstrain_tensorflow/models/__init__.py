@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import warnings
 from collections.abc import Callable
@@ -28,11 +27,11 @@ BUILT_IN: dict[str, Callable[[SampleSpec, Any, Any], Any]] = {
 
 
 class Models:
-    """Makes the model that ``settings`` name, as often as it is wanted and always with the same weights.
+    """Makes the model that ``settings`` name, any number of times and always with the same weights.
 
     Args:
         settings: the component's inputs.
-        samples: what goes in and out.
+        samples: inputs and outputs of the model.
         sample: training rows from which classifiers take their input scale; None for a language model.
 
     Raises:
@@ -45,15 +44,10 @@ class Models:
         if user_code.is_reference(settings.model):
             self._function = user_code.load_function(settings.model)
         elif settings.model not in BUILT_IN:
-            close = difflib.get_close_matches(settings.model, BUILT_IN, n=1)
-            hint = f"did you mean `{close[0]}`? " if close else ""
-            raise UserError(
-                f"unknown model `{settings.model}`",
-                f"{hint}known: {', '.join(BUILT_IN)}, or path/to/file.py:function",
-            )
+            raise user_code.unknown_model_error(settings.model, BUILT_IN)
 
     def make(self, policy: str = "float32") -> Any:
-        """Return a model whose layers compute by a dtype policy of Keras.
+        """Return a model whose layers compute with a dtype policy of Keras.
 
         Raises:
             UserError: the model does not fit the shards, or the user's function fails.
@@ -71,7 +65,7 @@ class Models:
         return model
 
     def warn(self, model: Any) -> None:
-        """Say why the law does not hold for this model, if so."""
+        """Warn if the loss of this model depends on the number of replicas."""
         if not self._settings.sync_batch_norm and any(True for _ in _batch_norms(model)):
             warnings.warn(
                 "the model has batch normalisation: its statistics are of one replica, so the"
@@ -90,35 +84,14 @@ class Models:
     def _own(self) -> Any:
         samples, reference = self._samples, self._settings.model
         assert self._function is not None
-        offered = {
-            "input_shape": samples.input_shape,
-            "classes": samples.outputs,
-            "task": samples.name,
-        }
-        model = user_code.call_function(self._function, offered, reference)
+        model = user_code.call_for_model(self._function, samples, reference)
         if not isinstance(model, keras.Model) and not is_legacy(model):
             raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a Keras model")
-        _probe(model, reference, samples)
+        # Fails now rather than in the first step of every worker; also creates the variables of a lazy model.
+        dtype = tf.int32 if samples.name == "language_model" else tf.float32
+        zeros = tf.zeros([2, *samples.input_shape], dtype)
+        user_code.expect_outputs(lambda: model(zeros, training=False), samples, reference)
         return model
-
-
-def _probe(model: Any, reference: str, samples: SampleSpec) -> None:
-    # Better now than in the first step of every worker; it also makes the variables of a model without them.
-    text = samples.name == "language_model"
-    try:
-        output = model(tf.zeros([2, *samples.input_shape], tf.int32 if text else tf.float32), training=False)
-    except Exception as error:
-        shape = [2, *samples.input_shape]
-        raise UserError(
-            f"`{reference}`: the model fails on samples {shape}: {user_code.summarize_error(error)}",
-            user_code.locate_error(error),
-        ) from error
-    expected = [2, *(samples.input_shape if text else ()), samples.outputs]
-    returned = list(output.shape) if hasattr(output, "shape") else type(output).__name__
-    if returned != expected:
-        raise UserError(
-            f"`{reference}`: the model returns {returned} for 2 samples, the task needs {expected}"
-        )
 
 
 def _batch_norms(model: Any) -> Any:

@@ -1,9 +1,9 @@
-"""A Keras model as the loop sees it: variables of the strategy, and scores as a function of them.
+"""A Keras model for the training loop: the strategy's variables, and scores as a function of them.
 
 A Keras 3 model stays a template outside the strategy: ``stateless_call`` takes all its variables as
-tensors, so the strategy's variables are ours, and the states of its random generators are inputs. That is
-how dropout can depend on a sample's place in the global batch instead of on who computes it. A ``tf-keras``
-model has no such call: it is made within the strategy and used as it is.
+tensors, so the strategy's variables are ours, and the states of its random generators are inputs. So dropout
+can depend on a sample's position in the global batch and not on the replica that computes it. A ``tf-keras``
+model has no such call: it is made within the strategy and used directly.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-Maker = Callable[[], Any]
+ModelFactory = Callable[[], Any]
 _STEP = 0x9E3779B9  # between the seeds of two generators of one model
 
 
 class Network(Protocol):
-    """What is trained."""
+    """A model in training."""
 
     trained: list[Any]
     """Variables that gradients are taken for."""
@@ -38,7 +38,7 @@ class FunctionalNetwork:
 
     Args:
         model: built outside the strategy.
-        strategy: who owns the variables.
+        strategy: owns the variables.
     """
 
     def __init__(self, model: Any, strategy: Any) -> None:
@@ -79,7 +79,7 @@ class FunctionalNetwork:
 class LegacyNetwork:
     """A ``tf-keras`` model, made within the strategy."""
 
-    def __init__(self, make: Maker, strategy: Any) -> None:
+    def __init__(self, make: ModelFactory, strategy: Any) -> None:
         with strategy.scope():
             self._model = make()
         self.trained = list(self._model.trainable_variables)
@@ -103,9 +103,9 @@ def is_legacy(model: Any) -> bool:
 
 
 def local_copy(value: Any, name: str = "kept") -> Any:
-    """A variable of which every replica has its own, and whose mean is what others see."""
-    whole = not tf.as_dtype(value.dtype).is_floating
-    mean = tf.VariableAggregation.ONLY_FIRST_REPLICA if whole else tf.VariableAggregation.MEAN
+    """Return a variable with a value in every replica; outside of replicas it reads as their mean."""
+    is_integer = not tf.as_dtype(value.dtype).is_floating
+    mean = tf.VariableAggregation.ONLY_FIRST_REPLICA if is_integer else tf.VariableAggregation.MEAN
     return tf.Variable(
         value,
         trainable=False,

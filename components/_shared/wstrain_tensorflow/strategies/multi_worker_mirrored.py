@@ -26,9 +26,9 @@ from wstrain_tensorflow.training import Job, expect_replicas
 
 
 def join_workers(cluster: Cluster) -> Any:
-    """Join the other workers: NCCL between GPUs, a ring between CPUs.
+    """Return the strategy of all workers: NCCL between GPUs, a ring between CPUs.
 
-    Without a cluster, the strategy over this machine's GPUs.
+    A single worker uses the GPUs of its machine.
     """
     kinds = tf.distribute.experimental.CommunicationImplementation
     gpus = tf.config.list_physical_devices("GPU")
@@ -71,7 +71,7 @@ class Mirrored:
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
         self._scale, self._longest, self._accumulation = scale, max_gradient_norm, accumulation
         self._parts = accumulation * strategy.num_replicas_in_sync
-        self._sums: list[Any] = []  # what a replica has added up: gradients, then the loss
+        self._sums: list[Any] = []  # of gradients and, last, the loss, in each replica
         if accumulation > 1:
             with strategy.scope():
                 zeros = [tf.zeros(each.shape, each.dtype) for each in network.trained]
@@ -108,13 +108,13 @@ class Mirrored:
 
     def _exchange_and_update(self, inputs: Any, targets: Any, seed: Any, rate: Any) -> Any:
         def replica(inputs: Any, targets: Any, seed: Any) -> list[Any]:
-            found = self._gradients(inputs, targets, seed)
+            sums = self._gradients(inputs, targets, seed)
             if self._sums:
-                found = [new + held for new, held in zip(found, self._sums, strict=True)]
+                sums = [new + held for new, held in zip(sums, self._sums, strict=True)]
                 for held in self._sums:
                     held.assign(tf.zeros_like(held))
             context = tf.distribute.get_replica_context()
-            total = context.all_reduce(tf.distribute.ReduceOp.SUM, found)
+            total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
             *gradients, loss = [each / self._parts for each in total]
             gradients, finite = self._scale.unscale(gradients)
             return [*clip_gradients(gradients, self._longest), finite, loss]
@@ -137,7 +137,7 @@ def train(
     Raises:
         UserError: shards, model, inputs and devices do not fit each other.
     """
-    strategy = join_workers(cluster)  # TensorFlow wants it before its first operation
+    strategy = join_workers(cluster)  # before TensorFlow's first operation
     expect_replicas(strategy, settings)
     job = Job(settings, cluster, rendezvous, manifest)
     network = job.network(strategy)
@@ -155,11 +155,11 @@ def train(
     )
     start = saver.resume(settings.resume_from)
     local = settings.world_size // cluster.worker_count
-    feed = job.feed(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
+    loader = job.loader(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
     schedule = run_facts.make_schedule(settings, job.steps)
     with job.recorder() as recorder:
         saver.settle = recorder.settle
-        micro_batches = feed.stream(start, job.stop)
+        micro_batches = loader.stream(start, job.stop)
         recorder.inspect = job.inspector(network)
         heartbeat.note_start(start)
         for step in range(start, job.stop):

@@ -1,11 +1,10 @@
-"""Training with parameter servers: servers hold the weights, and each worker updates them on its own.
+"""``ParameterServerStrategy``: servers hold the weights, and each worker updates them on its own.
 
-Azure ML's ``TF_CONFIG`` has workers and servers but no chief, so worker 0's process leads twice: it runs
-the server of its own worker task, as every other process does for its task, and beside it the coordinator,
-which gives micro-batches to whichever worker is free. So no machine only waits. What a worker computed its
-gradients with may have changed before they arrive (Dean et al. 2012, "Large Scale Distributed Deep
-Networks", section 4.1): a step here is one worker's update, its loss that of ``b·a`` samples, and no two
-runs are alike.
+Azure ML's ``TF_CONFIG`` has workers and servers but no chief, so worker 0's process runs both the server of
+its worker task, as every process does for its task, and the coordinator, which gives micro-batches to
+whichever worker is free. The weights may have changed before a worker's gradients arrive (Dean et al. 2012,
+"Large Scale Distributed Deep Networks", section 4.1): a step here is one worker's update, its loss that of
+``b·a`` samples, and no two runs are alike.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from wstrain_tensorflow.models.network import Network, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.training import Job
 
-_WAITING = 3  # updates given out for each worker: one computed, the others on their way
+_WAITING = 3  # updates scheduled for each worker: one is computed, the others are on their way
 
 
 def train(
@@ -36,7 +35,7 @@ def train(
 ) -> None:
     """Serve this process's task; worker 0 also coordinates and writes metrics, checkpoints and the model.
 
-    The others return at once and serve until they take leave of the meeting, which waits for worker 0.
+    The others return at once and serve until they leave the rendezvous, which waits for worker 0.
 
     Raises:
         UserError: shards, model and inputs do not fit each other.
@@ -53,17 +52,17 @@ def train(
 
 
 def _free_address(cluster: Cluster) -> str:
-    """An address of this machine for the coordinator, which ``TF_CONFIG`` has none for."""
+    """Return a free address of this machine for the coordinator, which ``TF_CONFIG`` does not have."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return f"{cluster.workers[0].rpartition(':')[0]}:{probe.getsockname()[1]}"
 
 
-_kept: list[Any] = []  # a server ends with the object that stands for it
+_servers: list[Any] = []  # a server ends when its object is collected
 
 
 def _serve(cluster: Cluster, spec: Any) -> None:
-    _kept.append(
+    _servers.append(
         tf.distribute.Server(
             spec, job_name=cluster.task, task_index=cluster.index, protocol="grpc", start=True
         )
@@ -84,7 +83,9 @@ def _coordinate(
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    alone = Rendezvous((), 0, 0.0, rendezvous.status)  # the others only serve: nothing to agree on
+    alone = Rendezvous(
+        (), 0, 0.0, rendezvous.status
+    )  # the others only serve, so there is nothing to agree on
     job = Job(settings, cluster, alone, manifest)
     network = job.network(strategy)
     optimizer = job.optimizer(network, strategy)
@@ -92,27 +93,27 @@ def _coordinate(
     saver = job.saver(variables)
     start = saver.resume(settings.resume_from)
     schedule = run_facts.make_schedule(settings, job.steps)
-    update = Update(strategy, network, optimizer, settings)
+    update = WorkerUpdate(strategy, network, optimizer, settings)
     with job.recorder() as recorder:
-        flight = Flight(coordinator, recorder, most=_WAITING * cluster.worker_count)
+        pending = PendingUpdates(coordinator, recorder, most=_WAITING * cluster.worker_count)
 
         def settle() -> None:
-            flight.land()
+            pending.wait()
             coordinator.join()
             recorder.settle()
 
         saver.settle = settle
-        batches = job.feed([0], 1).stream(start, job.stop)
+        batches = job.loader([0], 1).stream(start, job.stop)
         recorder.inspect = job.inspector(network)
         heartbeat.note_start(start)
         for step in range(start, job.stop):
             parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
-            flight.give(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
+            pending.schedule(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
             if saver.wanted(step + 1):
                 heartbeat.mark(Phase.SAVING)
                 saver.step(step + 1)
             heartbeat.note_step(step + 1)
-        flight.land()
+        pending.wait()
         heartbeat.mark(Phase.EXPORTING)
         final, done = recorder.finish(), max(start, job.stop)
         saver.save(done)
@@ -120,37 +121,37 @@ def _coordinate(
         job.export(network, final, done)
 
 
-class Flight:
-    """Updates that were given out, in order.
+class PendingUpdates:
+    """Updates that were scheduled and have not ended, in order.
 
     Args:
-        coordinator: who gives them out.
-        recorder: hears of them when they are done.
-        most: updates under way; the next waits for the oldest.
+        coordinator: schedules them.
+        recorder: records them when they have ended.
+        most: largest number of pending updates; the next waits for the oldest.
     """
 
     def __init__(self, coordinator: Any, recorder: StepRecorder, most: int) -> None:
         self._coordinator, self._recorder, self._most = coordinator, recorder, most
         self._waiting: deque[tuple[int, Any, float]] = deque()
 
-    def give(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
-        """Give an update to whichever worker is free."""
+    def schedule(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
+        """Schedule an update on whichever worker is free."""
         while len(self._waiting) >= self._most:
-            self._hear()
+            self._wait_for_oldest()
         loss = self._coordinator.schedule(function, args=arguments)
         self._waiting.append((step, loss, float(arguments[3])))
 
-    def land(self) -> None:
-        """Wait for all of them."""
+    def wait(self) -> None:
+        """Wait for all pending updates."""
         while self._waiting:
-            self._hear()
+            self._wait_for_oldest()
 
-    def _hear(self) -> None:
+    def _wait_for_oldest(self) -> None:
         step, loss, rate = self._waiting.popleft()
         self._recorder.step(step, loss.fetch(), rate)
 
 
-class Update:
+class WorkerUpdate:
     """One worker's update: gradients of its micro-batches' mean loss, applied to the servers' weights."""
 
     def __init__(self, strategy: Any, network: Network, optimizer: Optimizer, settings: Settings) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from wstrain.data.prefetch import prefetch
 from wstrain.data.sampler import GlobalBatchSampler, Indices
 from wstrain_torch.data.task import Task
 
@@ -52,13 +51,8 @@ class BatchLoader:
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
-        if not self.workers:
-            for indices in self._indices(start, stop):
-                yield self._move(self._load(indices))
-            return
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="loader") as pool:
-            for batch in _ahead(pool, self._load, self._indices(start, stop), depth=2 * self.workers):
-                yield self._move(batch)
+        for batch in prefetch(self._load, self._indices(start, stop), self.workers):
+            yield self._move(batch)
 
     def _indices(self, start: int, stop: int) -> Iterator[Indices]:
         per_epoch = self.sampler.rows // self.sampler.global_batch
@@ -79,19 +73,3 @@ class BatchLoader:
             return batch
         inputs, targets = batch
         return inputs.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
-
-
-def _ahead(
-    pool: ThreadPoolExecutor, load: Callable[[Indices], Batch], items: Iterator[Indices], *, depth: int
-) -> Iterator[Batch]:
-    waiting: deque[Future[Batch]] = deque()
-    try:
-        for indices in items:
-            waiting.append(pool.submit(load, indices))
-            if len(waiting) > depth:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from wsshards.errors import UserError
+from wstrain.user_code import unknown_model_error
 from wstrain_torch.data.task import Task
 from wstrain_torch.models import batch_norm, cnn, gpt, mlp, user
 from wstrain_torch.models.layers import ModelOptions, Standardised
@@ -43,11 +42,7 @@ def build_model(
         if sample is not None:
             model = Standardised(model, sample)
     else:
-        close = difflib.get_close_matches(name, BUILT_IN, n=1)
-        hint = f"did you mean `{close[0]}`? " if close else ""
-        raise UserError(
-            f"unknown model `{name}`", f"{hint}known: {', '.join(BUILT_IN)}, or path/to/file.py:function"
-        )
+        raise unknown_model_error(name, BUILT_IN)
     if batch_norm.has_batch_norm(model):
         if sync_batch_norm:
             model = batch_norm.synchronise_batch_norm(model)

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from wstrain.settings import OptimizerOptions
 from wstrain_torch.data.loader import Batch
 from wstrain_torch.data.task import Task
-from wstrain_torch.optimizers import OptimizerOptions
 from wstrain_torch.precision import Precision
 
 

@@ -68,7 +68,7 @@ def test_what_is_made_is_never_found_wrong(
             ds.build_config(plan)
         return
     config = ds.build_config(plan)
-    assert ds.verify(config, ds.Known.of(plan)) == []
+    assert ds.verify(config, ds.Known.from_plan(plan)) == []
     assert config["train_batch_size"] == plan.global_batch == numbers[0] * numbers[1] * numbers[2]
     assert "optimizer" not in config
     assert "scheduler" not in config
@@ -126,7 +126,7 @@ def test_a_world_size_that_would_fit_is_offered() -> None:
 
 
 def test_the_plan_is_compared_value_by_value() -> None:
-    known = ds.Known.of(PLAN)
+    known = ds.Known.from_plan(PLAN)
     assert kinds({"train_micro_batch_size_per_gpu": 8, "zero_optimization": {"stage": 2}}, known) == {
         "train_micro_batch_size_per_gpu": "plan"
     }
@@ -225,7 +225,7 @@ json_values = st.recursive(
 def test_anything_gets_findings_and_never_a_traceback(
     config: dict[str, Any], ours: bool, fills: bool
 ) -> None:
-    known = ds.Known.of(PLAN) if ours else ds.Known(world=8, fills_auto=fills)
+    known = ds.Known.from_plan(PLAN) if ours else ds.Known(world=8, fills_auto=fills)
     for found in ds.verify(config, known):
         assert found.kind in ds.KINDS
         assert found.message
@@ -237,7 +237,7 @@ def test_reading_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     for text, said in (
         ('{"a": 1,}', r"ds\.json:1:\d+: not JSON: "),
-        ('{"a": 1, "a": 2}', "the key `a` stands twice"),
+        ('{"a": 1, "a": 2}', "the key `a` is there twice"),
         ("[1]", "holds a list"),
         ("[" * 100_000, "nests deeper"),
     ):

@@ -1,8 +1,8 @@
-"""What every component asks of the MLflow run that the platform prepared, whoever keeps it.
+"""The MLflow run that the platform prepared: errors, and logging that can be repeated.
 
 The run is in a local database, or in an Azure ML workspace behind the plugin azureml-mlflow: that raises
 errors of other classes, the service does not replace an artifact, and it has limits that MLflow's servers do
-not have. A job that is started again finds its run, and what it logged there before.
+not have. A restarted job finds its run, and what it has logged there.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _HELP = "check `MLFLOW_TRACKING_URI`, and what the job's identity may do there"
 
 @contextmanager
 def report_mlflow_errors(what: str) -> Iterator[None]:
-    """Turn whatever MLflow or its plugin raises into one sentence.
+    """Turn any error of MLflow or its plugin into one sentence.
 
     Args:
-        what: what is not done then, as the beginning of the sentence.
+        what: the beginning of the sentence, such as what failed.
 
     Raises:
-        UserError: something was raised.
+        UserError: MLflow or its plugin raised an error.
     """
     try:
         yield

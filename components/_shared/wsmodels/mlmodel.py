@@ -1,4 +1,4 @@
-"""The card of an MLflow model, `MLmodel`, read from a folder that somebody else may have made."""
+"""Reads `MLmodel`, the description of an MLflow model, from a folder of unknown origin."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_mlmodel(model: str) -> dict[str, Any]:
-    """The content of a model's MLmodel file, once the folder is seen to hold nothing but regular files.
+    """Return the content of a model's MLmodel file, after a check that the folder holds regular files only.
 
-    MLflow opens whatever it finds there, and would wait forever for a named pipe.
+    MLflow opens all files there, and would wait forever for a named pipe.
 
     Raises:
         UserError: the folder is not an MLflow model.
@@ -45,7 +45,7 @@ def read_mlmodel(model: str) -> dict[str, Any]:
 
 
 def check_model_files(folder: str) -> None:
-    """Refuse a folder that holds something else than regular files.
+    """Refuse a folder that holds anything but regular files.
 
     Raises:
         UserError: naming what it is.

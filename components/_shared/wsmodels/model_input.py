@@ -1,4 +1,4 @@
-"""Rows of shards in the form that an MLflow model asks for, whoever made the model."""
+"""Converts rows of shards to the input of any MLflow model."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _tensor(schema: Any, rows: npt.NDArray[Any]) -> Any:
     if len(schema.inputs) > 1:
         raise UserError(f"the model takes {len(schema.inputs)} arrays, and shards hold one", FIT)
     spec = schema.inputs[0]
-    wanted, found = [int(size) for size in spec.shape[1:]], list(rows.shape[1:])
+    wanted, shape = [int(size) for size in spec.shape[1:]], list(rows.shape[1:])
     if wanted.count(-1) > 1:
         shaped = rows  # lengths that vary, as a language model's: nothing to check before it is tried
     else:
         known = int(np.prod([size for size in wanted if size >= 0], dtype=np.int64))
-        values = int(np.prod(found, dtype=np.int64))
+        values = int(np.prod(shape, dtype=np.int64))
         if values % max(known, 1) or (-1 not in wanted and values != known):
-            raise UserError(f"the model takes rows of shape {wanted}, and the shards have {found}", FIT)
+            raise UserError(f"the model takes rows of shape {wanted}, and the shards have {shape}", FIT)
         shaped = rows.reshape(len(rows), *wanted)
     typed = shaped.astype(spec.type, copy=False)
     return {spec.name: typed} if spec.name else typed

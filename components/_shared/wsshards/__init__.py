@@ -1,1 +1,1 @@
-"""What every component that touches shards shares: manifest, reader, split, errors."""
+"""Shards, for every component: the manifest, the reader, safe access to files, and errors."""

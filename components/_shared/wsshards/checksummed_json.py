@@ -1,4 +1,4 @@
-"""JSON objects that carry their own SHA-256: one that was changed since it was written is not believed."""
+"""JSON objects with their own SHA-256, so that one that was changed is detected."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ CHECKSUM_KEY = "sha256"
 
 
 def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with its seal, as the last entry."""
+    """Return the object with its checksum as the last entry."""
     return {**content, CHECKSUM_KEY: _digest(content)}
 
 
 def has_valid_checksum(document: Mapping[str, Any]) -> bool:
-    """Whether an object is as it was when it was sealed; one without a seal is not."""
+    """Whether an object is unchanged since its checksum was added; without a checksum it is not."""
     content = {name: value for name, value in document.items() if name != CHECKSUM_KEY}
     return document.get(CHECKSUM_KEY) == _digest(content)
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    # Layout and order do not count: what is hashed is what the text means.
+    # Layout and order of the text do not matter.
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

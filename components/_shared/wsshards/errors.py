@@ -1,4 +1,4 @@
-"""How a training script fails: one sentence about the user's fault, never a traceback."""
+"""How a component fails: one sentence about the user's error, never a traceback."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _LONGEST = 1000  # characters of a message: what is longer is a user's text, not a sentence
 
-# A process that was asked to stop ends with it once its state is saved: start it again and it goes on. It is
+# The exit status of a process that was asked to stop and has saved its state: start it again to resume. It is
 # EX_TEMPFAIL of sysexits.h, "temporary failure, the user is invited to retry".
 RESUME_EXIT_STATUS = 75
 
 
-class Interrupted(Exception):  # noqa: N818  nothing has gone wrong
-    """The training was asked to stop, and has saved where it is; the text says so."""
+class Interrupted(Exception):  # noqa: N818  it is not an error
+    """The training was asked to stop, and has saved its state; the text says which."""
 
 
 class UserError(Exception):
-    """A fault of the input, the plan or the machine, which the user can mend.
+    """An error of the input, the plan or the machine, which the user can correct.
 
     Args:
         message: what is wrong, with the user's own words in back-ticks; lower-case, no full stop.
-        help: the concrete thing to do about it, or None.
+        help: the concrete remedy, or None.
     """
 
     def __init__(self, message: str, help: str | None = None) -> None:  # noqa: A002
@@ -49,9 +49,9 @@ class UserError(Exception):
 
 
 def escape_controls(text: str) -> str:
-    r"""The text as one line that a terminal shows and does not obey.
+    r"""Return the text as one line without control characters.
 
-    Names and values of a user's may hold control characters, which move the cursor, ring, or change the
+    A user's names and values may hold control characters, which move the cursor, ring, or change the
     window's title, marks that turn the direction of writing, and bytes that are not UTF-8. Each becomes its
     escape, such as `\x1b`.
     """
@@ -67,7 +67,7 @@ def _escape(character: str) -> str:
 
 
 def clip_text(text: str, most: int = 60) -> str:
-    """The text, cut to `most` characters: a name or value in a message may be a whole file."""
+    """Return the text, cut to `most` characters, as a name or value in a message may be very long."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -75,8 +75,8 @@ def run_main(main: Callable[[], None]) -> NoReturn:
     """Run the body of an entry script and exit with its status.
 
     0 is success, 2 a :class:`UserError` (one line ``error: …``, perhaps ``help: …``, on stderr), 1 the loss
-    of another rank, 75 an :class:`Interrupted` training that wants to be started again. Anything else is a
-    fault of ours and keeps its traceback.
+    of another rank, 75 an :class:`Interrupted` training, which can be started again. Anything else is a
+    bug and keeps its traceback.
     """
     try:
         main()
@@ -93,7 +93,7 @@ def run_main(main: Callable[[], None]) -> NoReturn:
         known = _translate(error)
         if known is not None:
             _stop(*known)
-        sys.excepthook(*sys.exc_info())  # a fault of ours; torch's hook names the rank
+        sys.excepthook(*sys.exc_info())  # a bug; torch's hook names the rank
         end_process(1)
     end_process(0)
 
@@ -106,10 +106,10 @@ def _stop(error: UserError, status: int) -> NoReturn:
 
 
 def end_process(status: int) -> NoReturn:
-    """End this process at once, without what an interpreter does at its end.
+    """End this process at once, without the interpreter's cleanup.
 
-    What is left of a process group may abort, wait for ranks that have gone, or for itself, when it is torn
-    down: a model that was trained and saved would then count as failed, or never be done.
+    A process group that is torn down may abort, or wait for ranks that have gone: a model that was trained
+    and saved would then count as failed, or the job would never end.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -128,7 +128,7 @@ def _translate(error: Exception) -> tuple[UserError, int] | None:
         return UserError(f"too many open files: a process may have {most} here", "raise `ulimit -n`"), 2
     if not isinstance(error, RuntimeError):
         return None
-    if type(error).__name__ == "OutOfMemoryError":  # torch's, by name: this module does without torch
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, by name, as this module does not import torch
         first = text.split(". ", 1)[0]
         advice = "lower `batch_size_per_device`; more `gradient_accumulation_steps` keep the global batch"
         return UserError(f"the device is out of memory: {first}", advice), 2

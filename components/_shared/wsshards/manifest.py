@@ -1,4 +1,4 @@
-"""The table of contents of a shards folder: what the rows are, which files hold them, how to trust them.
+"""The manifest of a shards folder: what the rows are, and which files hold them, with sizes and hashes.
 
 A shards folder is `manifest.json` beside `train/shard-00000.arrow …` and `validation/shard-….arrow`.
 The manifest is written last, so a folder that has one is complete; it carries its own hash. Nothing here
@@ -236,12 +236,12 @@ def check_shard_size(folder: str | Path, shard: Shard) -> None:
 def check_shard_content(folder: str | Path, shard: Shard) -> None:
     """Compare the SHA-256 of one shard with the manifest, reading all of it; raises UserError."""
     try:
-        found = hash_file(Path(folder) / shard.path)
+        digest = hash_file(Path(folder) / shard.path)
     except OSError as error:
         raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
-    if found != shard.sha256:
+    if digest != shard.sha256:
         raise UserError(
-            f"shard `{shard.path}` is corrupted: its sha256 is {found[:12]}…, "
+            f"shard `{shard.path}` is corrupted: its sha256 is {digest[:12]}…, "
             f"and the manifest says {shard.sha256[:12]}…",
             help=_AGAIN,
         )

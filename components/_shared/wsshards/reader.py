@@ -1,4 +1,4 @@
-"""Random access to a shards folder: memory-mapped rows, gathered by their place in the split.
+"""Reads a shards folder: random access to memory-mapped rows, by their number in the split.
 
 A shard is an Arrow IPC file with a fixed-size list column of features and, for classifiers, an int64
 column of labels. Mapping costs no copy: every process of an instance shares the pages of one file.
@@ -165,7 +165,7 @@ def _unreadable(shard: Shard, reason: str) -> UserError:
 
 
 _MAGIC = b"ARROW1\0\0"
-# Places of fields in the tables `Message` and `RecordBatch` of Arrow's format (Message.fbs).
+# Numbers of fields in the tables `Message` and `RecordBatch` of Arrow's format (Message.fbs).
 _HEADER, _COMPRESSION = 2, 3
 
 
@@ -185,7 +185,7 @@ def map_record_batches(path: str) -> list[Any]:
         raise ValueError("it is not an Arrow file")
     messages = pa.ipc.MessageReader.open_stream(source)
     first = _read_message(messages)
-    if first is None or first.type != "schema":  # pyarrow takes it for one unseen
+    if first is None or first.type != "schema":  # pyarrow does not check it
         raise ValueError("it does not begin with a schema")
     schema = pa.ipc.read_schema(first)
     batches = []

@@ -1,7 +1,7 @@
-"""Opening files that somebody else made: regular ones only, and never more of them than was bargained for.
+"""Opens files of unknown origin: regular ones only, of bounded size and number.
 
-A named pipe waits forever, a device never ends, and a folder may hold millions of files or links in a
-circle. What a path names is asked of the open file, so it cannot be another thing a moment later.
+A named pipe blocks forever, a device never ends, and a folder may hold millions of files or circular links.
+The type is read from the open file, so it cannot change after the check.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def open_regular(path: str | Path) -> io.BufferedReader:
 
 @contextmanager
 def path_of_open(path: str | Path) -> Iterator[str]:
-    """A name under which a library opens just the regular file that was looked at, whatever takes its place.
+    """Yield a path under which a library opens the regular file that was checked, even if it is replaced.
 
     Raises:
         OSError: as in :func:`open_regular`.
@@ -103,7 +103,7 @@ def list_files(root: str | Path, most: int = MAX_FILES, *, hidden: bool = False)
         OSError: a folder cannot be listed, is listed already under another name, or there are more files.
     """
     seen: dict[tuple[int, int], str] = {}
-    waiting, found = [""], 0
+    waiting, count = [""], 0
     while waiting:
         below = waiting.pop()
         with os.scandir(os.path.join(root, below)) as entries:  # noqa: PTH118 - there may be millions
@@ -118,8 +118,8 @@ def list_files(root: str | Path, most: int = MAX_FILES, *, hidden: bool = False)
                 if _is_folder(entry):
                     waiting.append(path)
                     continue
-                found += 1
-                if found > most:
+                count += 1
+                if count > most:
                     raise OSError(errno.EFBIG, f"it holds more than {most:,} files", str(root))
                 yield path
 
@@ -127,7 +127,7 @@ def list_files(root: str | Path, most: int = MAX_FILES, *, hidden: bool = False)
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself: whoever opens it says so
+    except OSError:  # a link to itself; opening it raises an error
         return False
 
 

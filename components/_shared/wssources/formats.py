@@ -1,4 +1,4 @@
-"""What a file of data is by its name, for the step that reads it and the planner that counts its rows."""
+"""The format of a data file by its name, for the step that reads it and the planner that counts its rows."""
 
 TABLES = {
     ".csv": "csv",

@@ -1,4 +1,4 @@
-"""What a small file may unpack to: sizes that a file declares are judged before anything is unpacked."""
+"""Limits of what a small file may unpack to, checked before anything is unpacked."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where torch builds extensions, and the locks that a killed build leaves there.
+"""The folder where torch builds extensions, and the stale locks that a killed build leaves there.
 
 torch builds an extension, such as DeepSpeed's exchange through shared memory, behind a file ``lock``, and
-waits for as long as there is one (``torch.utils.file_baton``). A build that is killed leaves it, and every
-later start on the machine would wait forever. Whoever builds holds the file open, so a lock that nobody has
-open is stale. Imports the standard library only: ``worldsize run`` looks before it starts a step.
+waits for as long as there is one (``torch.utils.file_baton``). A killed build leaves it, and every later
+start on the machine would wait forever. A running build has the file open, so a lock that no process has open
+is stale. Imports the standard library only: ``worldsize run`` looks before it starts a step.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from importlib import util
 from pathlib import Path
 
 VARIABLE = "TORCH_EXTENSIONS_DIR"
-PATIENCE_SECONDS = 900.0  # a build takes about one minute; where nobody says who has a file open
+PATIENCE_SECONDS = 900.0  # for systems that do not show open files; a build takes about a minute
 _YOUNG_SECONDS = 1.0  # a file is there a moment before it is open
 _SHARED = ("nfs", "cifs", "smb", "fuse", "lustre", "gpfs", "beegfs", "ceph", "9p", "virtiofs", "afs")
-_GUARD = ".worldsize"  # locked by whoever removes locks
+_GUARD = ".worldsize"  # locked while locks are removed
 
 
 def find_root(environment: Mapping[str, str] = os.environ) -> Path:
@@ -31,9 +31,8 @@ def find_root(environment: Mapping[str, str] = os.environ) -> Path:
     Args:
         environment: the variables of the process that builds.
     """
-    given = environment.get(VARIABLE)
-    if given:
-        return Path(given)
+    if chosen := environment.get(VARIABLE):
+        return Path(chosen)
     if sys.platform == "darwin":
         return Path("~/Library/Caches/torch_extensions").expanduser()
     # Like torch, which takes an empty variable for the current folder.
@@ -42,7 +41,7 @@ def find_root(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def choose_root(torch_version: str) -> Path:
-    """Have extensions built where only the same Python, torch and installation build theirs.
+    """Let extensions be built in a folder for this Python, torch and installation only.
 
     By default torch tells Pythons and CUDA versions apart, but neither its own versions nor installations: an
     extension names the files that it was built from, so two installations would rebuild it in turns, each
@@ -55,15 +54,15 @@ def choose_root(torch_version: str) -> Path:
         The folder, which the variable names from now on; the user's own where it names one.
     """
     if not os.environ.get(VARIABLE):
-        places = [getattr(util.find_spec(name), "origin", None) for name in ("torch", "deepspeed")]
-        key = hashlib.sha256(repr((sys.version, torch_version, places)).encode()).hexdigest()[:8]
+        origins = [getattr(util.find_spec(name), "origin", None) for name in ("torch", "deepspeed")]
+        key = hashlib.sha256(repr((sys.version, torch_version, origins)).encode()).hexdigest()[:8]
         python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
         os.environ[VARIABLE] = str(find_root() / f"{python}_torch{torch_version}_{key}")
     return find_root()
 
 
 def remove_stale_locks(folder: Path) -> list[Path]:
-    """Remove the locks that nobody builds behind.
+    """Remove the locks that no build holds.
 
     Args:
         folder: where extensions are built.
@@ -75,7 +74,7 @@ def remove_stale_locks(folder: Path) -> list[Path]:
         return []
     removed = []
     with contextlib.suppress(OSError), (folder / _GUARD).open("w") as guard:
-        # Else the one who comes second may remove the lock of a build that the first has begun.
+        # Otherwise a second process could remove the lock of a build that the first one has begun.
         fcntl.flock(guard, fcntl.LOCK_EX)
         removed = [lock for lock in locks if _remove(lock)]
     return removed
@@ -96,12 +95,12 @@ def _remove(lock: Path) -> bool:
 
 
 def _is_stale(lock: Path) -> bool:
-    found = lock.stat()
-    if sys.platform != "linux" or found.st_uid != os.geteuid() or _is_shared(lock.parent.stat().st_dev):
-        return time.time() - found.st_mtime > PATIENCE_SECONDS
-    wait = found.st_mtime + _YOUNG_SECONDS - time.time()
+    status = lock.stat()
+    if sys.platform != "linux" or status.st_uid != os.geteuid() or _is_shared(lock.parent.stat().st_dev):
+        return time.time() - status.st_mtime > PATIENCE_SECONDS
+    wait = status.st_mtime + _YOUNG_SECONDS - time.time()
     time.sleep(min(max(wait, 0.0), _YOUNG_SECONDS))
-    return not any(_same(found, opened) for opened in _open_files())
+    return not any(_same(status, opened) for opened in _open_files())
 
 
 def _is_shared(device: int) -> bool:

@@ -1,4 +1,4 @@
-"""DeepSpeed's ZeRO: data parallel, with optimizer state (1), gradients (2) and weights (3) cut into slices.
+"""DeepSpeed's ZeRO: data parallel, with optimizer state (stage 1), gradients (2) and weights (3) sharded.
 
 The engine starts inside the processes that Azure ML's PyTorch distribution started, on their process group:
 no hostfile, no second launcher. Its configuration follows from the plan, see :mod:`wstrain_deepspeed.config`;
@@ -32,8 +32,8 @@ from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
 from wstrain_torch.strategies.weight_memory import copy_without_weights, return_freed_memory
 
-GATHERS = 3  # the stage of ZeRO that gathers weights before each layer
-WRITTEN = Path("outputs") / "ds_config.json"  # Azure ML keeps ./outputs with the job
+GATHERING_STAGE = 3  # of ZeRO: weights are gathered before each layer
+CONFIG_FILE = Path("outputs") / "ds_config.json"  # Azure ML keeps ./outputs with the job
 
 
 class ZeroParallel:
@@ -47,9 +47,9 @@ class ZeroParallel:
 
     def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
         config = _config(updates, group)
-        deepspeed = _library(group)
+        deepspeed = _load_deepspeed(group)
         self._main = group.launch.is_main
-        if updates.options["zero_stage"] == GATHERS and group.device.type == "cpu":
+        if updates.options["zero_stage"] == GATHERING_STAGE and group.device.type == "cpu":
             return_freed_memory()
         self._skeleton = copy_without_weights(model)
         optimizer = optimizers.build_optimizer(model, updates.optimizer, learning_rate=0.0)
@@ -81,7 +81,7 @@ class ZeroParallel:
         self.model.step()
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state, put together on rank 0; the same as strategies without slices save."""
+        """Weights and optimizer state, gathered on rank 0, as strategies without sharding save them."""
         return {
             "model": self._state.model(keep=self._main),
             "optimizer": self._state.optimizer(keep=self._main),
@@ -89,7 +89,7 @@ class ZeroParallel:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up this rank's slices of a whole state."""
+        """Load this rank's slices of a whole state."""
         self._state.load(state["model"], state["optimizer"])
 
     def whole_model(self) -> nn.Module:
@@ -134,40 +134,46 @@ def _config(updates: UpdateSettings, group: Group) -> dict[str, Any]:
         offload_path=options["offload_path"],
     )
     with group.together():
-        config = _own(options["ds_config"], plan, group) if options["ds_config"] else _planned(plan)
+        config = (
+            _read_user_config(options["ds_config"], plan, group)
+            if options["ds_config"]
+            else _build_config(plan)
+        )
         if group.launch.is_main:
             _write(deepspeed_config.to_json(config))
     return config
 
 
-def _planned(plan: deepspeed_config.Plan) -> dict[str, Any]:
+def _build_config(plan: deepspeed_config.Plan) -> dict[str, Any]:
     try:
         return deepspeed_config.build_config(plan)
     except ValueError as error:
         raise UserError(str(error)) from error
 
 
-def _own(path: Path, plan: deepspeed_config.Plan, group: Group) -> dict[str, Any]:
+def _read_user_config(path: Path, plan: deepspeed_config.Plan, group: Group) -> dict[str, Any]:
     try:
-        given = deepspeed_config.read_config(path)
-        config, odd = deepspeed_config.complete_config(given, plan, lambda folder: Path(folder).is_dir())
+        user_config = deepspeed_config.read_config(path)
+        config, warnings_ = deepspeed_config.complete_config(
+            user_config, plan, lambda folder: Path(folder).is_dir()
+        )
     except ValueError as error:
-        raise UserError(f"`ds_config` cannot be used: {error}", "mend it, or leave it out") from error
+        raise UserError(f"`ds_config` cannot be used: {error}", "correct it, or leave it out") from error
     if group.launch.is_main:
-        for finding in odd:
+        for finding in warnings_:
             print(f"warning: {path.name}: {finding}", file=sys.stderr, flush=True)
     return config
 
 
 def _write(text: str) -> None:
     try:
-        WRITTEN.parent.mkdir(exist_ok=True)
-        WRITTEN.write_text(text, encoding="utf-8")
+        CONFIG_FILE.parent.mkdir(exist_ok=True)
+        CONFIG_FILE.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write `{WRITTEN}`: {(error.strerror or str(error)).lower()}") from error
+        raise UserError(f"cannot write `{CONFIG_FILE}`: {(error.strerror or str(error)).lower()}") from error
 
 
-def _library(group: Group) -> Any:
+def _load_deepspeed(group: Group) -> Any:
     if group.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when DeepSpeed is imported
     # It calls functions that torch 2.13 has renamed, at every step.
@@ -177,7 +183,7 @@ def _library(group: Group) -> Any:
     except ImportError as error:
         raise UserError(f"DeepSpeed cannot be loaded: {error}", "pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    # It builds an extension when it starts.
+    # DeepSpeed builds an extension when it starts.
     stale_locks.remove_stale_locks(stale_locks.choose_root(torch.__version__))
     if not dist.is_initialized():  # a single process needs a group too
         backend = "nccl" if group.device.type == "cuda" else "gloo"

@@ -1,7 +1,7 @@
-"""The state of a DeepSpeed engine as one process without DeepSpeed would have it, and back.
+"""Converts the state of a DeepSpeed engine to that of a process without DeepSpeed, and back.
 
-ZeRO flattens parameters and gives each rank a slice. Here every parameter and each of its optimizer states
-is put together again, one at a time, so that a checkpoint fits any number of ranks, any stage, and
+ZeRO flattens parameters and gives each rank a slice. Here every parameter and each of its optimizer states is
+gathered, one at a time, so a checkpoint fits any number of ranks, any stage, and
 strategies without DeepSpeed. Keys and order are those of ``Module.state_dict`` and ``Optimizer.state_dict``.
 """
 
@@ -27,7 +27,7 @@ Groups = Sequence[Sequence[nn.Parameter]]
 
 
 class ZeroState:
-    """Puts together and takes apart the state of one engine; every method is called on every rank.
+    """Gathers and scatters the state of one engine; every method is called on every rank.
 
     Args:
         module: the model that the engine trains.
@@ -41,7 +41,7 @@ class ZeroState:
         self._base: torch.optim.Optimizer = optimizer.optimizer if stage else optimizer
 
     def model(self, *, keep: bool) -> dict[str, Tensor]:
-        """Put the weights together, in fp32 on the CPU; only ranks that ``keep`` them get any."""
+        """Gather the weights, in fp32 on the CPU; only ranks that ``keep`` them get any."""
         whole: dict[str, Tensor] = {}
         for name, value in self._module.state_dict(keep_vars=True).items():
             full = self._whole(value)
@@ -50,7 +50,7 @@ class ZeroState:
         return whole
 
     def optimizer(self, *, keep: bool) -> dict[str, Any]:
-        """Put the optimizer's state together on the CPU; only ranks that ``keep`` it get any."""
+        """Gather the optimizer's state on the CPU; only ranks that ``keep`` it get any."""
         state: dict[int, dict[str, Any]] = {}
         for number, parameter, slices in self._numbered():
             own = self._base.state[parameter if self._stage == 0 else slices[0]]
@@ -61,7 +61,7 @@ class ZeroState:
         return {"state": state, "param_groups": self._described()}
 
     def load(self, model: Mapping[str, Tensor], optimizer: Mapping[str, Any]) -> None:
-        """Take up what :meth:`model` and :meth:`optimizer` put together, at any stage on any ranks."""
+        """Load what :meth:`model` and :meth:`optimizer` gathered, at any stage on any number of ranks."""
         if self._stage == 0:
             self._module.load_state_dict(dict(model))
             self._base.load_state_dict(dict(optimizer))

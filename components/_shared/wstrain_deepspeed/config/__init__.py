@@ -1,7 +1,7 @@
-"""DeepSpeed's configuration: made from a plan, or a user's own verified against it.
+"""DeepSpeed's configuration: built from a plan, or a user's own checked against it.
 
-Nothing here needs torch or DeepSpeed, so the compiler judges a file by the same function as the trainer that
-is about to start with it. ``keys.json`` holds what DeepSpeed 0.19.8 knows.
+Nothing here needs torch or DeepSpeed, so the compiler and the trainer check a file by the same function.
+``keys.json`` holds what DeepSpeed 0.19.8 knows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the numbers of a plan to the configuration that DeepSpeed is started with."""
+"""Builds the configuration of DeepSpeed from the numbers of a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 PRECISIONS = ("fp32", "bf16", "fp16")
 DEVICES = ("none", "cpu", "nvme")
 TESTED_OPTIMIZERS = ("adam", "adamw", "adagrad")
-"""Optimizers of torch that ZeRO takes without being told; see ``ZERO_SUPPORTED_OPTIMIZERS`` of DeepSpeed."""
+"""Optimizers of torch that ZeRO accepts without a switch; see ``ZERO_SUPPORTED_OPTIMIZERS`` of DeepSpeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Plan:
 
 
 def build_config(plan: Plan) -> dict[str, Any]:
-    """The configuration for ``deepspeed.initialize``.
+    """Return the configuration for ``deepspeed.initialize``.
 
-    The program makes the optimizer and sets the learning rate of every step itself, so neither is in it: a
-    learning rate stands in exactly one place. What DeepSpeed would stop for at the start is set here, where
-    the plan implies it: an optimizer that ZeRO was not tested with, and one of torch's own under offload.
+    The program makes the optimizer and sets the learning rate of every step itself, so neither is in it.
+    Switches without which DeepSpeed would not start are set where the plan implies them: for an optimizer
+    that ZeRO was not tested with, and for one of torch's under offload.
 
     Raises:
         ValueError: The settings contradict each other; the text says which and how.
@@ -62,7 +62,7 @@ def build_config(plan: Plan) -> dict[str, Any]:
         "gradient_accumulation_steps": plan.accumulation,
         "zero_optimization": _zero(plan),
     }
-    # Written even if it is off: DeepSpeed clips to 1 where nothing is said.
+    # Written even if it is off, as DeepSpeed clips to 1 by default.
     config["gradient_clipping"] = float(plan.max_gradient_norm)
     config |= _arithmetic(plan)
     if plan.activation_checkpointing:
@@ -87,7 +87,7 @@ def _arithmetic(plan: Plan) -> dict[str, Any]:
 
 
 def to_json(config: Mapping[str, Any]) -> str:
-    """The text of ``ds_config.json``: the same for the same settings."""
+    """Return the text of ``ds_config.json``, the same for the same settings."""
     return json.dumps(config, indent=2) + "\n"
 
 
@@ -101,7 +101,7 @@ def _counts(plan: Plan) -> tuple[tuple[str, int], ...]:
 
 
 def _faults(plan: Plan) -> list[str]:
-    """What cannot go together; every fault, so that all are mended at once."""
+    """Return every contradiction, so that all can be corrected at once."""
     offload = plan.offload_optimizer, plan.offload_parameters
     checks = (
         (plan.zero_stage in (0, 1, 2, 3), f"zero_stage is {plan.zero_stage}, and ZeRO has the stages 0 to 3"),

@@ -1,4 +1,4 @@
-"""What is known besides a configuration, and what may be wrong with one."""
+"""A finding about a configuration, what is known besides it, and access to its values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from wstrain_deepspeed.config.builder import Plan
 
 Path = tuple[str | int, ...]
-"""Where a value stands: ``("zero_optimization", "stage")``; of a list the position."""
+"""The place of a value: ``("zero_optimization", "stage")``; in a list, the position."""
 
 KINDS = (
     "batch", "batch-missing", "key-ignored", "key-refused", "type", "text", "value", "auto", "twice",
@@ -16,7 +16,7 @@ KINDS = (
     "optimizer", "plan", "schedule",
 )  # fmt: skip
 ADVICE = frozenset({"key-ignored", "text", "unused", "stage-ignored", "deprecated", "removed"})
-"""Kinds that DeepSpeed starts with: a setting is not made, or made otherwise than it reads."""
+"""Kinds with which DeepSpeed starts, but ignores the setting or understands it differently."""
 
 
 class Finding(NamedTuple):
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     message: str
     help: str
     on_key: bool = False  # the key is at fault, not its value
-    related: tuple[tuple[Path, str], ...] = ()  # other places that take part, with a label
+    related: tuple[tuple[Path, str], ...] = ()  # other places involved, with a label
 
     def __str__(self) -> str:
         """One line for a log."""
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known besides the configuration. None is unknown, and nothing is said of it.
+    """What is known besides the configuration. None is unknown and is not checked.
 
     ``world`` counts the processes that share the global batch. ``maker`` is the optimizer that the program
     hands to ``deepspeed.initialize``, "" where its name cannot be told; ``schedules`` whether it sets the
@@ -59,8 +59,8 @@ class Known(NamedTuple):
     exists: Callable[[str], bool] | None = None
 
     @classmethod
-    def of(cls, plan: Plan, exists: Callable[[str], bool] | None = None) -> Known:
-        """All that a plan says, for a program that makes optimizer and learning rate itself."""
+    def from_plan(cls, plan: Plan, exists: Callable[[str], bool] | None = None) -> Known:
+        """Return what a plan says, for a program that makes the optimizer itself."""
         return cls(
             world=plan.world_size,
             micro_batch=plan.micro_batch,
@@ -78,7 +78,7 @@ class Known(NamedTuple):
 
 
 def value_at(config: Mapping[str, Any], *path: str) -> Any:
-    """The value at a path, or None where it is absent."""
+    """Return the value at a path, or None if it is absent."""
     value: Any = config
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -86,20 +86,20 @@ def value_at(config: Mapping[str, Any], *path: str) -> Any:
 
 
 def block_at(config: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """The block at a path; an empty one where there is none."""
+    """Return the block at a path, or an empty one."""
     value = value_at(config, *path)
     return value if isinstance(value, Mapping) else {}
 
 
 def as_integer(value: object) -> int | None:
-    """A whole number as JSON writes it, ``16`` or ``1e3``; None for anything else."""
+    """Return a whole number as JSON writes it, ``16`` or ``1e3``; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         return None
     return int(value) if abs(value) < 2**63 else None
 
 
 def as_number(value: object) -> float | None:
-    """A number; None for anything else."""
+    """Return a number; None for anything else."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -109,18 +109,18 @@ def is_on(value: object) -> bool:
 
 
 def read_stage(config: Mapping[str, Any]) -> int | None:
-    """The ZeRO stage: 0 where none is asked for, None where it cannot be told."""
+    """Return the ZeRO stage: 0 by default, None if it is not known."""
     zero = config.get("zero_optimization", {})
     if isinstance(zero, bool):
         return int(zero)
     if not isinstance(zero, Mapping):
         return None
-    given = zero.get("stage", 0)
-    return 0 if given == "auto" else as_integer(given)
+    value = zero.get("stage", 0)
+    return 0 if value == "auto" else as_integer(value)
 
 
 def as_json(value: object) -> str:
-    """A value as JSON writes it, cut short."""
+    """Return a value as JSON writes it, cut short."""
     import json  # noqa: PLC0415 - only a fault shows a value
 
     text = json.dumps(value, ensure_ascii=False, default=str)

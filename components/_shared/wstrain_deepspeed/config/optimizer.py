@@ -1,4 +1,4 @@
-"""The optimizer and the schedule: which DeepSpeed would make, and who else makes one."""
+"""Checks of the blocks ``optimizer`` and ``scheduler``, and of those that the program makes itself."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ from wstrain_deepspeed.config.findings import (
 )
 from wstrain_deepspeed.config.schema import closest_word, read_tables
 
-_ZERO_TAKES = {"adam", "adamw", "adagrad", "lion", "muon"}  # what DeepSpeed makes of these is on its list
+_ZERO_TAKES = {
+    "adam",
+    "adamw",
+    "adagrad",
+    "lion",
+    "muon",
+}  # DeepSpeed's own versions of these are on its list
 _FORMER = {"onebitadam", "onebitlamb", "zerooneadam", "cpuadam", "fusedadam"}  # of older or other versions
 _NUMBERS = ("lr", "weight_decay", "eps", "momentum")
 
 
 def check_optimizer(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
-    """Both blocks, in themselves and against what the program makes."""
-    for name, made in (("optimizer", known.maker is not None), ("scheduler", known.schedules)):
-        if config.get(name) is None or not made:
+    """Check both blocks, by themselves and against what the program makes."""
+    for name, is_made in (("optimizer", known.maker is not None), ("scheduler", known.schedules)):
+        if config.get(name) is None or not is_made:
             continue
         thing = "optimizer" if name == "optimizer" else "schedule of the learning rate"
         if known.refuses:
-            message = f"`{name}` stands here too, but the training makes the {thing} itself"
+            message = f"`{name}` is set here, but the training makes the {thing} itself"
             yield Finding("twice", (name,), message, "remove the block", on_key=True)
         else:
             message = f"`{name}` has no effect: the script hands an {thing} of its own to DeepSpeed"
@@ -46,7 +52,7 @@ def check_optimizer(config: Mapping[str, Any], known: Known) -> Iterator[Finding
 
 
 def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
-    """What DeepSpeed asserts of an optimizer that the program gives it."""
+    """Check what DeepSpeed asserts of an optimizer that the program hands over."""
     zero = read_stage(config)
     if (
         zero
@@ -69,11 +75,11 @@ def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
 
 
 def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
-    """The optimizer that DeepSpeed is to make."""
+    """Check the optimizer that DeepSpeed is to make."""
     name = value_at(config, "optimizer", "type")
     params = block_at(config, "optimizer", "params")
     if "max_grad_norm" in params:
-        message = "`max_grad_norm` is no parameter of an optimizer, and DeepSpeed refuses it"
+        message = "`max_grad_norm` is not a parameter of an optimizer, and DeepSpeed refuses it"
         place = ("optimizer", "params", "max_grad_norm")
         yield Finding("optimizer", place, message, "write `gradient_clipping` at the top level", on_key=True)
     yield from _params(params)
@@ -84,7 +90,7 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
         near = closest_word(
             name, {*map(str.capitalize, read_tables().optimizers), *read_tables().torch_optimizers}
         )
-        message = f"`{name}` is an optimizer neither of DeepSpeed nor of torch"
+        message = f"`{name}` is not an optimizer of DeepSpeed or torch"
         help_ = (
             f"did you mean `{near}`?" if near else "write `AdamW`, or hand your own to `deepspeed.initialize`"
         )
@@ -107,7 +113,7 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _params(params: Mapping[str, Any]) -> Iterator[Finding]:
-    """What torch would refuse when the optimizer is made: a text for a number."""
+    """Check the parameters: torch refuses a text where it needs a number."""
     for name in _NUMBERS:
         value = params.get(name)
         if isinstance(value, str | bool) and value != "auto":
@@ -132,7 +138,7 @@ def _is_pair(betas: Any) -> bool:
 
 
 def _scheduler(config: Mapping[str, Any]) -> Iterator[Finding]:
-    """The schedule that DeepSpeed is to make: its name, and the parameters of its own ones."""
+    """Check the schedule that DeepSpeed is to make: its name, and the parameters of DeepSpeed's own ones."""
     name = value_at(config, "scheduler", "type")
     if not isinstance(name, str):
         return
@@ -140,7 +146,7 @@ def _scheduler(config: Mapping[str, Any]) -> Iterator[Finding]:
     if name not in own:
         if name not in read_tables().torch_schedulers:
             near = closest_word(name, {*own, *read_tables().torch_schedulers})
-            message = f"`{name}` is a schedule neither of DeepSpeed nor of torch"
+            message = f"`{name}` is not a schedule of DeepSpeed or torch"
             help_ = f"did you mean `{near}`?" if near else f"write one of {', '.join(own)}"
             yield Finding("schedule", ("scheduler", "type"), message, help_)
         return

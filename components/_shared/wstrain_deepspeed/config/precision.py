@@ -1,4 +1,4 @@
-"""Precision: one of fp16 and bf16, loss scales that a scale can have, data types that agree."""
+"""Checks of precision: fp16 or bf16 but not both, the loss scale, and the data types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bf
 
 
 def check_precision(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
-    """What is said of precision, in itself and against the plan."""
+    """Check precision, by itself and against the plan."""
     half = is_on(value_at(config, "fp16", "enabled"))
     brain_name = "bf16" if config.get("bf16") is not None else "bfloat16"
     brain = is_on(value_at(config, brain_name, "enabled"))

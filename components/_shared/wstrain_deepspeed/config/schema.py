@@ -1,7 +1,7 @@
 """The keys of DeepSpeed's configuration, from ``keys.json``, and a configuration held against them.
 
-A *closed* block is one of DeepSpeed's pydantic models: it refuses a key that it does not know. Of an open one
-DeepSpeed looks up the keys it wants and never notices the others.
+``keys.json`` was generated once from DeepSpeed itself. A *closed* block is one of its pydantic models and
+refuses unknown keys; from an open one DeepSpeed reads the keys it knows and ignores the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wstrain_deepspeed.config.findings import Finding, Known, Path, as_integer, 
 
 
 class Key(NamedTuple):
-    """One key of a block: the JSON types it takes, its choices and bounds, and what it was renamed to."""
+    """One key of a block: its JSON types, choices and bounds, and the key that replaced it."""
 
     types: tuple[str, ...]
     choices: tuple[Any, ...] = ()
@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """All of it, and the version of DeepSpeed it was read from."""
+    """All keys and names, and the version of DeepSpeed that they are from."""
 
     version: str
     blocks: Mapping[str, Block]  # by dotted path, "" for the whole
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 
 @cache
 def read_tables() -> Tables:
-    """The tables, read when first asked for."""
+    """Read ``keys.json``, once."""
     raw = json.loads(FilePath(__file__).with_name("keys.json").read_text(encoding="utf-8"))
     return Tables(
         version=raw["deepspeed"],
@@ -89,12 +89,12 @@ _COMMENT = ("_", "#", "//")  # how people write comments as keys
 
 
 def check_keys(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
-    """Every key of the whole configuration."""
+    """Check every key of the configuration."""
     yield from _check_block(config, (), known)
 
 
 def closest_word(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant."""
+    """Return the known word that was probably meant."""
     folded = {name.lower().replace("_", ""): name for name in sorted(known, reverse=True)}
     found = difflib.get_close_matches(word.lower().replace("_", ""), folded, n=1, cutoff=0.8)
     return folded[found[0]] if found else None
@@ -120,7 +120,7 @@ def _name(path: Path) -> str:
 
 
 def _unknown(key: str, place: Path, table: Block, known: Known) -> Iterator[Finding]:
-    """A key that this block does not have: refused by a closed block, passed over by an open one."""
+    """Report an unknown key: a closed block refuses it, an open one ignores it."""
     version = read_tables().version
     removed = (
         read_tables().removed if len(place) == 1 else read_tables().removed_zero if len(place) == 2 else ()
@@ -138,15 +138,15 @@ def _unknown(key: str, place: Path, table: Block, known: Known) -> Iterator[Find
     if home is not None and near is None:
         help_ = f"move it into `{home}`" if home else "move it out of the block, to the top level"
     if table.closed:
-        message = f"`{key}` is no key of {where}, and DeepSpeed {version} refuses it"
+        message = f"`{key}` is not a key of {where}, and DeepSpeed {version} refuses it"
         yield Finding("key-refused", place, message, help_, on_key=True)
     elif (near or home is not None or known.pinned) and not key.startswith(_COMMENT):
-        message = f"`{key}` is no key of {where}: DeepSpeed ignores it"
+        message = f"`{key}` is not a key of {where}: DeepSpeed ignores it"
         yield Finding("key-ignored", place, message, help_, on_key=True)
 
 
 def _home(key: str, place: Path) -> str | None:
-    """The one block that knows the key, where it stands in another; "" is the top level."""
+    """Return the only other block that has the key; "" is the top level."""
     skipped = {"enabled", "type", "params", "device", "dtype", "seed", "team", "group", "project", "profile"}
     if key in skipped:
         return None
@@ -175,7 +175,7 @@ def _deprecated(key: str, place: Path, values: Mapping[str, Any], entry: Key) ->
 
 
 def _value(key: str, value: Any, place: Path, entry: Key, *, closed: bool) -> Iterator[Finding]:
-    """One value against its type, its choices and its bounds."""
+    """Check one value against its type, choices and bounds."""
     if value == "auto" or (value is None and not closed):
         return
     fit = max((_fits(value, kind, closed=closed) for kind in entry.types), default=2)
@@ -211,7 +211,7 @@ def _range(key: str, value: float, place: Path, entry: Key) -> Iterator[Finding]
 
 
 def _fits(value: Any, kind: str, *, closed: bool) -> int:
-    """2 where a value is of a type, 1 where DeepSpeed's models would convert it, 0 where it is wrong."""
+    """Return 2 if a value is of a type, 1 if DeepSpeed's models would convert it, 0 if it is wrong."""
     if kind == "any" or (kind == "null" and value is None):
         return 2
     if kind == "boolean":
@@ -243,7 +243,7 @@ def _as_number(value: Any, kind: str, *, closed: bool) -> int:
 
 
 def _retyped(value: Any) -> str | None:
-    """A text that only lacks the right quotes."""
+    """Return the help for a value that only has the wrong quotes."""
     if not isinstance(value, str):
         return None
     if value.lower() in ("true", "false"):

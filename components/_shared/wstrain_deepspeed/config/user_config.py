@@ -1,4 +1,4 @@
-"""A user's own ``ds_config``: read, held against the plan, and completed from it."""
+"""A user's ``ds_config``: read, checked against the plan, and completed from it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class ConfigError(ValueError):
 
 
 class _Twice(Exception):  # noqa: N818 - never leaves this module
-    """A key stands twice."""
+    """A key is there twice."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read a file of JSON.
 
     Raises:
-        ValueError: It is no JSON, holds a key twice, or is no block; the text says where.
+        ValueError: It is not JSON, has a key twice, or is not a block; the text says where.
     """
     try:
         config = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
@@ -47,29 +47,28 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A block whose keys stand once each, as DeepSpeed demands."""
+    """Make a block; like DeepSpeed, refuse one that has a key twice."""
     block = dict(pairs)
     if len(block) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _Twice(f"the key `{twice}` stands twice in one block")
+        raise _Twice(f"the key `{twice}` is there twice in one block")
     return block
 
 
 def complete_config(
     config: Mapping[str, Any], plan: Plan, exists: Callable[[str], bool] | None = None
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """The user's configuration with the batch numbers of the plan, and what is odd about it.
+    """Complete the user's configuration with the batch sizes of the plan, and check it.
 
-    The file decides on stage and offload, and on clipping where it says something and the plan has none.
-    Precision must agree, as the training casts its inputs by the plan's. What is left out is filled in from
-    the plan.
+    The file decides on stage and offload, and on clipping if the plan has none. Precision must agree, as the
+    training casts its inputs to the plan's. What the file leaves out is filled in from the plan.
 
     Returns:
-        The configuration for ``deepspeed.initialize``, and findings that are only worth a line in the log.
+        The configuration for ``deepspeed.initialize``, and findings that do not keep DeepSpeed from starting.
 
     Raises:
-        ConfigError: DeepSpeed would stop, or train otherwise than planned.
+        ConfigError: DeepSpeed would stop, or not train as planned.
     """
     completed = dict(config)
     for name, value in (
@@ -80,7 +79,9 @@ def complete_config(
     ):
         if completed.get(name) is None:
             completed[name] = value
-    known = Known.of(plan, exists)._replace(stage=None, max_gradient_norm=plan.max_gradient_norm or None)
+    known = Known.from_plan(plan, exists)._replace(
+        stage=None, max_gradient_norm=plan.max_gradient_norm or None
+    )
     findings = verify(completed, known)
     refused = [finding for finding in findings if finding.kind not in ADVICE]
     if refused:

@@ -61,7 +61,7 @@ def check_batch(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
         message = "the configuration has no batch size, and DeepSpeed cannot start without one"
         yield Finding("batch-missing", (), message, f"add `{MICRO}`, or `{TRAIN}` for all processes together")
     if any(value is None or value < 1 for value in numbers.values()):
-        return  # `auto`, a text or a number that is no count, each reported as such
+        return  # `auto`, a text, or a number below 1; other checks report them
     found = list(_identity(numbers, known.world)) if known.world is not None else []
     yield from found or _plan(numbers, known)
 
@@ -80,7 +80,7 @@ def _identity(numbers: Mapping[str, int | None], world: int) -> Iterator[Finding
         message = f"`{TRAIN}` is {train}, but {factors} is {product}"
         yield Finding("batch", (TRAIN,), message, _help(train, product, world), related=related)
     elif len(parts) < 2 and train % product:
-        message = f"`{TRAIN}` is {train}, which is no multiple of {factors}"
+        message = f"`{TRAIN}` is {train}, which is not a multiple of {factors}"
         message += f" = {product}" if parts else ""
         near = max(train // product, 1) * product
         yield Finding(
@@ -123,7 +123,7 @@ def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Findin
 
     Args:
         config: The configuration, as ``json.load`` gives it.
-        known: The processes, the plan and the program around it; nothing is said of what is not known.
+        known: The processes, the plan and the program; what is not known is not checked.
 
     Returns:
         The findings, by kind and place in the order of the checks; none for what DeepSpeed starts with and

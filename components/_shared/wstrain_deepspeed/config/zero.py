@@ -1,4 +1,4 @@
-"""What a ZeRO stage allows: offload, its folder, and the settings that belong to other stages."""
+"""Checks of ZeRO: its stage, offload and its folder, and settings that belong to other stages."""
 
 from __future__ import annotations
 

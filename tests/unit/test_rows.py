@@ -12,7 +12,8 @@ import pytest
 
 from worldsize import spec as spec_layer
 from worldsize import yaml
-from worldsize.emit import build, row_counts
+from worldsize.resolving import row_counts
+from worldsize.resolving.resolve import resolve_spec
 from wssources import planned_rows
 
 SPEC = """\

@@ -11,14 +11,14 @@ from worldsize.azureml.model import Binding, Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
 from worldsize.resolving.state import ResolveState
-from wsshards import arithmetic, builtin
+from wssources import planned_rows
 
 
 def count_rows(state: ResolveState) -> dict[str, int]:
     """Rows of the training split, by training step; steps whose data is unknown here are left out.
 
     Known are the built-in data sets, and small local files given to ``shard_data``. Its split holds out
-    ``wsshards.arithmetic.validation_rows`` rows; where copies of one row sit on the boundary it may differ
+    ``wssources.planned_rows.validation_rows`` rows; where copies of one row sit on the boundary it may differ
     by those.
 
     Args:
@@ -62,13 +62,13 @@ def _split(state: ResolveState, source: str) -> int | None:
     per_class = _rows_per_class(state, values, int(length))
     if per_class is None:
         return None
-    return sum(per_class) - arithmetic.validation_rows(per_class, float(fraction))
+    return sum(per_class) - planned_rows.validation_rows(per_class, float(fraction))
 
 
 def _rows_per_class(state: ResolveState, values: Mapping[str, Any], length: int) -> list[int] | None:
     source = values.get("source")
-    if isinstance(source, str) and source in builtin.SOURCES:
-        return list(builtin.rows_per_class(source, length))
+    if isinstance(source, str) and source in planned_rows.SOURCES:
+        return list(planned_rows.rows_per_class(source, length))
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from worldsize.azureml.model import Component
 from worldsize.base.suggest import did_you_mean
-from worldsize.emit.work import Work
+from worldsize.planning.memory.workload import is_sharding
+from worldsize.resolving.state import ResolveState
 from wssources import planned_rows
 
 PREFIX = "builtin:"
 
 
 def check_shard_source(state: ResolveState, step: str) -> None:
-    """Report a source that is no built-in data set, or that lies in data which is not given."""
+    """Report a source that is not a built-in data set, or a path without `data`."""
     component = state.components.get(step)
     if not is_sharding(component) or component is None:
         return
-    given = state.spec.steps[step].with_.get("source")
+    located = state.spec.steps[step].with_.get("source")
     default = component.inputs["source"].default if "source" in component.inputs else None
-    source = given.value if given is not None else default.value if default is not None else None
+    source = located.value if located is not None else default.value if default is not None else None
     if not isinstance(source, str) or "${{" in source or source in planned_rows.SOURCES:
         return
-    uses = work.spec.steps[step].uses
-    span = given.span if given is not None else uses.span if uses is not None else work.spec.span
+    uses = state.spec.steps[step].uses
+    span = located.span if located is not None else uses.span if uses is not None else state.spec.span
     listed = " or ".join(f"`source: {name}`" for name in planned_rows.SOURCES)
     if source.startswith(PREFIX):
         message = f"there is no built-in data set `{source}`"
-        work.report("input-not-in-enum", span, message, did_you_mean(source, planned_rows.SOURCES))
-    elif "data" not in work.arguments[step] and not _has_unknown(work, step, component):
-        what = f"the path `{source}` inside `data`" if given is not None else "all of `data`"
+        state.report("input-not-in-enum", span, message, did_you_mean(source, planned_rows.SOURCES))
+    elif "data" not in state.arguments[step] and not _has_unknown(state, step, component):
+        what = f"the path `{source}` inside `data`" if located is not None else "all of `data`"
         message = f"step `{step}` reads {what}, but no `data` is given"
         state.report("input-missing", span, message, f"give a file or folder as `data:`, or write {listed}")
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Job, Literal, Step
 from worldsize.planning.model import StepPlan
-from wsshards import builtin
+from wssources import planned_rows
 
 PREDICTION = "predicted_memory_bytes"  # the input that tells a training step the memory planned for it
 SHARDING = "shard_data"  # the built-in component
@@ -63,9 +63,9 @@ def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | No
     if source is None or not is_sharding(source.component):
         return None
     values = literal_inputs(source, ("source", "format", "sequence_length"))
-    if values["source"] == builtin.DIGITS:
+    if values["source"] == planned_rows.DIGITS:
         return None if text else Samples("classification", *_DIGITS)
-    if not text and values["source"] != builtin.PYTHON_SOURCE and values["format"] != "text":
+    if not text and values["source"] != planned_rows.PYTHON_SOURCE and values["format"] != "text":
         return read_table(source) if read_table is not None else None
     length = literals.number(values["sequence_length"])
     if length is None or length < 1:

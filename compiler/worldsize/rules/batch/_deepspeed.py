@@ -20,7 +20,8 @@ from worldsize.rules.context import LARGEST_TEXT, Context
 from worldsize.rules.launch import Launch, read_launches
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from wstrain_deepspeed.config import Finding, Known, verify
+from wstrain_deepspeed import config
+from wstrain_deepspeed.config import Known, verify
 from wstrain_deepspeed.config.schema import read_tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running.nodes import links, namespaces
+from worldsize.running.nodes.namespaces import probe_namespaces
+from worldsize.running.nodes.network import parse_link
 
-_ABLE = namespaces.look()
+_ABLE = probe_namespaces()
 _LACK = _ABLE.nodes[0] if _ABLE.nodes else _ABLE.rate
 pytestmark = [
     pytest.mark.bench,
@@ -96,7 +97,7 @@ def test_a_link_costs_what_a_ring_all_reduce_sends(tmp_path: Path) -> None:
     )
     for link in ("1gbit", "250mbit"):
         _, shaped = measured(tmp_path, link)
-        rate = links.parse(link).bits_per_s
+        rate = parse_link(link).bits_per_s
         assert rate is not None
         foreseen = sent * 8 / rate / PAYLOAD
         print(

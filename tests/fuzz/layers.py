@@ -28,8 +28,8 @@ from types import ModuleType
 import worldsize
 from worldsize.base.source import Source
 from worldsize.errors import OutputError, SpecError
-from worldsize.running.errors import RunError
-from worldsize.running.preparing import preparation
+from worldsize.running.model.errors import RunError
+from worldsize.running.prepare import preparation
 from worldsize.yaml import json_text
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,6 +31,22 @@ LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 HEAVY = ["torch", "tensorflow", "mlflow", "azure", "pandas", "numpy", "pyarrow"]
 
 
+# The layers of `worldsize.running`, with the same rule. No module is part of a cycle of imports.
+RUNNING = [
+    "model",
+    "launch",
+    "environments",
+    "nodes",
+    "prepare",
+    "record",
+    "reuse",
+    "engine",
+    "faults",
+    "show",
+    "api",
+]
+
+
 def layer_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -58,6 +74,47 @@ def test_no_import_points_back(path: Path) -> None:
         return
     back = sorted(name for name in imported_layers(path) if LEVEL[name] > LEVEL[own])
     assert not back, f"{own} must not import {back}"
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules of `worldsize.running` that one imports, wherever the import stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            for alias in node.names:
+                inner = (PACKAGE.parent / f"{node.module}.{alias.name}".replace(".", "/")).with_suffix(".py")
+                found.add(f"{node.module}.{alias.name}" if inner.exists() else node.module)
+    return {name for name in found if name.startswith("worldsize.running.")}
+
+
+def running_modules() -> dict[str, set[str]]:
+    """Every module of `worldsize.running` by its dotted name, with what it imports of it."""
+    paths = [path for path in (PACKAGE / "running").rglob("*.py") if "worldsize_parallel" not in path.parts]
+    names = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+    return {name: imported_modules(path) for name, path in names.items() if name != "worldsize.running"}
+
+
+def test_running_is_in_layers() -> None:
+    level = {f"worldsize.running.{name}": number for number, name in enumerate(RUNNING)}
+    layer = {name: level[".".join(name.split(".")[:3])] for name in running_modules()}
+    back = [
+        f"{name} imports {imported}"
+        for name, modules in running_modules().items()
+        for imported in modules
+        if layer[imported] > layer[name]
+    ]
+    assert not back
+
+
+def test_no_module_of_running_is_part_of_a_cycle() -> None:
+    left = running_modules()
+    while free := [name for name, modules in left.items() if not modules & left.keys() - {name}]:
+        for name in free:
+            del left[name]
+    assert not left
 
 
 def test_every_layer_is_placed() -> None:

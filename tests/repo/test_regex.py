@@ -42,7 +42,7 @@ BUILT: dict[str, tuple[str, ...]] = {
     ),
     "emit/lookup.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
-    "running/parallel/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
+    "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
     "spec/accept.py:_compiled": (),
     "spec/schema.py:_pattern": (),

@@ -19,8 +19,9 @@ import click
 import pytest
 
 from worldsize.running.environments import layers, store
-from worldsize.running.environments.store import Store
-from worldsize.running.supervising.supervise import Warden
+from worldsize.running.environments.layers import list_parents, make_layer, packages_folder
+from worldsize.running.environments.store import LayerStore, list_layers, remove_layer
+from worldsize.running.launch.supervisor import Supervisor
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
 
@@ -60,7 +61,7 @@ def listing(folder: Path) -> list[str]:
 
 def installed() -> list[str]:
     """The packages of this Python, by name and version."""
-    return sorted(path.name for folder in layers.parents() for path in folder.iterdir())
+    return sorted(path.name for folder in list_parents() for path in folder.iterdir())
 
 
 PIPELINE = """\
@@ -95,7 +96,7 @@ def test_what_a_command_installs_is_gone_with_its_step(project: Project) -> None
     status, said = project.run("pipeline.yml")
     assert status == 0, said
     assert said.count("building the environment") == 1
-    (kept,) = store.kept(project.folder / ".worldsize" / store.FOLDER)
+    (kept,) = list_layers(project.folder / ".worldsize" / store.FOLDER)
     built = listing(kept)
     first = project.log("changes").split("\n")
     assert first[:4] == ["before 1.0", "spoken 1.0", f"after 2.0 {click.__file__}", "spoken 2.0"]
@@ -154,7 +155,7 @@ def test_no_command_changes_the_python_that_runs_worldsize(project: Project) -> 
         "refused": "conda install click; test ! -e changed && conda info && ls changed && echo ninety-nine",
         "isolated": f"{own} -I -m pip {install} && {own} -I -c 'import click; print(click.version)'",
         "aimed": _ways_into(install, Path(click.__file__).parents[1]),
-        "uv": f"uv pip install --target={layers.parents()[-1]} {later} || echo ninety-nine",
+        "uv": f"uv pip install --target={list_parents()[-1]} {later} || echo ninety-nine",
         "system": f"uv pip install -q --system --no-index {later} && echo ninety-nine",
     }
     if not (bins / "pip").exists():
@@ -204,7 +205,7 @@ def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> Non
     own = project.folder / "own"  # a Python that may be changed
     venv.create(own, with_pip=False)
     python = own / "bin" / "python"
-    shown = "".join(f"import site; site.addsitedir({str(each)!r})\n" for each in layers.parents())
+    shown = "".join(f"import site; site.addsitedir({str(each)!r})\n" for each in list_parents())
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(own)}))
     (packages / "shown.pth").write_text(shown, encoding="utf-8")
     extra = wheel(project.folder, "extra", "1.0", "")
@@ -222,7 +223,7 @@ def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> Non
 
 def contents() -> dict[str, tuple[int, int]]:
     """The sizes and times of this Python's packages and programs; not what Python compiles by the way."""
-    folders = [Path(sys.executable).parent, *layers.parents()]
+    folders = [Path(sys.executable).parent, *list_parents()]
     return {
         str(path): (found.st_size, found.st_mtime_ns)
         for folder in folders
@@ -240,15 +241,15 @@ def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Pr
     assert "job.yml:2:14: error: pip cannot install what `azureml:own:1` asks for" in said
     assert "ERROR: No matching distribution found for no-such-package-anywhere==1.0" in said
     assert not list((project.folder / ".worldsize" / "runs").iterdir())
-    assert not store.kept(project.folder / ".worldsize" / store.FOLDER)
+    assert not list_layers(project.folder / ".worldsize" / store.FOLDER)
 
 
 def test_a_layer_is_built_once_used_at_little_cost_and_not_removed_meanwhile(tmp_path: Path) -> None:
     lines = ["--no-index", str(wheel(tmp_path, "single", "1.0", "x = 1\n"))]
     said: list[str] = []
     made: list[Path] = []
-    with Warden() as warden, contextlib.ExitStack() as held:
-        kept = Store(tmp_path / "store", warden, said.append)
+    with Supervisor() as supervisor, contextlib.ExitStack() as held:
+        kept = LayerStore(tmp_path / "store", supervisor, said.append)
         want = lambda: made.append(kept.layer("`own`", lines, held))  # noqa: E731
         threads = [threading.Thread(target=want) for _ in range(3)]
         for thread in threads:
@@ -258,15 +259,15 @@ def test_a_layer_is_built_once_used_at_little_cost_and_not_removed_meanwhile(tmp
         assert len(made) == 3
         (layer,) = set(made)
         assert sum("building" in line for line in said) == 1
-        assert (layers.packages_of(layer) / "single.py").exists()
+        assert (packages_folder(layer) / "single.py").exists()
         assert not list(kept.root.glob("*.building"))
-        assert store.kept(kept.root) == [layer]
-        assert not store.remove(layer)
+        assert list_layers(kept.root) == [layer]
+        assert not remove_layer(layer)
         seconds = []
         for number in range(20):
             began = time.perf_counter()
-            layers.lay(tmp_path / str(number), [layer])
+            make_layer(tmp_path / str(number), [layer])
             seconds.append(time.perf_counter() - began)
         assert sorted(seconds)[10] < 0.03
-    assert store.remove(layer)
-    assert store.kept(kept.root) == []
+    assert remove_layer(layer)
+    assert list_layers(kept.root) == []

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from worldsize.running.starting import private, scratch
+from worldsize.running.launch import reserve
+from worldsize.running.launch.reserve import scratch_folder
 
 psutil = pytest.importorskip("psutil")
 HERE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -180,7 +181,7 @@ def test_kill_nine_of_everything_leaves_what_the_next_run_removes(project: Any) 
     process.wait()
     assert project.nothing_left(12), project.processes()
     assert kept.exists()
-    with scratch.folder(private.PREFIX, kept.parent) as living:
+    with scratch_folder(reserve.MPI_PREFIX, kept.parent) as living:
         project.write("next.yml", "type: command\ncommand: 'true'\nenvironment: azureml:any@latest\n")
         assert project.run("next.yml")[0] == 0
         assert not kept.exists()

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from worldsize.running.nodes import namespaces
+from worldsize.running.nodes.namespaces import probe_namespaces
 
 psutil = pytest.importorskip("psutil")
-_ABLE = namespaces.look()
+_ABLE = probe_namespaces()
 HERE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 pytestmark = [
     pytest.mark.run,

@@ -11,9 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from worldsize.running.preparing import machine
+from worldsize.running.prepare.machine import detect_machine
 
-CORES = machine.detect().slots
+CORES = detect_machine().slots
 pytest.importorskip("psutil")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
 

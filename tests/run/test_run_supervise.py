@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-from worldsize.running.starting.processes import Process
-from worldsize.running.supervising import silence
-from worldsize.running.supervising.supervise import Group, Warden
+from worldsize.running.launch import supervisor as supervising
+from worldsize.running.launch.group import Group
+from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.process import Process
 
 psutil = pytest.importorskip("psutil")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(60)]
@@ -57,13 +58,13 @@ def marker(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def warden() -> Iterator[Warden]:
-    with Warden() as found:
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as found:
         yield found
 
 
-def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path, warden: Warden) -> None:
-    with Group(shell("echo $RANK $PWD", "echo $RANK >&2"), warden, cwd=tmp_path, logs=tmp_path) as group:
+def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path, supervisor: Supervisor) -> None:
+    with Group(shell("echo $RANK $PWD", "echo $RANK >&2"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert {each.process.rank: each.status for each in group.ended} == {0: 0, 1: 0}
     assert (tmp_path / "rank-0.log").read_text() == f"0 {tmp_path}\n"
@@ -72,9 +73,9 @@ def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path, warden: Wa
     assert group.left == ()
 
 
-def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, warden: Warden, marker: str) -> None:
+def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, supervisor: Supervisor, marker: str) -> None:
     begin = time.monotonic()
-    with Group(shell(f"{marker}; true", "exit 7"), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(shell(f"{marker}; true", "exit 7"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert time.monotonic() - begin < 5
     assert group.failure is not None
@@ -83,18 +84,18 @@ def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, warden: Warden,
     assert gone(marker)
 
 
-def test_a_signal_is_told_from_a_status(tmp_path: Path, warden: Warden) -> None:
-    with Group(shell("kill -SEGV $$"), warden, cwd=tmp_path, logs=tmp_path) as group:
+def test_a_signal_is_told_from_a_status(tmp_path: Path, supervisor: Supervisor) -> None:
+    with Group(shell("kill -SEGV $$"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert group.failure is not None
     assert group.failure.status == -signal.SIGSEGV
 
 
 def test_a_grandchild_that_ignores_term_in_a_session_of_its_own_is_killed(
-    tmp_path: Path, warden: Warden, marker: str
+    tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
     stubborn = f"setsid bash -c 'trap \"\" TERM; touch ready; while true; do {marker}; done' & wait"
-    with Group(shell(stubborn), warden, cwd=tmp_path, logs=tmp_path, grace=0.5) as group:
+    with Group(shell(stubborn), supervisor, cwd=tmp_path, logs=tmp_path, grace=0.5) as group:
         wait_for(tmp_path / "ready")
         group.stop()
         group.wait()
@@ -102,17 +103,19 @@ def test_a_grandchild_that_ignores_term_in_a_session_of_its_own_is_killed(
     assert gone(marker)
 
 
-def test_term_is_given_its_time(tmp_path: Path, warden: Warden) -> None:
+def test_term_is_given_its_time(tmp_path: Path, supervisor: Supervisor) -> None:
     polite = "trap 'sleep 0.3; echo saved; exit 0' TERM; touch ready; while true; do sleep 0.05; done"
-    with Group(shell(polite), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(shell(polite), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         wait_for(tmp_path / "ready")
         group.stop()
         group.wait()
     assert (tmp_path / "rank-0.log").read_text().endswith("saved\n")  # bash names the sleep it lost
 
 
-def test_a_stopped_process_is_ended_too(tmp_path: Path, warden: Warden) -> None:
-    with Group(shell("touch ready; kill -STOP $$"), warden, cwd=tmp_path, logs=tmp_path, grace=5) as group:
+def test_a_stopped_process_is_ended_too(tmp_path: Path, supervisor: Supervisor) -> None:
+    with Group(
+        shell("touch ready; kill -STOP $$"), supervisor, cwd=tmp_path, logs=tmp_path, grace=5
+    ) as group:
         wait_for(tmp_path / "ready")
         begin = time.monotonic()
         group.stop()
@@ -121,11 +124,11 @@ def test_a_stopped_process_is_ended_too(tmp_path: Path, warden: Warden) -> None:
 
 
 def test_what_a_command_leaves_in_the_background_ends_with_it(
-    tmp_path: Path, warden: Warden, marker: str
+    tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
     begin = time.monotonic()
     with Group(
-        shell(f"({marker}; true) & setsid {marker} & exit 0"), warden, cwd=tmp_path, logs=tmp_path
+        shell(f"({marker}; true) & setsid {marker} & exit 0"), supervisor, cwd=tmp_path, logs=tmp_path
     ) as group:
         group.wait()
     assert time.monotonic() - begin < 4
@@ -140,9 +143,9 @@ def served(*commands: str) -> list[Process]:
 
 
 def test_what_serves_is_ended_when_the_others_have_ended_well(
-    tmp_path: Path, warden: Warden, marker: str
+    tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
-    with Group(served("true", f"{marker}; true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(served("true", f"{marker}; true"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert group.failure is None
     assert [(each.process.name, each.status, each.told) for each in group.ended] == [
@@ -152,12 +155,14 @@ def test_what_serves_is_ended_when_the_others_have_ended_well(
     assert gone(marker)
 
 
-def test_a_signal_that_meets_a_process_as_it_starts_is_not_lost(tmp_path: Path, warden: Warden) -> None:
+def test_a_signal_that_meets_a_process_as_it_starts_is_not_lost(
+    tmp_path: Path, supervisor: Supervisor
+) -> None:
     for number in range(20):  # before its first instruction once in some
         logs = tmp_path / str(number)
         logs.mkdir()
         begin = time.monotonic()
-        with Group(served("true", "exec sleep 600"), warden, cwd=tmp_path, logs=logs) as group:
+        with Group(served("true", "exec sleep 600"), supervisor, cwd=tmp_path, logs=logs) as group:
             group.wait()
         assert group.ended[-1].status == -signal.SIGTERM
         assert time.monotonic() - begin < 3
@@ -165,11 +170,11 @@ def test_a_signal_that_meets_a_process_as_it_starts_is_not_lost(tmp_path: Path, 
 
 @pytest.mark.parametrize(("guilty", "status"), [("ps-0", 4), ("rank-0", 5)])
 def test_what_serves_may_fail_and_be_stopped_as_others(
-    tmp_path: Path, warden: Warden, marker: str, guilty: str, status: int
+    tmp_path: Path, supervisor: Supervisor, marker: str, guilty: str, status: int
 ) -> None:
     waits, fails = f"{marker}; true", f"exit {status}"
     commands = (waits, fails) if guilty == "ps-0" else (fails, waits)
-    with Group(served(*commands), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(served(*commands), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert group.failure is not None
     assert (group.failure.process.name, group.failure.status) == (guilty, status)
@@ -177,10 +182,10 @@ def test_what_serves_may_fail_and_be_stopped_as_others(
 
 
 def test_a_guard_that_is_told_to_end_does_not_make_a_success(
-    tmp_path: Path, warden: Warden, marker: str
+    tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
     commands = served(f"touch ready; {marker}; true", f"{marker}; true")
-    with Group(commands, warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(commands, supervisor, cwd=tmp_path, logs=tmp_path) as group:
         wait_for(tmp_path / "ready")
         while group.guard is None:
             group.read()
@@ -190,15 +195,15 @@ def test_a_guard_that_is_told_to_end_does_not_make_a_success(
     assert group.failure.process.name == "rank-0"
 
 
-def test_leaving_the_context_stops_the_group(tmp_path: Path, warden: Warden, marker: str) -> None:
-    with pytest.raises(RuntimeError), Group(shell(marker), warden, cwd=tmp_path, logs=tmp_path):
+def test_leaving_the_context_stops_the_group(tmp_path: Path, supervisor: Supervisor, marker: str) -> None:
+    with pytest.raises(RuntimeError), Group(shell(marker), supervisor, cwd=tmp_path, logs=tmp_path):
         raise RuntimeError
     assert gone(marker)
 
 
-def test_a_program_that_is_not_there(tmp_path: Path, warden: Warden) -> None:
+def test_a_program_that_is_not_there(tmp_path: Path, supervisor: Supervisor) -> None:
     nothing = [Process("rank-0", 0, 0, 0, ("no-such-program",), {})]
-    with Group(nothing, warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(nothing, supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
     assert group.failure is not None
     assert group.failure.status == 127
@@ -208,21 +213,22 @@ def test_a_program_that_is_not_there(tmp_path: Path, warden: Warden) -> None:
 RUNNER = """
     import sys
     from pathlib import Path
-    from worldsize.running.starting.processes import Process
-    from worldsize.running.supervising.supervise import Group, Warden
+    from worldsize.running.launch.group import Group
+    from worldsize.running.launch.supervisor import Supervisor
+    from worldsize.running.model.process import Process
     folder, command = Path(sys.argv[1]), sys.argv[2]
     rank = Process("rank-0", 0, 0, 0, ("bash", "-c", command), {})
-    with Warden() as warden, Group([rank], warden, cwd=folder, logs=folder, grace=0.5) as group:
+    with Supervisor() as supervisor, Group([rank], supervisor, cwd=folder, logs=folder, grace=0.5) as group:
         while group.guard is None:
             group.read()
-        print(warden._process.pid, group.guard, flush=True)
+        print(supervisor._process.pid, group.guard, flush=True)
         group.wait()
 """
 
 
 class Started(NamedTuple):
     runner: subprocess.Popen[str]
-    warden: int
+    supervisor: int
     guard: int
 
 
@@ -239,9 +245,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         runner = subprocess.Popen(code, stdout=subprocess.PIPE, text=True)
         runners.append(runner)
         assert runner.stdout is not None
-        warden, guard = map(int, runner.stdout.readline().split())
+        supervisor, guard = map(int, runner.stdout.readline().split())
         wait_for(tmp_path / "ready")
-        return Started(runner, warden, guard)
+        return Started(runner, supervisor, guard)
 
     yield begin
     for runner in runners:
@@ -264,7 +270,7 @@ def test_kill_nine_of_the_runner_leaves_nothing(marker: str, start: Start) -> No
     started = start(f"trap '' TERM; setsid {marker} & touch ready; {marker}; true")
     started.runner.kill()
     started.runner.wait()
-    assert ended(started.guard, started.warden)
+    assert ended(started.guard, started.supervisor)
     assert gone(marker)
 
 
@@ -272,13 +278,13 @@ def test_kill_nine_of_the_guard_leaves_nothing(marker: str, start: Start) -> Non
     started = start(f"trap '' TERM; setsid {marker} & {marker} & touch ready; {marker}; true")
     os.kill(started.guard, signal.SIGKILL)
     assert started.runner.wait(15) == 0
-    assert ended(started.warden)
+    assert ended(started.supervisor)
     assert gone(marker)
 
 
-def test_kill_nine_of_the_warden_leaves_nothing(marker: str, start: Start) -> None:
+def test_kill_nine_of_the_supervisor_leaves_nothing(marker: str, start: Start) -> None:
     started = start(f"setsid {marker} & touch ready; {marker}; true")
-    os.kill(started.warden, signal.SIGKILL)
+    os.kill(started.supervisor, signal.SIGKILL)
     assert started.runner.wait(15) == 0
     assert ended(started.guard)
     assert gone(marker)
@@ -286,23 +292,23 @@ def test_kill_nine_of_the_warden_leaves_nothing(marker: str, start: Start) -> No
 
 def test_kill_nine_of_everything_that_watches_ends_the_ranks(marker: str, start: Start) -> None:
     started = start(f"touch ready; exec {marker}")
-    for pid in (started.warden, started.guard):
+    for pid in (started.supervisor, started.guard):
         os.kill(pid, signal.SIGSTOP)  # neither can react before it is killed as well
     started.runner.kill()
-    for pid in (started.warden, started.guard):
+    for pid in (started.supervisor, started.guard):
         os.kill(pid, signal.SIGKILL)
     assert gone(marker)
 
 
-def test_one_warden_serves_groups_side_by_side(tmp_path: Path, warden: Warden) -> None:
+def test_one_supervisor_serves_groups_side_by_side(tmp_path: Path, supervisor: Supervisor) -> None:
     # Each waits for the other's file, so neither ends unless both run at the same time.
     meet = "touch {own}; for i in $(seq 500); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"
     first, second = shell(meet.format(own="a", other="b")), shell(meet.format(own="b", other="a"))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     with (
-        Group(first, warden, cwd=tmp_path, logs=tmp_path / "one") as one,
-        Group(second, warden, cwd=tmp_path, logs=tmp_path / "two") as two,
+        Group(first, supervisor, cwd=tmp_path, logs=tmp_path / "one") as one,
+        Group(second, supervisor, cwd=tmp_path, logs=tmp_path / "two") as two,
     ):
         one.wait()
         two.wait()
@@ -312,21 +318,21 @@ def test_one_warden_serves_groups_side_by_side(tmp_path: Path, warden: Warden) -
 
 
 def test_a_dead_warden_has_a_successor(tmp_path: Path) -> None:
-    with Warden() as warden:
-        os.kill(warden.pid, signal.SIGKILL)
-        warden._process.wait()
-        with Group(shell("true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Supervisor() as supervisor:
+        os.kill(supervisor.pid, signal.SIGKILL)
+        supervisor._process.wait()
+        with Group(shell("true"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
             group.wait()
     assert group.failure is None
     assert group.lost is None
 
 
-@pytest.mark.parametrize("helper", ["guard", "warden"])
-def test_a_helper_that_is_stopped_goes_on(tmp_path: Path, warden: Warden, helper: str) -> None:
+@pytest.mark.parametrize("helper", ["guard", "supervisor"])
+def test_a_helper_that_is_stopped_goes_on(tmp_path: Path, supervisor: Supervisor, helper: str) -> None:
     begin = time.monotonic()
-    if helper == "warden":
-        os.kill(warden.pid, signal.SIGSTOP)
-    with Group(shell("touch up; sleep 0.5; touch over"), warden, cwd=tmp_path, logs=tmp_path) as group:
+    if helper == "supervisor":
+        os.kill(supervisor.pid, signal.SIGSTOP)
+    with Group(shell("touch up; sleep 0.5; touch over"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         if helper == "guard":
             while group.guard is None:
                 group.read()
@@ -338,16 +344,16 @@ def test_a_helper_that_is_stopped_goes_on(tmp_path: Path, warden: Warden, helper
     assert time.monotonic() - begin < 30
 
 
-@pytest.mark.parametrize("helper", ["guard", "warden"])
+@pytest.mark.parametrize("helper", ["guard", "supervisor"])
 def test_a_helper_that_never_answers_is_given_up(
-    tmp_path: Path, warden: Warden, marker: str, monkeypatch: pytest.MonkeyPatch, helper: str
+    tmp_path: Path, supervisor: Supervisor, marker: str, monkeypatch: pytest.MonkeyPatch, helper: str
 ) -> None:
-    monkeypatch.setattr(silence, "CONTINUE_SECONDS", 600.0)
-    monkeypatch.setattr(silence, "LOST_SECONDS", 3.0)
-    stuck = warden.pid
-    if helper == "warden":
+    monkeypatch.setattr(supervising, "CONTINUE_SECONDS", 600.0)
+    monkeypatch.setattr(supervising, "LOST_SECONDS", 3.0)
+    stuck = supervisor.pid
+    if helper == "supervisor":
         os.kill(stuck, signal.SIGSTOP)
-    with Group(shell(f"touch up; {marker}; true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(shell(f"touch up; {marker}; true"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         if helper == "guard":
             wait_for(tmp_path / "up")
             while group.guard is None:
@@ -356,18 +362,18 @@ def test_a_helper_that_never_answers_is_given_up(
         group.wait()
     assert group.lost == "the process that watched over it did not answer"
     assert gone(marker)
-    if helper == "warden":  # the groups that come have another
-        assert warden.pid != stuck
-        with Group(shell("true"), warden, cwd=tmp_path, logs=tmp_path) as group:
+    if helper == "supervisor":  # the groups that come have another
+        assert supervisor.pid != stuck
+        with Group(shell("true"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
             group.wait()
         assert group.lost is None
 
 
-def test_a_group_whose_warden_was_killed_has_not_succeeded(tmp_path: Path, warden: Warden) -> None:
+def test_a_group_whose_warden_was_killed_has_not_succeeded(tmp_path: Path, supervisor: Supervisor) -> None:
     polite = "trap 'exit 0' TERM; touch up; while :; do sleep 0.1; done"
-    with Group(shell(polite), warden, cwd=tmp_path, logs=tmp_path) as group:
+    with Group(shell(polite), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         wait_for(tmp_path / "up")
-        os.kill(warden.pid, signal.SIGKILL)
+        os.kill(supervisor.pid, signal.SIGKILL)
         group.wait()
     assert [each.status for each in group.ended] == [0]
     assert group.lost == "the process that starts those of the run was killed"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.running.recording.tracking import Logged, Tracking
+from worldsize.running.record.tracking import LoggedMetric, Tracking
 
 pytest.importorskip("mlflow")
 pytest.importorskip("psutil")
@@ -79,6 +79,37 @@ def run(project: Any, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def test_trials_read_what_an_earlier_step_has_written(project: Any) -> None:
+    project.write(
+        "pipeline.yml",
+        """
+        type: pipeline
+        settings: {default_compute: azureml:c}
+        jobs:
+          write:
+            command: echo 10 > ${{outputs.data}}/bias
+            environment: azureml:e:1
+            outputs: {data: {type: uri_folder}}
+          search:
+            type: sweep
+            trial: ./train.yml
+            inputs: {data: "${{parent.jobs.write.outputs.data}}"}
+            outputs: {model: {type: uri_folder}}
+            sampling_algorithm: grid
+            search_space:
+              x: {type: choice, values: [2, 1]}
+            objective: {goal: minimize, primary_metric: loss}
+            limits: {max_total_trials: 2, max_concurrent_trials: 1}
+        """,
+    )
+    component = COMPONENT.replace("bias: {type: integer}", "data: {type: uri_folder}")
+    project.write("train.yml", component.replace("${{inputs.bias}}", "$(cat ${{inputs.data}}/bias)"))
+    project.write("src/train.py", TRAIN)
+    code, text = run(project)
+    assert code == 0, text
+    assert "the best of 2 trials is trial-001: loss 11 with x 1" in text
+
+
 def test_the_best_trial_gives_the_step_its_outputs(project: Any) -> None:
     project.write("pipeline.yml", PIPELINE)
     project.write("train.yml", COMPONENT)
@@ -108,8 +139,8 @@ def test_the_best_trial_gives_the_step_its_outputs(project: Any) -> None:
     with Tracking(project.folder / ".worldsize") as resumed:  # what a resumed run sees of ended trials
         resumed.start()
         resumed.begin("pipeline", "again", lambda: {"worldsize.run": project.newest.name}, {}, again=True)
-        assert resumed.wait_for("search.trial-001", "loss", 100) == Logged((12.0,))
-        assert resumed.wait_for("search.trial-001", "los", 100) == Logged((), ("loss",))
+        assert resumed.wait_for("search.trial-001", "loss", 100) == LoggedMetric((12.0,))
+        assert resumed.wait_for("search.trial-001", "los", 100) == LoggedMetric((), ("loss",))
     # Its outputs are remembered as those of any step, and so is that nothing has changed.
     code, text = run(project)
     assert code == 0, text

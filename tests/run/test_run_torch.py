@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running.preparing import machine
+from worldsize.running.prepare.machine import detect_machine
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
 
@@ -93,7 +93,7 @@ def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_a_script_that_asks_for_nccl_is_named_before_and_explained_after(tmp_path: Path) -> None:
-    if machine.detect().gpus:
+    if detect_machine().gpus:
         pytest.skip("this machine has a GPU")
     status, text, _ = run(tmp_path, script=SCRIPT.replace('"gloo"', '"nccl"'))
     assert status == 1, text

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.running.showing import summary
-from worldsize.running.showing.view import Plain
+from worldsize.running.show.summary import render_summary
+from worldsize.running.show.views import PlainView
 
 psutil = pytest.importorskip("psutil")
 pytestmark = [
@@ -77,7 +77,7 @@ def test_steps_are_nested_runs_with_their_own_metrics(pipeline: Path, tmp_path: 
     assert result.failure.status == 4
     assert result.metrics == {"loss": 0.25}
     assert result.tracking_uri is not None
-    assert "--host 127.0.0.1" in summary.render(result)
+    assert "--host 127.0.0.1" in render_summary(result)
 
     client = MlflowClient(result.tracking_uri)
     experiment = client.get_experiment_by_name("tracked")
@@ -204,7 +204,7 @@ def test_a_record_that_cannot_be_finished_is_told_and_not_green(tmp_path: Path) 
 
 
 def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
-    from worldsize.running.recording.tracker import Record
+    from worldsize.running.record.tracker import Record
 
     begin = {
         "uri": f"sqlite:///{tmp_path / 'mlflow.db'}",
@@ -264,7 +264,7 @@ def test_without_mlflow_steps_run_untracked_with_one_notice(
         "type: command\ncompute: azureml:cpu\nenvironment: azureml:any@latest\ncommand: env\n"
     )
     lines: list[str] = []
-    result = worldsize.run(tmp_path / "job.yml", runs_dir=tmp_path / "home", view=Plain(lines.append))
+    result = worldsize.run(tmp_path / "job.yml", runs_dir=tmp_path / "home", view=PlainView(lines.append))
     assert result.state == "succeeded"
     assert result.tracking_uri is None
     assert [line for line in lines if "MLflow" in line] == [
@@ -285,7 +285,7 @@ def test_kill_nine_of_the_runner_closes_its_runs(tmp_path: Path) -> None:
         while not list(tmp_path.rglob("up")):
             time.sleep(0.05)
         children = psutil.Process(runner.pid).children(recursive=True)
-        assert len(children) >= 4  # warden, guard, shell, tracker
+        assert len(children) >= 4  # supervisor, guard, shell, tracker
         runner.kill()
     _, alive = psutil.wait_procs(children, timeout=15)
     assert not alive

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from worldsize.running.recording import history
+from worldsize.running.record.history import load_run
 
 WORLDSIZE = [sys.executable, "-m", "worldsize"]
 RUN = ("run", "pipeline.yml", "--no-track", "-q", "--environment", "current")
@@ -170,7 +170,7 @@ def events(folder: Path) -> int:
 def ended_well(folder: Path, before: set[Path]) -> bool:
     """Whether the runner was killed when its run was over."""
     newest = max((folder / ".worldsize" / "runs").glob("*"), default=None)
-    return newest is not None and newest not in before and history.load(newest).state == "succeeded"
+    return newest is not None and newest not in before and load_run(newest).state == "succeeded"
 
 
 def started(folder: Path, before: set[Path]) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kills import MOST_RESUMES, inside, kill, start
 
-from worldsize.running.recording import history
+from worldsize.running.record.history import load_run
 
 COMPONENT = Path(__file__).parents[2] / "components" / "register" / "component.yml"
 PIPELINE = """\
@@ -87,7 +87,7 @@ def round_(folder: Path, number: int, seconds: float | None, moments: Counter[st
     found = dict(query(folder, VERSIONS))
     moments["after the version" if f"model-{number}" in found else "before the version"] += 1
     for _ in range(MOST_RESUMES):
-        if history.load(max((folder / ".worldsize" / "runs").iterdir())).state == "succeeded":
+        if load_run(max((folder / ".worldsize" / "runs").iterdir())).state == "succeeded":
             break
         start(folder, "resume", "last", "-q").wait(300)
     print(f"{number}: killed after {seconds:.1f} s", file=sys.stderr, flush=True)

@@ -16,8 +16,8 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Field
-from worldsize.running.options import RunOptions
-from worldsize.running.preparing import preparation
+from worldsize.running.model.options import RunOptions
+from worldsize.running.prepare import preparation
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SPECS = sorted(PIPELINES.glob("*.yml"))

@@ -22,8 +22,8 @@ from worldsize.base.span import Span
 from worldsize.checking import boundary
 from worldsize.emit import output_folder
 from worldsize.errors import OutputError
+from worldsize.running.launch.step_folder import copy_snapshot
 from worldsize.running.reuse.digests import Digests
-from worldsize.running.starting import workplace
 
 
 def tree(folder: Path, files: dict[str, str]) -> None:
@@ -112,7 +112,7 @@ def test_a_zip_is_written_piece_by_piece(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert peak < 8 * CHUNK
     output_folder.write_folder({"x/data.zip": packed}, tmp_path / "out")
-    workplace.materialise(found, tmp_path / "code")
+    copy_snapshot(found, tmp_path / "code")
     whole = (tmp_path / "one.zip").read_bytes()
     for path in ("out/x/data.zip", "code/data.zip"):
         assert (tmp_path / path).read_bytes() == whole
@@ -127,7 +127,7 @@ def test_a_name_that_is_not_text_has_no_place_in_a_zip(tmp_path: Path) -> None:
     found, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../data.zip]\n")
     assert boundary.refusals(found.files, None, Span("c", 1, 1, 1, 1))
     with pytest.raises(OSError, match="its name is not text"):
-        workplace.materialise(found, tmp_path / "code")
+        copy_snapshot(found, tmp_path / "code")
 
 
 def test_a_zip_of_what_changed_since_it_was_listed_is_refused(tmp_path: Path) -> None:

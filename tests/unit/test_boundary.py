@@ -9,8 +9,8 @@ import pytest
 
 import worldsize
 from worldsize.errors import SpecError
-from worldsize.running.errors import RunError
-from worldsize.running.preparing import preparation
+from worldsize.running.model.errors import RunError
+from worldsize.running.prepare import preparation
 
 SPEC = """\
 name: digits

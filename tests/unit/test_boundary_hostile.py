@@ -17,10 +17,11 @@ from worldsize.azureml.copying import CopyAccess, copy_listed, open_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.span import Span
 from worldsize.errors import OutputError, SpecError
-from worldsize.running.errors import RunError
-from worldsize.running.options import RunOptions
-from worldsize.running.preparing import preparation
+from worldsize.running.model.errors import RunError
+from worldsize.running.model.options import RunOptions
+from worldsize.running.prepare import preparation
 from worldsize.running.reuse import trees
+from worldsize.running.reuse.trees import TreeEntry, walk_tree
 
 SECRET = "worldsize-boundary-secret"
 HEAD = "$schema: https://azuremlschemas.azureedge.net/latest/"
@@ -319,9 +320,9 @@ def test_folders_in_folders_end(project: Path) -> None:
 
 def test_hashing_ends_where_links_double_at_every_level(tmp_path: Path) -> None:
     doubling(tmp_path / "data")
-    found = list(trees.walk(tmp_path / "data" / "d0"))
+    found = list(walk_tree(tmp_path / "data" / "d0"))
     assert len(found) < 2 * trees.MOST_REPEATED
-    assert found[-1] == trees.Found("y/\0x/d1/".replace("x/d1/", "x/"), "other")
+    assert found[-1] == TreeEntry("y/\0x/d1/".replace("x/d1/", "x/"), "other")
 
 
 def test_a_link_to_all_the_disk_is_refused_before_it_is_listed(

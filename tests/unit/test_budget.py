@@ -131,7 +131,7 @@ VERBS = {
 WHERE = {  # what asks for the time that a file has
     "the check": "worldsize.checking.checker",
     "what follows the check": "worldsize.checking.specs",
-    "the preparation of a run": "worldsize.running.preparing.preparation",
+    "the preparation of a run": "worldsize.running.prepare.preparation",
 }
 
 

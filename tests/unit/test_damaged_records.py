@@ -17,9 +17,10 @@ from worldsize.cli.main import main
 from worldsize.diagnostics import render
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.sarif import RuleInfo
-from worldsize.running import ResumeError, api, resume
-from worldsize.running.showing.logs import Decoder
-from worldsize.running.showing.view import Plain, Quiet
+from worldsize.running import ResumeError, resume
+from worldsize.running.api import run
+from worldsize.running.launch.logs import Decoder
+from worldsize.running.show.views import PlainView, QuietView
 
 FIRST = "20260102-030405-000"
 ACTING = "\x1b[2J\x07\x9b31m\u202e"
@@ -126,7 +127,7 @@ def test_no_format_of_a_report_lets_control_characters_through(format_: str) -> 
 
 def test_views_and_logs_let_no_control_characters_through() -> None:
     lines: list[str] = []
-    Plain(lines.append).notice(f"a{ACTING}b\n\tc")
+    PlainView(lines.append).notice(f"a{ACTING}b\n\tc")
     lines += Decoder().feed(f"x{ACTING}y 👩\u200d🔬 é\ttab\n".encode())
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set("".join(lines))
     assert "\n\tc" in lines[0]
@@ -135,7 +136,7 @@ def test_views_and_logs_let_no_control_characters_through() -> None:
 
 def test_a_quiet_view_still_warns() -> None:
     lines: list[str] = []
-    view = Quiet(lines.append)
+    view = QuietView(lines.append)
     view.notice("building")
     view.warn("not tracked by MLflow: it is locked")
     assert lines == ["not tracked by MLflow: it is locked"]
@@ -162,17 +163,14 @@ compute: azureml:cluster
 """
 
 
-@pytest.mark.parametrize(
-    "part", ["record.save", "life.held", "privacy.hide_in_compiled", "preparation.prepare"]
-)
+@pytest.mark.parametrize("part", ["save_request", "hold_lock", "hide_in_compiled", "prepare"])
 def test_a_full_disk_leaves_no_run_of_nothing(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "run.json")
 
-    module, _, name = part.partition(".")
-    monkeypatch.setattr(getattr(api, module), name, full)
+    monkeypatch.setattr(run, part, full)
     (tmp_path / "job.yml").write_text(JOB, encoding="utf-8")
     with pytest.raises(OSError, match="No space left"):
         worldsize.run(tmp_path / "job.yml", runs_dir=tmp_path / "home", track=False)

@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 
 from worldsize.cli import formatting
 from worldsize.cli.main import main
-from worldsize.running.recording import history, life
-from worldsize.running.recording.folder import StepFolder
-from worldsize.running.reuse import links
-from worldsize.running.reuse.links import Original
-from worldsize.running.reuse.store import Entry, Store
+from worldsize.running.model.folder import StepFolder
+from worldsize.running.record import folder
+from worldsize.running.record.folder import find_runner, hold_lock
+from worldsize.running.record.history import load_run
+from worldsize.running.reuse.store import Original, Store, StoreEntry, link_step
 
 FIRST, SECOND = "20260102-030405-000", "20260102-040000-000"
 
@@ -91,26 +91,26 @@ def test_runs_as_json(home: Path) -> None:
 
 
 def test_a_run_goes_on_for_as_long_as_its_lock_is_held(home: Path) -> None:
-    with life.held(home / "runs" / SECOND):
-        assert history.load(home / "runs" / SECOND).state == "running"
-        assert history.load(home / "runs" / SECOND).steps["shard"].state == "running"
-        with pytest.raises(life.AliveError), life.held(home / "runs" / SECOND):
+    with hold_lock(home / "runs" / SECOND):
+        assert load_run(home / "runs" / SECOND).state == "running"
+        assert load_run(home / "runs" / SECOND).steps["shard"].state == "running"
+        with pytest.raises(folder.AliveError), hold_lock(home / "runs" / SECOND):
             pass
-    assert history.load(home / "runs" / SECOND).steps["shard"].state == "died"
+    assert load_run(home / "runs" / SECOND).steps["shard"].state == "died"
 
 
 def test_a_lock_whose_runner_died_is_waited_for(home: Path) -> None:
-    path = home / "runs" / SECOND / life.NAME
+    path = home / "runs" / SECOND / folder.LOCK
     with path.open("w") as file:
         file.write("999999999\n")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
         begun = time.monotonic()
-        with pytest.raises(life.AliveError), life.held(path.parent, patience=0.3):
+        with pytest.raises(folder.AliveError), hold_lock(path.parent, patience=0.3):
             pass
         assert time.monotonic() - begun >= 0.3
-    with life.held(path.parent):
-        assert life.runner(path.parent) == os.getpid()
+    with hold_lock(path.parent):
+        assert find_runner(path.parent) == os.getpid()
 
 
 def test_show_draws_the_graph(home: Path) -> None:
@@ -208,8 +208,8 @@ def test_damaged_lines_are_counted(home: Path) -> None:
     assert "of its event log 1 line cannot be read and is left out" in call("show", FIRST).output
 
 
-def add(home: Path, letter: str, run: str, made: float) -> Entry:
-    entry = Entry(letter * 64, run, "train", made, 60.0, 1000)
+def add(home: Path, letter: str, run: str, made: float) -> StoreEntry:
+    entry = StoreEntry(letter * 64, run, "train", made, 60.0, 1000)
     Store(home).add(entry)
     return entry
 
@@ -247,10 +247,10 @@ def test_prune_removes_runs_that_nothing_needs(home: Path) -> None:
 
 def test_prune_leaves_what_goes_on_and_what_that_needs(home: Path) -> None:
     step = StepFolder(home / "runs" / SECOND / "steps" / "train")
-    links.link(
+    link_step(
         step, StepFolder(home / "runs" / FIRST / "steps" / "train"), ["model"], Original(FIRST, "train")
     )
-    with life.held(home / "runs" / SECOND):
+    with hold_lock(home / "runs" / SECOND):
         assert call("cache", "prune", "--all", "--runs", "--yes").output == "nothing to remove\n"
     assert "removed 2 runs" in call("cache", "prune", "--all", "--runs", "--yes").output
     assert [path.name for path in (home / "runs").iterdir()] == ["not-a-run.txt"]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
-import os
-import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -14,12 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.running.nodes import emulation, faults, links, namespaces, topology
-from worldsize.running.nodes.links import Link, LinkError
-from worldsize.running.options import RunOptions
-from worldsize.running.starting import processes, scratch
-from worldsize.running.starting.processes import Call
-from worldsize.running.tasks import Task
+from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.model.options import RunOptions
+from worldsize.running.model.process import Call, walk_processes
+from worldsize.running.model.task import Task
+from worldsize.running.nodes import namespaces, node_faults
+from worldsize.running.nodes.emulation import read_emulation
+from worldsize.running.nodes.namespaces import make_plan
+from worldsize.running.nodes.network import (
+    LEAST_BITS_PER_S,
+    MOST_NODES,
+    NETWORK,
+    UNSHAPED,
+    FittedLink,
+    Link,
+    LinkError,
+    fit_link,
+    hosts_file,
+    make_nodes,
+    parse_link,
+    shaping_commands,
+)
+from worldsize.running.nodes.node_faults import NodeFault, assign_step, describe_fault, parse_fault
 
 
 def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pytorch") -> Task:
@@ -28,29 +40,29 @@ def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pyto
     )
 
 
-@given(st.integers(1, topology.MOST_NODES))
+@given(st.integers(1, MOST_NODES))
 def test_nodes_have_names_and_addresses_of_their_own(count: int) -> None:
-    made = topology.nodes(count)
+    made = make_nodes(count)
     assert [node.name for node in made] == [f"node{number}" for number in range(count)]
     assert all(len(node.name) <= 15 for node in made)  # what the kernel allows for a device
     addresses = {ipaddress.ip_address(node.address) for node in made}
     assert len(addresses) == count
-    network = topology.NETWORK
+    network = NETWORK
     assert all(each in network and each.is_private for each in addresses)
     assert not {network.network_address, network.broadcast_address} & addresses
-    lines = topology.hosts_file(made).splitlines()
+    lines = hosts_file(made).splitlines()
     assert lines[0] == "127.0.0.1\tlocalhost"
     assert lines[2:] == [f"{node.address}\t{node.name}" for node in made]
 
 
-@pytest.mark.parametrize("count", [0, topology.MOST_NODES + 1])
+@pytest.mark.parametrize("count", [0, MOST_NODES + 1])
 def test_a_bridge_has_so_many_ports(count: int) -> None:
     with pytest.raises(ValueError, match="1 to 1000"):
-        topology.nodes(count)
+        make_nodes(count)
 
 
 def test_what_makes_the_network() -> None:
-    plan = namespaces.plan_of(topology.nodes(2), Path("hosts"), Link(1e9, 0.002, 0.001))
+    plan = make_plan(make_nodes(2), Path("hosts"), Link(1e9, 0.002, 0.001))
     assert [" ".join(command) for command in plan["switch"]] == [
         "link add switch type bridge",
         "link set dev switch up",
@@ -74,7 +86,7 @@ def test_what_makes_the_network() -> None:
 
 
 def test_links_without_limit_are_left_alone() -> None:
-    plan = namespaces.plan_of(topology.nodes(2), Path("hosts"), links.UNSHAPED)
+    plan = make_plan(make_nodes(2), Path("hosts"), UNSHAPED)
     assert all(not node["tc"] and not node["port_tc"] for node in plan["nodes"])
 
 
@@ -88,11 +100,11 @@ def test_links_without_limit_are_left_alone() -> None:
         ("3ms", Link(None, 0.003), "3 ms delay"),
         ("64kbit,1s", Link(64e3, 1.0), "64 kbit/s, 1 s delay"),
         ("1.6tbit", Link(1.6e12), "1,600 Gbit/s"),
-        ("none", links.UNSHAPED, "no limit"),
+        ("none", UNSHAPED, "no limit"),
     ],
 )
 def test_a_link_is_read_and_said(text: str, link: Link, said: str) -> None:
-    found = links.parse(text)
+    found = parse_link(text)
     assert found.bits_per_s == link.bits_per_s
     assert (found.delay_s, found.loss) == pytest.approx((link.delay_s, link.loss))
     assert str(found) == said
@@ -101,20 +113,20 @@ def test_a_link_is_read_and_said(text: str, link: Link, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("5", "`--link 5`: `5` is no rate, delay or loss"),
-        ("", "`--link ` has an empty part, which is no rate, delay or loss"),
-        ("1gbit,", "`--link 1gbit,` has an empty part, which is no rate, delay or loss"),
+        ("5", "`--link 5`: `5` is not a rate, delay or loss"),
+        ("", "`--link ` has an empty part, which is not a rate, delay or loss"),
+        ("1gbit,", "`--link 1gbit,` has an empty part, which is not a rate, delay or loss"),
         ("1gbit,2gbit", "`--link 1gbit,2gbit` says its rate twice"),
-        ("1gb", "`--link 1gb`: `1gb` is no rate, delay or loss"),
-        ("-1gbit", "`--link -1gbit`: `-1gbit` is no rate, delay or loss"),
+        ("1gb", "`--link 1gb`: `1gb` is not a rate, delay or loss"),
+        ("-1gbit", "`--link -1gbit`: `-1gbit` is not a rate, delay or loss"),
         ("0gbit", "`--link 0gbit`: a rate of `0gbit` moves nothing"),
-        ("2000s", "`--link 2000s`: a delay of `2000s` is no link"),
+        ("2000s", "`--link 2000s`: a delay of `2000s` is too long"),
         ("100%", "`--link 100%` loses every packet"),
     ],
 )
 def test_what_is_no_link_is_refused(text: str, message: str) -> None:
     with pytest.raises(LinkError) as caught:
-        links.parse(text)
+        parse_link(text)
     assert str(caught.value) == message
     assert caught.value.help
 
@@ -122,12 +134,12 @@ def test_what_is_no_link_is_refused(text: str, message: str) -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_a_link_or_refused(text: str) -> None:
     try:
-        link = links.parse(text)
+        link = parse_link(text)
     except LinkError:
         return
-    assert link.bits_per_s is None or link.bits_per_s >= links.LEAST_BITS_PER_S
+    assert link.bits_per_s is None or link.bits_per_s >= LEAST_BITS_PER_S
     assert 0 <= link.loss < 1
-    for command in links.shaping("eth0", link):
+    for command in shaping_commands("eth0", link):
         assert all(word and word == word.strip() for word in command)
 
 
@@ -170,30 +182,30 @@ TOO_MUCH = "1,600 Gbit/s is more than this machine's processor moves"
 def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
     asked: str | None, size: str | None, able: tuple[int, int], link: Link, said: str
 ) -> None:
-    wanted = None if asked is None else links.parse(asked)
-    found = links.emulate(wanted, size, can_shape=bool(able[0]), can_delay=bool(able[1]))
-    assert found == links.Emulated(link, said)
+    wanted = None if asked is None else parse_link(asked)
+    found = fit_link(wanted, size, can_shape=bool(able[0]), can_delay=bool(able[1]))
+    assert found == FittedLink(link, said)
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "fault"),
     [
-        ("kill", "node1@step:200", faults.Fault("kill", 1, None, 200, None, None, "node1@step:200")),
-        ("kill", "node0@30s", faults.Fault("kill", 0, None, None, 30.0, None, "node0@30s")),
+        ("kill", "node1@step:200", NodeFault("kill", 1, None, 200, None, None, "node1@step:200")),
+        ("kill", "node0@30s", NodeFault("kill", 0, None, None, 30.0, None, "node0@30s")),
         (
             "kill",
             "train:node1@250ms",
-            faults.Fault("kill", 1, "train", None, 0.25, None, "train:node1@250ms"),
+            NodeFault("kill", 1, "train", None, 0.25, None, "train:node1@250ms"),
         ),
         (
             "drop-link",
             "outer.train:node12@1.5m for 10s",
-            faults.Fault("drop-link", 12, "outer.train", None, 90.0, 10.0, "outer.train:node12@1.5m for 10s"),
+            NodeFault("drop-link", 12, "outer.train", None, 90.0, 10.0, "outer.train:node12@1.5m for 10s"),
         ),
     ],
 )
-def test_a_fault_is_read(kind: faults.Kind, text: str, fault: faults.Fault) -> None:
-    assert faults.parse(kind, text) == fault
+def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) -> None:
+    assert parse_fault(kind, text) == fault
 
 
 @pytest.mark.parametrize(
@@ -201,16 +213,16 @@ def test_a_fault_is_read(kind: faults.Kind, text: str, fault: faults.Fault) -> N
     [
         ("kill", "node1", "`--kill node1` names no node and time"),
         ("kill", "rank1@30s", "`--kill rank1@30s` names no node and time"),
-        ("kill", "node1@soon", "`--kill node1@soon`: `soon` is no time"),
-        ("kill", "node1@step:", "`--kill node1@step:`: `step:` is no time"),
+        ("kill", "node1@soon", "`--kill node1@soon`: `soon` is not a time"),
+        ("kill", "node1@step:", "`--kill node1@step:`: `step:` is not a time"),
         ("kill", "node1@3s for 2s", "`--kill node1@3s for 2s`: a node is killed for good"),
-        ("drop-link", "node1@3s for ever", "`--drop-link node1@3s for ever`: `ever` is no length of time"),
-        ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is no length of time"),
+        ("drop-link", "node1@3s for ever", "`--drop-link node1@3s for ever`: `ever` is not a length of time"),
+        ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
 )
-def test_what_is_no_fault_is_refused(kind: faults.Kind, text: str, message: str) -> None:
-    with pytest.raises(faults.FaultError) as caught:
-        faults.parse(kind, text)
+def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
+    with pytest.raises(node_faults.FaultError) as caught:
+        parse_fault(kind, text)
     assert str(caught.value) == message
     assert caught.value.help
 
@@ -218,8 +230,8 @@ def test_what_is_no_fault_is_refused(kind: faults.Kind, text: str, message: str)
 @given(st.text(max_size=40))
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
     try:
-        fault = faults.parse("drop-link", text)
-    except faults.FaultError:
+        fault = parse_fault("drop-link", text)
+    except node_faults.FaultError:
         return
     assert (fault.at_step is None) != (fault.at_seconds is None)
 
@@ -254,20 +266,20 @@ SEVERAL = {"prepare": task("prepare", 1, launcher="none"), "a": task("a", 2, 2),
     ],
 )
 def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str) -> None:
-    with pytest.raises(faults.FaultError) as caught:
-        faults.assign(faults.parse("kill", text), SEVERAL)
+    with pytest.raises(node_faults.FaultError) as caught:
+        assign_step(parse_fault("kill", text), SEVERAL)
     assert (str(caught.value), caught.value.help) == (message, help_)
 
 
 def test_a_fault_finds_the_only_step_that_can_be_meant() -> None:
     one = {"prepare": SEVERAL["prepare"], "train": task("train", 2)}
-    assert faults.assign(faults.parse("kill", "node1@3s"), one).step == "train"
-    with pytest.raises(faults.FaultError, match="no step has nodes"):
-        faults.assign(faults.parse("kill", "node1@3s"), {"prepare": SEVERAL["prepare"]})
+    assert assign_step(parse_fault("kill", "node1@3s"), one).step == "train"
+    with pytest.raises(node_faults.FaultError, match="no step has nodes"):
+        assign_step(parse_fault("kill", "node1@3s"), {"prepare": SEVERAL["prepare"]})
 
 
 def test_when_a_fault_is_due() -> None:
-    by_step, by_time = faults.parse("kill", "node1@step:200"), faults.parse("kill", "node1@30s")
+    by_step, by_time = parse_fault("kill", "node1@step:200"), parse_fault("kill", "node1@30s")
     assert not by_step.due(1e6, None)
     assert not by_step.due(1e6, 199)
     assert by_step.due(0.0, 203)  # progress is told now and then
@@ -290,22 +302,22 @@ def test_when_a_fault_is_due() -> None:
     ],
 )
 def test_a_fault_names_the_node_and_what_ran_there(call: Call, node: int, said: str) -> None:
-    plan = processes.plan(call, ["1"] * processes.ports_needed(call))
-    ranks = [each for each in processes.every(plan) if not each.members]
-    kill = faults.parse("kill", f"node{node}@step:200")
-    assert faults.told(kill, ranks) == f"{said} was killed by `--kill node{node}@step:200`"
-    cut = faults.parse("drop-link", f"node{node}@3s")
-    assert faults.told(cut, ranks) == f"the link of {said} was cut by `--drop-link node{node}@3s`"
+    plan = plan_processes(call, ["1"] * count_ports(call))
+    ranks = [each for each in walk_processes(plan) if not each.members]
+    kill = parse_fault("kill", f"node{node}@step:200")
+    assert describe_fault(kill, ranks) == f"{said} was killed by `--kill node{node}@step:200`"
+    cut = parse_fault("drop-link", f"node{node}@3s")
+    assert describe_fault(cut, ranks) == f"the link of {said} was cut by `--drop-link node{node}@3s`"
 
 
 def test_options_that_need_nodes_say_so() -> None:
     asked = RunOptions(link="fast", kill=("node9@3s",), drop_link=("node1@3s",))
-    found, problems = emulation.read(asked, {"train": task("train", 2)}, {})
+    found, problems = read_emulation(asked, {"train": task("train", 2)}, {})
     assert [problem.message for problem in problems] == [
         "`--drop-link` cuts a node's link, and instances that are only processes have none",
         "`--kill node9@3s`: step `train` runs on 2 nodes, `node0` to `node1`, here",
         "`--link` shapes links between nodes, and instances that are only processes have none",
-        "`--link fast`: `fast` is no rate, delay or loss",
+        "`--link fast`: `fast` is not a rate, delay or loss",
     ]
     assert found.namespaces is None
     assert all(problem.help and len(problem.message) <= 200 for problem in problems)
@@ -313,7 +325,7 @@ def test_options_that_need_nodes_say_so() -> None:
 
 def test_one_instance_runs_as_ever_and_nothing_is_asked_of_the_machine() -> None:
     asked = RunOptions(nodes="namespaces", link="1gbit")
-    found, problems = emulation.read(asked, {"train": task("train", 1, 4)}, {})
+    found, problems = read_emulation(asked, {"train": task("train", 1, 4)}, {})
     assert problems == []
     assert found.namespaces is None
     assert found.notices == ("`--nodes namespaces` changes nothing: no step has several instances here",)
@@ -323,74 +335,31 @@ def test_what_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     spread = {"train": task("train", 2)}
     asked = RunOptions(nodes="namespaces")
     monkeypatch.setattr(namespaces.sys, "platform", "darwin")
-    (problem,) = emulation.read(asked, spread, {})[1]
+    (problem,) = read_emulation(asked, spread, {})[1]
     assert problem.message == "`--nodes namespaces` needs Linux"
     monkeypatch.setattr(namespaces.sys, "platform", "linux")
     monkeypatch.setenv("PATH", "")
-    (problem,) = emulation.read(asked, spread, {})[1]
+    (problem,) = read_emulation(asked, spread, {})[1]
     assert problem.message == "`--nodes namespaces` needs `ip`, which is not installed"
     assert "apt-get install iproute2" in problem.help
     monkeypatch.setattr(namespaces.shutil, "which", lambda name: f"/usr/sbin/{name}")
     monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
-    (problem,) = emulation.read(asked, spread, {})[1]
+    (problem,) = read_emulation(asked, spread, {})[1]
     assert problem.message == "`--nodes namespaces` needs root"
 
 
 def test_launchers_use_addresses_and_prefixes() -> None:
     hosts, prefixes = ("10.0.0.1", "10.0.0.2"), (("enter", "node0"), ("enter", "node1"))
-    torch = processes.plan(Call("t", "pytorch", "x", 2, 2, hosts=hosts, prefixes=prefixes), ["7"])
+    torch = plan_processes(Call("t", "pytorch", "x", 2, 2, hosts=hosts, prefixes=prefixes), ["7"])
     assert {process.env["MASTER_ADDR"] for process in torch} == {"10.0.0.1"}
     assert [process.argv[:2] for process in torch] == [prefixes[0]] * 2 + [prefixes[1]] * 2
     call = Call("t", "tensorflow", "x", 2, worker_count=4, hosts=hosts, prefixes=prefixes)
-    workers = processes.plan(call, ["1", "2", "3", "4"])
+    workers = plan_processes(call, ["1", "2", "3", "4"])
     assert '["10.0.0.1:1", "10.0.0.2:2", "10.0.0.1:3", "10.0.0.2:4"]' in workers[0].env["TF_CONFIG"]
     assert [process.argv[1] for process in workers] == ["node0", "node1", "node0", "node1"]
-    (mpirun,) = processes.plan(Call("t", "mpi", "x", 2, 2, hosts=hosts, prefixes=prefixes), ["7"])
+    (mpirun,) = plan_processes(Call("t", "mpi", "x", 2, 2, hosts=hosts, prefixes=prefixes), ["7"])
     line = " ".join(mpirun.argv)
     assert line.startswith("enter node0 mpirun ")
     assert " --map-by ppr:2:node --host 10.0.0.1:2,10.0.0.2:2 -np 4 " in line
     assert mpirun.env["OMPI_MCA_btl"] == "^openib,uct,ofi"
     assert mpirun.env["AZ_BATCH_MASTER_NODE"] == "10.0.0.1:7"
-
-
-PREFIX = "worldsize-test-"
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
-
-
-def test_folders_of_dead_runs_are_swept_and_nothing_else(temporary: Path) -> None:
-    left = temporary / f"{PREFIX}dead"
-    (left / "node0").mkdir(parents=True)
-    (left / scratch.LOCK).touch()
-    half_made = temporary / f"{PREFIX}old"
-    half_made.mkdir()
-    os.utime(half_made, (time.time() - 3600,) * 2)
-    just_made = temporary / f"{PREFIX}new"
-    just_made.mkdir()
-    somebody = temporary / "somebody"
-    somebody.mkdir()
-    link = temporary / f"{PREFIX}link"
-    link.symlink_to(somebody)
-    assert set(scratch.sweep(PREFIX)) == {left, half_made}
-    with scratch.folder(PREFIX) as own:
-        assert not left.exists()
-        assert not half_made.exists()
-        assert just_made.exists()
-        assert link.is_symlink()
-        assert scratch.sweep(PREFIX) == []  # ours is locked
-        assert (own / scratch.LOCK).exists()
-    assert not own.exists()
-    assert somebody.exists()
-
-
-def test_a_folder_that_another_run_holds_stays(temporary: Path) -> None:
-    other = temporary / f"{PREFIX}other"
-    other.mkdir()
-    with (other / scratch.LOCK).open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert scratch.sweep(PREFIX) == []
-    assert scratch.sweep(PREFIX) == [other]

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.parallel.worldsize_parallel import batches, data, mltable, settings
-from worldsize.running.parallel.worldsize_parallel.errors import DriverError
-from worldsize.running.parallel.worldsize_parallel.settings import Settings
-from worldsize.running.parallel.worldsize_parallel.tally import Tally
+from worldsize.running.prepare.worldsize_parallel import batches, data, mltable, settings
+from worldsize.running.prepare.worldsize_parallel.settings import DriverError, Settings
+from worldsize.running.prepare.worldsize_parallel.tally import Tally
 
 LINES = {
     "workers": "2",
@@ -164,7 +163,7 @@ def test_an_mltable_without_a_reader_is_a_list_of_files(tmp_path: Path) -> None:
         ("paths:\n  - file: ./missing.csv\n", "`./missing.csv` in `MLTable` does not exist"),
         ("paths:\n  - file: https://x/y.csv\n", "`https://x/y.csv` in `MLTable` is not on this machine"),
         ("paths: []\n", "name no file that is there"),
-        ("paths: [\n", "is no YAML"),
+        ("paths: [\n", "is not YAML"),
         ("paths:\n  - file: ./a.csv\ntransformations:\n  - read_delta_lake: {}\n", "`read_delta_lake` in"),
         ("paths:\n  - file: ./a.csv\ntransformations:\n  - take: 1\n", "`take` in `MLTable` has no table"),
     ],

@@ -8,9 +8,9 @@ import pytest
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.copying import CopyAccess
-from worldsize.running.graph import flatten
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.starting.workplace import snapshots
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.snapshots import list_snapshots
 
 PIPELINE = """\
 type: pipeline
@@ -84,7 +84,7 @@ def test_a_parallel_step_becomes_a_command_with_the_driver_beside_the_code(folde
         "program_arguments": "--model ${{inputs.model}}",
     }
     assert (task.world_size, task.environment_variables) == (1, {"MODE": "fast"})
-    found, problems = snapshots(graph.tasks, CopyAccess())
+    found, problems = list_snapshots(graph.tasks, CopyAccess())
     assert not problems
     listed = found["score"].listing()
     assert {"score.py", "worldsize_parallel/__main__.py", "worldsize_parallel/worker.py"} <= set(listed)

@@ -16,11 +16,11 @@ from worldsize.emit import plan_file
 from worldsize.planning import Interface, Plan, StepPlan, derive, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.missing import explain
-from worldsize.running.graph import flatten
-from worldsize.running.preparing import fit
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.preparing.machine import Machine
-from worldsize.running.starting.sources import Text
+from worldsize.running.model.source import Text
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.fit import fit_tasks
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.machine import Machine
 
 Planner = Any  # the fixture's class lives in conftest.py
 
@@ -327,7 +327,12 @@ PIPELINE = """\
     [
         (None, "2 here (1 data × 2 tensor × 1 pipeline)", 4, ""),
         (1, "1 here (1 data × 1 tensor × 1 pipeline)", 4, ""),
-        (5, "4 here (2 data × 2 tensor × 1 pipeline)", 2, "; 5 are no multiple of the 2 that hold a model"),
+        (
+            5,
+            "4 here (2 data × 2 tensor × 1 pipeline)",
+            2,
+            "; 5 are not a multiple of the 2 that hold a model",
+        ),
         (
             6,
             "4 here (2 data × 2 tensor × 1 pipeline)",
@@ -347,7 +352,7 @@ def test_running_here_says_the_mesh_in_one_line(
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
     found, _ = job.read_job(path)
     assert found is not None
-    fitted = fit.fit(
+    fitted = fit_tasks(
         flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(cores=2), processes
     )
     said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"

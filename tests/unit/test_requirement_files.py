@@ -9,8 +9,10 @@ import pytest
 from worldsize.azureml.copying import CopyAccess, allow_everything
 from worldsize.azureml.model import Field
 from worldsize.checking import boundary
-from worldsize.running.environments import definition, requirements
-from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.environments import definition
+from worldsize.running.environments.definition import read_definition
+from worldsize.running.environments.requirements import expand_requirements
+from worldsize.running.prepare.assets import AssetMap
 
 LINES = [
     "-r /etc/passwd",
@@ -62,7 +64,7 @@ def gate_of(folder: Path) -> CopyAccess:
 
 def read(lines: list[str], folder: Path) -> tuple[definition.Definition, list[str]]:
     described = {"image": "python:3.11", "conda_file": {"dependencies": ["pip", {"pip": lines}]}}
-    found, problems = definition.read(Field(described), folder, AssetMap(), gate_of(folder))
+    found, problems = read_definition(Field(described), folder, AssetMap(), gate_of(folder))
     return found, [problem.message for problem in problems]
 
 
@@ -95,7 +97,7 @@ def test_without_a_project_only_what_looks_like_requirements_is_read(line: str, 
 @pytest.mark.parametrize("name", ["../../outside/passwd", "/etc/passwd"])
 def test_a_dockerfile_outside_of_the_project_is_refused(name: str, project: Path) -> None:
     described = {"build": {"path": "lib", "dockerfile_path": name}}
-    _, problems = definition.read(Field(described), project, AssetMap(), gate_of(project))
+    _, problems = read_definition(Field(described), project, AssetMap(), gate_of(project))
     assert [problem.message for problem in problems] == [
         f"`dockerfile_path` is `{name}`, which lies outside of the project"
     ]
@@ -103,4 +105,4 @@ def test_a_dockerfile_outside_of_the_project_is_refused(name: str, project: Path
 
 def test_lines_without_paths_name_no_file(project: Path) -> None:
     lines = ["numpy>=1", "torch @ git+https://example.org/x.git", "--index-url https://example.org/simple"]
-    assert list(requirements.expand(lines, project, CopyAccess(lambda _path: False))) == lines
+    assert list(expand_requirements(lines, project, CopyAccess(lambda _path: False))) == lines

@@ -13,12 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.recording.folder import StepFolder
+from worldsize.running.model.folder import StepFolder
+from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.reuse import digests as digesting
-from worldsize.running.reuse import files, made, trees
+from worldsize.running.reuse import output_record, trees
 from worldsize.running.reuse.digests import Digests
-from worldsize.running.reuse.made import Made
-from worldsize.running.reuse.store import Entry, Store
+from worldsize.running.reuse.output_record import (
+    OutputRecord,
+    load_output_record,
+    save_output_record,
+    verify_outputs,
+)
+from worldsize.running.reuse.store import Store, StoreEntry
+from worldsize.running.reuse.trees import parse_tree
 
 LATER = 10_000_000_000  # ns
 
@@ -29,8 +36,8 @@ def settled(folder: Path | None = None) -> Digests:
 
 
 def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (digesting, made):
-        monkeypatch.setattr(module, "boot", lambda: "another")
+    for module in (digesting, output_record):
+        monkeypatch.setattr(module, "boot_id", lambda: "another")
 
 
 @pytest.fixture
@@ -142,7 +149,7 @@ NAMES = st.text(min_size=1, max_size=8)
 @given(st.dictionaries(NAMES, LEAF, max_size=4), st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=3))
 def test_a_tree_survives_json(leaves: dict[str, trees.Leaf], folders: list[str], others: list[str]) -> None:
     tree = trees.Tree("folder", leaves, tuple(folders), tuple(others))
-    assert trees.parse(json.loads(json.dumps(tree.document()))) == tree
+    assert parse_tree(json.loads(json.dumps(tree.document()))) == tree
 
 
 @given(st.dictionaries(NAMES, LEAF, max_size=4), st.dictionaries(NAMES, LEAF, max_size=4))
@@ -162,10 +169,10 @@ def step(tmp_path: Path) -> StepFolder:
     return folder
 
 
-def kept(step: StepFolder, digests: Digests) -> Made:
-    done = Made("k" * 64, {"code": "c"}, {"model": digests.tree(step.outputs / "model")}, 1.5)
-    made.save(done, step)
-    found = made.load(step)
+def kept(step: StepFolder, digests: Digests) -> OutputRecord:
+    done = OutputRecord("k" * 64, {"code": "c"}, {"model": digests.tree(step.outputs / "model")}, 1.5)
+    save_output_record(done, step)
+    found = load_output_record(step)
     assert found == done
     return done
 
@@ -173,16 +180,16 @@ def kept(step: StepFolder, digests: Digests) -> Made:
 def test_outputs_left_alone_are_believed_without_being_read(step: StepFolder) -> None:
     done = kept(step, settled())
     digests = settled()
-    assert made.verify(done, step, digests) == (done, None)
+    assert verify_outputs(done, step, digests) == (done, None)
     assert digests.hashed == 0
 
 
 def test_outputs_that_were_young_are_read_once_more_and_believed_from_then_on(step: StepFolder) -> None:
     done = kept(step, Digests())
     digests = settled()
-    now, changed = made.verify(done, step, digests)
+    now, changed = verify_outputs(done, step, digests)
     assert (changed, digests.hashed) == (None, 1)
-    assert made.verify(now, step, digests) == (now, None)
+    assert verify_outputs(now, step, digests) == (now, None)
     assert digests.hashed == 1
 
 
@@ -201,13 +208,13 @@ def test_outputs_that_changed_are_named(
 ) -> None:
     done = kept(step, settled())
     change(step.outputs / "model")
-    assert made.verify(done, step, settled())[1] == said
+    assert verify_outputs(done, step, settled())[1] == said
 
 
 def test_outputs_touched_but_equal_are_the_same(step: StepFolder) -> None:
     done = kept(step, settled())
     os.utime(step.outputs / "model" / "weights")
-    now, changed = made.verify(done, step, settled())
+    now, changed = verify_outputs(done, step, settled())
     assert changed is None
     assert now != done
 
@@ -218,18 +225,18 @@ def test_after_a_crash_of_the_machine_bytes_are_read_again(
     done = kept(step, settled())
     reboot(monkeypatch)
     digests = settled()
-    assert made.verify(done, step, digests)[1] is None
+    assert verify_outputs(done, step, digests)[1] is None
     assert digests.hashed == 1
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1}', '{"version": 99}', "\0" * 50])
 def test_a_damaged_listing_is_none(damage: str, step: StepFolder) -> None:
     kept(step, settled())
-    (step.root / made.NAME).write_text(damage)
-    assert made.load(step) is None
+    (step.root / output_record.NAME).write_text(damage)
+    assert load_output_record(step) is None
 
 
-ENTRY = Entry("a" * 64, "20260101-000000-000", "train", 1e9, 12.5, 1000)
+ENTRY = StoreEntry("a" * 64, "20260101-000000-000", "train", 1e9, 12.5, 1000)
 
 
 def test_the_store_finds_what_was_added_and_counts_its_use(tmp_path: Path) -> None:
@@ -278,8 +285,8 @@ def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
 
     def write(number: int) -> None:
         for _ in range(50):
-            files.write(path, {"by": number, "filler": "x" * 5000})
-            seen.append(files.read(path))
+            write_json(path, {"by": number, "filler": "x" * 5000})
+            seen.append(read_json(path))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -292,8 +299,8 @@ def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        files.write(tmp_path / "x.json", {"x": object()})
+        write_json(tmp_path / "x.json", {"x": object()})
     (tmp_path / "y.json").mkdir()
     with pytest.raises(OSError, match=r"y\.json"):
-        files.write(tmp_path / "y.json", {})
+        write_json(tmp_path / "y.json", {})
     assert [path.name for path in tmp_path.iterdir()] == ["y.json"]

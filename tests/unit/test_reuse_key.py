@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.span import Span
-from worldsize.running.reuse import key
-from worldsize.running.tasks import Task
+from worldsize.running.model.task import Task
+from worldsize.running.reuse.key import list_changed, make_key, make_parts
 
 SPAN = Span("a.yml", 3, 4, 3, 9)
 
@@ -41,7 +41,7 @@ def key_of(made: Task, **given: Any) -> str:
         "environment": {"mode": "current"},
         **given,
     }
-    return key.of(key.parts(made, **parts))
+    return make_key(make_parts(made, **parts))
 
 
 MATTERS: dict[str, list[Any]] = {
@@ -112,8 +112,8 @@ def test_one_change_is_named(name: str) -> None:
     for value in choices[name][:2]:
         beside = {each: BESIDE[each][0] for each in BESIDE}
         own = {name: value} if name in MATTERS else {}
-        found.append(key.parts(task(**own), **(beside if own else {**beside, name: value})))
-    changed = key.changed(found[0], found[1])
+        found.append(make_parts(task(**own), **(beside if own else {**beside, name: value})))
+    changed = list_changed(found[0], found[1])
     assert changed == ["input `epochs`" if name == "inputs" else name]
 
 

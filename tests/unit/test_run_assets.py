@@ -14,9 +14,9 @@ from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.checking import settings
 from worldsize.running import RunOptions
-from worldsize.running.errors import RunError
-from worldsize.running.preparing import assets, preparation
-from worldsize.running.preparing.assets import AssetMap, Entry
+from worldsize.running.model.errors import RunError
+from worldsize.running.prepare import preparation
+from worldsize.running.prepare.assets import AssetEntry, AssetMap, parse_map_option, read_asset_map
 from worldsize.yaml import load
 
 PLACE = Span("worldsize.yml", 2, 3, 2, 9)
@@ -26,8 +26,8 @@ WORKSPACE = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearni
 
 def mapped(*references: str, options: tuple[str, ...] = ()) -> AssetMap:
     """A map that leads each reference to a path that tells which entry was chosen."""
-    told = [Entry(text, Path("file", str(number)), PLACE) for number, text in enumerate(references)]
-    asked = [Entry(text, Path("option", str(number)), PLACE) for number, text in enumerate(options)]
+    told = [AssetEntry(text, Path("file", str(number)), PLACE) for number, text in enumerate(references)]
+    asked = [AssetEntry(text, Path("option", str(number)), PLACE) for number, text in enumerate(options)]
     return AssetMap(told, asked)
 
 
@@ -85,9 +85,9 @@ def test_an_entry_that_leads_nowhere_is_reported_at_its_place_once(tmp_path: Pat
     (tmp_path / "here").touch()
     found = AssetMap(
         [
-            Entry("azureml:a", tmp_path / "gone", PLACE),
-            Entry("azureml:b", tmp_path / "here", Span("worldsize.yml", 3, 1, 3, 2)),
-            Entry("azureml:unused", tmp_path / "gone", Span("worldsize.yml", 4, 1, 4, 2)),
+            AssetEntry("azureml:a", tmp_path / "gone", PLACE),
+            AssetEntry("azureml:b", tmp_path / "here", Span("worldsize.yml", 3, 1, 3, 2)),
+            AssetEntry("azureml:unused", tmp_path / "gone", Span("worldsize.yml", 4, 1, 4, 2)),
         ]
     )
     assert [found.local(text) for text in ("azureml:a:1", "azureml:a:2", "azureml:b:1")] == [
@@ -150,7 +150,7 @@ def test_what_help_says_to_write_is_read_back_as_this_reference(text: str) -> No
     read = settings.read(load("worldsize.yml", f"assets:\n  {line}\n"))
     assert not read.problems
     (asset,) = read.assets
-    assert AssetMap([Entry(asset.reference, Path("x"), asset.span)]).local(text) == Path("x")
+    assert AssetMap([AssetEntry(asset.reference, Path("x"), asset.span)]).local(text) == Path("x")
 
 
 def test_an_option_is_cut_where_its_path_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +162,13 @@ def test_an_option_is_cut_where_its_path_begins(tmp_path: Path, monkeypatch: pyt
         ("wasbs://h.example/z=1=year=1", "wasbs://h.example/z=1", "year=1"),
         ("azureml:a=/data", "azureml:a", "/data"),
     ]:
-        assert assets.option(text) == (reference, path)
+        assert parse_map_option(text) == (reference, path)
 
 
 @pytest.mark.parametrize("text", ["cifar=./data", "azureml:cifar", "azureml:cifar=", "", "="])
 def test_an_option_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"`.*`"):
-        assets.option(text)
+        parse_map_option(text)
 
 
 def test_the_nearest_settings_and_the_call_make_the_map(
@@ -178,7 +178,7 @@ def test_the_nearest_settings_and_the_call_make_the_map(
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "job.yml").touch()
     (tmp_path / "worldsize.yml").write_text("assets:\n  azureml:a: ./data\n  azureml:b:1: ./data\n")
-    found = assets.read(Path("jobs/job.yml"), {"azureml:b": "./other"})
+    found = read_asset_map(Path("jobs/job.yml"), {"azureml:b": "./other"})
     assert found.local("azureml:a:1") == tmp_path / "data"
     assert found.local("azureml:b:1") == tmp_path / "other"
     told, asked = found.problems
@@ -189,13 +189,13 @@ def test_the_nearest_settings_and_the_call_make_the_map(
 
 
 def test_a_call_that_maps_no_reference_is_told_so() -> None:
-    (problem,) = assets.read(Path("job.yml"), {"cifar": "./data"}).problems
-    assert problem.message == "`cifar` is no reference to something elsewhere"
+    (problem,) = read_asset_map(Path("job.yml"), {"cifar": "./data"}).problems
+    assert problem.message == "`cifar` is not a reference to something elsewhere"
 
 
 def test_a_registered_component_is_read_where_it_lies_here(tmp_path: Path) -> None:
     (tmp_path / "prep.yml").write_text("type: command\ncommand: echo\ninputs: {rows: {type: integer}}\n")
-    found = AssetMap([Entry("azureml:prep", tmp_path / "prep.yml", PLACE)])
+    found = AssetMap([AssetEntry("azureml:prep", tmp_path / "prep.yml", PLACE)])
     reference = load("job.yml", "azureml:prep:7\n").root
     assert reference is not None
     read, text = component.resolve_component(reference, tmp_path, Files(elsewhere=found.local))

@@ -11,14 +11,13 @@ from worldsize import api
 from worldsize.azureml import job
 from worldsize.azureml.model import Component
 from worldsize.emit import plan_file
-from worldsize.running.graph import flatten
-from worldsize.running.nodes import emulation
-from worldsize.running.preparing import fit
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.preparing.devices import fit_devices
-from worldsize.running.preparing.machine import Machine
-from worldsize.running.starting.sources import Text
-from worldsize.running.tasks import Task
+from worldsize.running.model.source import Text
+from worldsize.running.model.task import Task
+from worldsize.running.nodes.emulation import read_vm_sizes
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.fit import fit_tasks
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.machine import Machine, fit_devices
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SIZE = "Standard_NC96ads_A100_v4"
@@ -47,8 +46,8 @@ def test_a_compiled_step_is_told_of_this_machine(
     assert tasks["train"].inputs["planned_gpus_per_instance"] == Text(4)
     assert tasks["train"].inputs["planned_instance_type"] == Text(SIZE)
     compiled = plan_file.load(pipeline.parent)
-    fitted = fit.fit(tasks, pipeline, compiled, machine, len(machine.gpus) or None)
-    found, said = fit_devices(fitted.tasks, emulation.sizes(tasks, compiled and compiled[0]), machine)
+    fitted = fit_tasks(tasks, pipeline, compiled, machine, len(machine.gpus) or None)
+    found, said = fit_devices(fitted.tasks, read_vm_sizes(tasks, compiled and compiled[0]), machine)
     assert found["train"].inputs["planned_gpus_per_instance"] == Text(here)
     assert said == ([] if here else [SAID])
 

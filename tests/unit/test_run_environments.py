@@ -17,21 +17,30 @@ from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.facts import curated
-from worldsize.running.environments import (
-    conda,
-    definition,
-    docker,
-    layers,
-    own_mlflow,
-    planning,
-    requirements,
-    store,
+from worldsize.running.environments import definition, docker, layers, store
+from worldsize.running.environments.definition import read_definition
+from worldsize.running.environments.docker import (
+    find_docker_fault,
+    find_orphans,
+    identify_runner,
+    is_runner_alive,
+    run_in_container,
 )
-from worldsize.running.graph import flatten
-from worldsize.running.options import EnvironmentMode, RunOptions
-from worldsize.running.preparing.assets import AssetMap, Entry
-from worldsize.running.starting import workplace
-from worldsize.running.starting.processes import Process
+from worldsize.running.environments.interpreters import has_other_mlflow, keep_mlflow_apart
+from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
+from worldsize.running.environments.planning import EnvironmentPlan, choose_mode, plan_environments
+from worldsize.running.environments.requirements import (
+    CondaRequirements,
+    digest_requirements,
+    expand_requirements,
+    read_conda,
+)
+from worldsize.running.environments.store import find_reasons
+from worldsize.running.model.options import EnvironmentMode, RunOptions
+from worldsize.running.model.process import Process
+from worldsize.running.prepare.assets import AssetEntry, AssetMap
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.snapshots import list_snapshots
 
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
 OTHER = "3.8" if definition.HERE != "3.8" else "3.9"
@@ -59,7 +68,7 @@ OTHER = "3.8" if definition.HERE != "3.8" else "3.9"
     ],
 )
 def test_a_dependency_of_conda_as_pip_has_it(written: str, expected: str | None) -> None:
-    found = conda.read([written])
+    found = read_conda([written])
     assert found.requirements == (() if expected is None else (expected,))
     assert found.left == ((written,) if expected is None else ())
 
@@ -77,12 +86,12 @@ def test_a_whole_conda_file() -> None:
           - mlflow==2.9.2  # pinned
           - --extra-index-url https://example.com/simple
     """
-    found = conda.read(pyyaml.safe_load(text)["dependencies"])
+    found = read_conda(pyyaml.safe_load(text)["dependencies"])
     assert found.python == OTHER
     assert found.requirements == ("scipy", "mlflow==2.9.2", "--extra-index-url https://example.com/simple")
     assert found.left == ("gcc_linux-64",)
-    assert conda.read(["python>=3.8"]).python is None
-    assert conda.read("numpy") == conda.Wanted((), None, ())
+    assert read_conda(["python>=3.8"]).python is None
+    assert read_conda("numpy") == CondaRequirements((), None, ())
 
 
 def test_included_requirements_are_written_out(tmp_path: Path) -> None:
@@ -94,7 +103,7 @@ def test_included_requirements_are_written_out(tmp_path: Path) -> None:
         "-r more/base.txt\n\n# nothing\npandas <2 ; python_version > '3' \\\n\n-e .\n"
     )
     found = list(
-        requirements.expand(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path, CopyAccess())
+        expand_requirements(["-r top.txt", "pkg @ https://example.com/pkg.whl"], tmp_path, CopyAccess())
     )
     assert found == [
         "six",
@@ -104,7 +113,7 @@ def test_included_requirements_are_written_out(tmp_path: Path) -> None:
         "pkg @ https://example.com/pkg.whl",
     ]
     with pytest.raises(OSError, match="gone"):
-        list(requirements.expand(["-r gone.txt"], tmp_path, CopyAccess()))
+        list(expand_requirements(["-r gone.txt"], tmp_path, CopyAccess()))
 
 
 def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
@@ -113,10 +122,10 @@ def test_a_digest_is_of_contents_wherever_they_lie(tmp_path: Path) -> None:
         (tmp_path / name / "own").mkdir(parents=True)
         (tmp_path / name / "own" / "setup.py").write_text(text)
         found.append(
-            requirements.digest(requirements.expand(["six", "./own"], tmp_path / name, CopyAccess()))
+            digest_requirements(expand_requirements(["six", "./own"], tmp_path / name, CopyAccess()))
         )
     assert found[0] == found[1] != found[2]
-    assert requirements.digest(["six"]) != requirements.digest(["six==1"])
+    assert digest_requirements(["six"]) != digest_requirements(["six==1"])
 
 
 PIPELINE = """\
@@ -146,7 +155,7 @@ FILES = {
 }
 
 
-def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolated") -> planning.Plan:
+def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolated") -> EnvironmentPlan:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,12 +163,12 @@ def planned(folder: Path, files: dict[str, str], mode: EnvironmentMode = "isolat
     job, problems = jobs.read_job(folder / "pipeline.yml", Files())
     assert job is not None
     assert not problems
-    known = AssetMap([Entry("azureml:own", folder / "own.txt", Span("worldsize.yml", 1, 1, 1, 2))])
+    known = AssetMap([AssetEntry("azureml:own", folder / "own.txt", Span("worldsize.yml", 1, 1, 1, 2))])
     graph, problems = flatten(job, known)
     assert not problems
-    code, problems = workplace.snapshots(graph.tasks, CopyAccess())
+    code, problems = list_snapshots(graph.tasks, CopyAccess())
     assert not problems
-    return planning.plan(graph.tasks, code, known, mode, {}, gate=CopyAccess())
+    return plan_environments(graph.tasks, code, known, mode, {}, gate=CopyAccess())
 
 
 def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
@@ -179,7 +188,7 @@ def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
         "idle": (),
         "needy": known.requirements,
     }
-    assert plan.of("needy.trial-003") == plan.of("needy")
+    assert plan.find_definition("needy.trial-003") == plan.find_definition("needy")
     said = "\n".join(plan.notices)
     assert f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.HERE}" in said
     assert "`libgcc`: a package of conda that pip is not known to have" in said
@@ -198,7 +207,7 @@ def test_the_current_environment_reads_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"env/env.yml": "name: x\n"}, "`env.yml` is no environment"),
+        ({"env/env.yml": "name: x\n"}, "`env.yml` is not an environment"),
         ({"env/conda.yml": "dependencies: [{pip: [-r gone.txt]}]\n"}, "gone.txt` cannot be read"),
     ],
 )
@@ -229,7 +238,7 @@ def test_the_place_of_an_environment_is_the_part_that_installs(
     document = yaml.load(tmp_path / "job.yml")
     assert isinstance(document.root, yaml.Mapping)
     field = fields.read_field(document.root, "environment")
-    found, problems = definition.read(field, tmp_path, AssetMap(), CopyAccess())
+    found, problems = read_definition(field, tmp_path, AssetMap(), CopyAccess())
     assert not problems
     assert found.span is not None
     line = document.text.splitlines()[found.span.line - 1]
@@ -238,11 +247,11 @@ def test_the_place_of_an_environment_is_the_part_that_installs(
 
 def test_what_is_compiled_from_a_spec_runs_in_the_current_environment(tmp_path: Path) -> None:
     pipeline = tmp_path / "pipeline.yml"
-    assert planning.mode_of(RunOptions(), pipeline, pipeline) == "isolated"
-    assert planning.mode_of(RunOptions(), tmp_path / "spec.yml", pipeline) == "current"
-    assert planning.mode_of(RunOptions(environment="docker"), pipeline, pipeline) == "docker"
+    assert choose_mode(RunOptions(), pipeline, pipeline) == "isolated"
+    assert choose_mode(RunOptions(), tmp_path / "spec.yml", pipeline) == "current"
+    assert choose_mode(RunOptions(environment="docker"), pipeline, pipeline) == "docker"
     (tmp_path / "plan.json").touch()
-    assert planning.mode_of(RunOptions(), pipeline, pipeline) == "current"
+    assert choose_mode(RunOptions(), pipeline, pipeline) == "current"
 
 
 @pytest.mark.parametrize(
@@ -259,13 +268,13 @@ def test_a_curated_environment_by_any_of_its_names(reference: str) -> None:
 
 def test_a_layer_sees_its_own_packages_first_then_those_below(tmp_path: Path) -> None:
     lower, upper = tmp_path / "a folder" / "lower", tmp_path / "upper"
-    layers.lay(lower)
-    layers.lay(upper, [lower])
-    (layers.packages_of(lower) / "both.py").write_text("where = 'lower'\n")
-    (layers.packages_of(upper) / "both.py").write_text("where = 'upper'\n")
-    (layers.packages_of(lower) / "yaml.py").write_text("where = 'lower'\n")
+    make_layer(lower)
+    make_layer(upper, [lower])
+    (packages_folder(lower) / "both.py").write_text("where = 'lower'\n")
+    (packages_folder(upper) / "both.py").write_text("where = 'upper'\n")
+    (packages_folder(lower) / "yaml.py").write_text("where = 'lower'\n")
     code = "import both, yaml, click, worldsize, sys; print(both.where, yaml.where, sys.prefix)"
-    env = {**os.environ, **layers.variables({"PATH": "/nowhere"}, [upper, lower])}
+    env = {**os.environ, **layer_variables({"PATH": "/nowhere"}, [upper, lower])}
     for argv in (["python"], ["python3"]):
         program = upper / "bin" / argv[0]
         done = subprocess.run(
@@ -279,20 +288,20 @@ def test_a_layer_sees_its_own_packages_first_then_those_below(tmp_path: Path) ->
 
 def test_another_mlflow_keeps_its_records_apart(tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
-    layers.lay(tmp_path / "layer")
-    assert not own_mlflow.differs(tmp_path / "layer")
-    (layers.packages_of(tmp_path / "layer") / "mlflow").mkdir()
-    assert own_mlflow.differs(tmp_path / "layer")
+    make_layer(tmp_path / "layer")
+    assert not has_other_mlflow(tmp_path / "layer")
+    (packages_folder(tmp_path / "layer") / "mlflow").mkdir()
+    assert has_other_mlflow(tmp_path / "layer")
     given = {"MLFLOW_TRACKING_URI": "sqlite:///x", "MLFLOW_RUN_ID": "1", "MLFLOW_EXPERIMENT_ID": "2"}
     given |= {"RANK": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
     place = (tmp_path / "mlruns").as_uri()
-    assert own_mlflow.apart(given, tmp_path) == {
+    assert keep_mlflow_apart(given, tmp_path) == {
         "RANK": "0",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_TRACKING_URI": place,
         "MLFLOW_REGISTRY_URI": place,
     }
-    assert own_mlflow.apart({"RANK": "0"}, tmp_path) == {"RANK": "0"}
+    assert keep_mlflow_apart({"RANK": "0"}, tmp_path) == {"RANK": "0"}
 
 
 def test_scripts_leave_the_choice_of_python_to_the_path() -> None:
@@ -316,7 +325,7 @@ def test_a_process_in_a_container() -> None:
         runner="host/1/2",
         gpus=True,
     )
-    found = docker.contained(process, container)
+    found = run_in_container(process, container)
     assert " ".join(found.argv) == (
         "docker run --rm --init --network host --name worldsize-1-a-train-rank-1"
         " --label worldsize.runner=host/1/2 --workdir /runs/1/code --user 1000:1000 --shm-size 2g --gpus all"
@@ -328,13 +337,13 @@ def test_a_process_in_a_container() -> None:
 
 
 def test_only_containers_of_dead_runners_are_swept() -> None:
-    me = docker.identity()
-    assert docker.alive(me)
-    assert docker.alive("elsewhere/1/1")
+    me = identify_runner()
+    assert is_runner_alive(me)
+    assert is_runner_alive("elsewhere/1/1")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)
     dead = me.replace(f"/{os.getpid()}/", f"/{gone.pid}/")
-    assert docker.orphans([f"a {me}", f"b {dead}", "c elsewhere/1/1", "", "d"], docker.alive) == ["b"]
+    assert find_orphans([f"a {me}", f"b {dead}", "c elsewhere/1/1", "", "d"], is_runner_alive) == ["b"]
 
 
 def test_without_an_engine_containers_are_refused_in_one_sentence(
@@ -342,7 +351,9 @@ def test_without_an_engine_containers_are_refused_in_one_sentence(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (problem,) = planned(tmp_path, FILES, "docker").problems
-    assert problem.message == "`--environment docker` cannot be had: there is no `docker` on this machine"
+    assert (
+        problem.message == "`--environment docker` is not possible here: there is no `docker` on this machine"
+    )
 
 
 def test_an_engine_that_does_not_answer_is_told_from_one_that_is_not_there(
@@ -352,7 +363,7 @@ def test_an_engine_that_does_not_answer_is_told_from_one_that_is_not_there(
     client.write_text("#!/bin/sh\necho 'Cannot connect to the daemon' >&2\nexit 1\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert docker.fault() == "no Docker engine answers: Cannot connect to the daemon"
+    assert find_docker_fault() == "no Docker engine answers: Cannot connect to the daemon"
     client.write_text("#!/bin/sh\necho 27.0\n")
     messages = [problem.message for problem in planned(tmp_path, FILES, "docker").problems]
     assert messages == [
@@ -367,6 +378,6 @@ def test_what_pip_says_of_a_version_that_is_not_there_is_cut(tmp_path: Path) -> 
     versions = ", ".join(f"1.{minor}.0" for minor in range(100))
     said = f"ERROR: Could not find a version that satisfies the requirement a==9 (from versions: {versions})"
     (tmp_path / "log").write_text(f"Looking\n{said}\nERROR: No matching distribution found for a==9\n")
-    first, second = store.reasons(tmp_path / "log")
+    first, second = find_reasons(tmp_path / "log")
     assert first == said[: store.LONGEST_LINE - 1] + "…"
     assert second == "ERROR: No matching distribution found for a==9"

@@ -10,17 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running.preparing import machine
-from worldsize.running.recording import events, folder, outcome
-from worldsize.running.results import Registration, StepResult, ending
-from worldsize.running.starting import contract, ports
+from worldsize.running.launch.call import inherited_environment
+from worldsize.running.launch.reserve import reserve_ports
+from worldsize.running.model.results import Registration, StepResult, describe_ending
+from worldsize.running.prepare.machine import detect_machine
+from worldsize.running.record import events
+from worldsize.running.record.events import read_events
+from worldsize.running.record.folder import create_run_folder
+from worldsize.running.record.reports import read_metrics, read_registrations
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, tzinfo=timezone.utc)
 
 
 def test_ids_sort_by_start_and_are_unique_even_at_one_moment(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: folder.create(tmp_path, lambda: NOW).id, range(40)))
+        made = list(pool.map(lambda _: create_run_folder(tmp_path, lambda: NOW).id, range(40)))
     assert len(set(made)) == 40
     assert min(made) == "20260102-030405-678"
     assert max(made) == "20260102-030405-717"
@@ -35,13 +39,13 @@ def test_the_event_log_is_one_document_a_line(tmp_path: Path) -> None:
     lines = path.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
     assert [json.loads(line)["step"] for line in lines] == ["a", "b"]
-    assert events.read(path)[1]["time"] == "2026-01-02T03:04:05.678+00:00"
+    assert read_events(path)[1]["time"] == "2026-01-02T03:04:05.678+00:00"
 
 
 def test_a_torn_last_event_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"event": "a"}\n{"event": "b", "x": "\xc3')
-    assert events.read(path) == [{"event": "a"}]
+    assert read_events(path) == [{"event": "a"}]
 
 
 def step(root: Path, name: str, **documents: object) -> StepResult:
@@ -64,8 +68,8 @@ def test_metrics_and_registrations_are_found_among_anything(tmp_path: Path) -> N
         step(tmp_path, "six", registration={"registered": False, "name": "m", "reason": "too low"}),
     ]
     by_name = {each.name: each for each in steps}
-    assert outcome.metrics(by_name) == {"loss": 0.5, "two.loss": 0.25, "accuracy": 1.0}
-    assert outcome.registrations(by_name) == (
+    assert read_metrics(by_name) == {"loss": 0.5, "two.loss": 0.25, "accuracy": 1.0}
+    assert read_registrations(by_name) == (
         Registration("m", "3"),
         Registration("m", None, "too low"),
     )
@@ -74,7 +78,7 @@ def test_metrics_and_registrations_are_found_among_anything(tmp_path: Path) -> N
 def test_reserved_ports_are_distinct_and_can_be_listened_on() -> None:
     import socket
 
-    with ports.reserve(20) as held:
+    with reserve_ports(20) as held:
         assert len(set(held)) == 20
         assert not {29500, 6105} & set(held)
         with socket.socket() as server:
@@ -91,7 +95,7 @@ def test_another_launchers_variables_are_not_inherited(monkeypatch: pytest.Monke
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PATH", "elsewhere")
     monkeypatch.setenv("MINE", "kept")
-    found = contract.inherited(Path("here"))
+    found = inherited_environment(Path("here"))
     assert found["PATH"] == "here:elsewhere"
     assert found["MINE"] == "kept"
     assert not {"RANK", "OMPI_COMM_WORLD_SIZE", "MLFLOW_RUN_ID", "AZUREML_RUN_ID", "TF_CONFIG"} & set(found)
@@ -99,11 +103,11 @@ def test_another_launchers_variables_are_not_inherited(monkeypatch: pytest.Monke
 
 def test_slots_are_gpus_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1, 3")
-    assert machine.detect().gpus == ("1", "3")
-    assert (machine.detect().slots, machine.detect().unit) == (2, "GPU")
+    assert detect_machine().gpus == ("1", "3")
+    assert (detect_machine().slots, detect_machine().unit) == (2, "GPU")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert machine.detect().gpus == ()
-    assert machine.detect().slots == machine.detect().cores >= 1
+    assert detect_machine().gpus == ()
+    assert detect_machine().slots == detect_machine().cores >= 1
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_slots_are_gpus_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_how_a_process_ended(status: int, words: str) -> None:
-    assert ending("rank 1", status).startswith(words)
+    assert describe_ending("rank 1", status).startswith(words)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -10,12 +10,11 @@ import pytest
 from worldsize import api
 from worldsize.azureml import job
 from worldsize.emit import plan_file
-from worldsize.running.graph import flatten
-from worldsize.running.preparing import fit
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.preparing.fit import Fitted
-from worldsize.running.preparing.machine import Machine
-from worldsize.running.starting.sources import Text
+from worldsize.running.model.source import Text
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.fit import FittedTasks, fit_tasks
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.machine import Machine
 
 SPEC = """
     name: planned
@@ -44,7 +43,7 @@ def planned(
     keep_instances: bool = False,
     command: str = ACCUMULATES,
     more: str = "",
-) -> Fitted:
+) -> FittedTasks:
     (folder / "src").mkdir()
     (folder / "src" / "empty.txt").touch()
     spec = folder / "spec.yml"
@@ -55,7 +54,7 @@ def planned(
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(
+    return fit_tasks(
         read.tasks,
         pipeline,
         plan_file.load(pipeline.parent),
@@ -127,7 +126,7 @@ def test_a_plan_keeps_the_instances_that_are_machines_of_their_own(
 
 def test_processes_that_instances_cannot_share_are_refused(tmp_path: Path) -> None:
     (problem,) = planned(tmp_path, "pytorch", Machine(2), 5, keep_instances=True).problems
-    assert problem.message == "`--processes 5` is no multiple of the 2 instances of step `train`"
+    assert problem.message == "`--processes 5` is not a multiple of the 2 instances of step `train`"
     assert problem.help == "say `--processes 4`, or leave it out"
 
 
@@ -221,14 +220,14 @@ def native(
     processes: int | None = None,
     *,
     keep_instances: bool = False,
-) -> Fitted:
+) -> FittedTasks:
     path = folder / "job.yml"
     path.write_text(textwrap.dedent(NATIVE).replace("DISTRIBUTION", distribution), encoding="utf-8")
     found, _ = job.read_job(path)
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    return fit.fit(
+    return fit_tasks(
         read.tasks, path, plan_file.load(path.parent), machine, processes, keep_instances=keep_instances
     )
 
@@ -334,7 +333,7 @@ distribution: {distribution}
     )
     found, _ = job.read_job(path)
     assert found is not None
-    fitted = fit.fit(
+    fitted = fit_tasks(
         flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(2), processes
     )
     assert [said in problem.message for problem in fitted.problems] == [True]

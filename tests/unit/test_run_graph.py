@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.base.span import Span
-from worldsize.running.graph import Graph, flatten
-from worldsize.running.preparing.assets import AssetMap, Entry
-from worldsize.running.recording.folder import RunFolder
-from worldsize.running.starting import calls, inputs
-from worldsize.running.starting.sources import File, Joined, Output, Text
-from worldsize.running.tasks import Task
+from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.source import File, Joined, Output, Text
+from worldsize.running.model.task import Graph, Task
+from worldsize.running.prepare.assets import AssetEntry, AssetMap
+from worldsize.running.prepare.graph.flatten import flatten
 
 RUN = RunFolder(Path("run"))
 LEAF = {
@@ -163,8 +163,8 @@ def unfolded(path: Path, known: AssetMap | None = None) -> Graph:
 
 
 def command(task: Task) -> str:
-    values = inputs.resolve(task, RUN)
-    return calls.of(task, RUN, values, experiment="e", tracking={}, cores=1).command
+    values = resolve_inputs(task, RUN)
+    return make_call(task, RUN, values, experiment="e", tracking={}, cores=1).command
 
 
 @settings(max_examples=60, deadline=None)
@@ -324,7 +324,7 @@ def test_components_and_data_behind_the_map(write: Write, tmp_path: Path) -> Non
     at = Span("worldsize.yml", 1, 1, 1, 1)
     registered = "azureml://registries/r/components/inner/versions/3"
     known = AssetMap(
-        [Entry(registered, tmp_path / "inner.yml", at), Entry("azureml:cifar@latest", tmp_path, at)]
+        [AssetEntry(registered, tmp_path / "inner.yml", at), AssetEntry("azureml:cifar@latest", tmp_path, at)]
     )
     graph = unfolded(path, known)
     assert list(graph.tasks) == ["s.first", "s.second"]

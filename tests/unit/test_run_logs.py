@@ -8,8 +8,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.showing.logs import Decoder, Follower, last_lines
-from worldsize.running.showing.progress import Progress, ProgressFile, parse
+from worldsize.running.launch.logs import Decoder, Follower, last_lines
+from worldsize.running.model.view import Progress
+from worldsize.running.record.reports import ProgressFile, parse_progress
 
 PRINTABLE = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
 
@@ -71,11 +72,11 @@ def test_progress_is_the_newest_whole_record(tmp_path: Path) -> None:
 
 @given(st.text(max_size=40) | st.recursive(st.none() | st.floats() | st.integers(), st.lists).map(str))
 def test_no_line_of_a_script_breaks_the_view(line: str) -> None:
-    parse(line)
-    parse(f'{{"step": {line}, "loss": "x"}}')
+    parse_progress(line)
+    parse_progress(f'{{"step": {line}, "loss": "x"}}')
 
 
 def test_odd_numbers_are_no_progress() -> None:
-    assert parse('{"step": NaN, "total_steps": 1e400, "loss": true}') == Progress()
-    assert parse('{"step": 3, "total_steps": 0}') == Progress(step=3, total_steps=0)
-    assert parse("[1]") is None
+    assert parse_progress('{"step": NaN, "total_steps": 1e400, "loss": true}') == Progress()
+    assert parse_progress('{"step": 3, "total_steps": 0}') == Progress(step=3, total_steps=0)
+    assert parse_progress("[1]") is None

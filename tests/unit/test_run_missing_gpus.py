@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worldsize.running.recovering.missing_gpus import explain
+from worldsize.running.engine.failures import explain_missing_gpus
 
 NCCL = "it asks for NCCL, which moves data between GPUs, and this machine has none"
 GPU = "it asks for a GPU, and this machine has none"
@@ -33,8 +33,8 @@ GPU = "it asks for a GPU, and this machine has none"
 )
 def test_the_words_of_libraries(line: str, words: str | None) -> None:
     lines = ["Traceback (most recent call last):", line]
-    found = explain(lines, ())
+    found = explain_missing_gpus(lines, ())
     assert (found[0] if found else None) == words
     assert found is None or found[1].startswith("help: ")
-    assert explain(lines, ("0",)) is None  # then the reason is another
-    assert explain([*lines, "error: the plan is for 4 GPUs an instance"], ()) is None
+    assert explain_missing_gpus(lines, ("0",)) is None  # then the reason is another
+    assert explain_missing_gpus([*lines, "error: the plan is for 4 GPUs an instance"], ()) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worldsize.running.recovering import missing_packages
+from worldsize.running.engine.failures import explain_missing_package
 
 LINE = "ModuleNotFoundError: No module named '{}'"
 
@@ -19,7 +19,7 @@ LINE = "ModuleNotFoundError: No module named '{}'"
     ],
 )
 def test_the_package_is_named_with_what_installs_it(module: str, advice: str) -> None:
-    found = missing_packages.explain(["Traceback", '  File "a.py", line 1', LINE.format(module)])
+    found = explain_missing_package(["Traceback", '  File "a.py", line 1', LINE.format(module)])
     assert found is not None
     assert found[0] == f"its Python has no module `{module}`"
     assert advice in found[1]
@@ -27,4 +27,4 @@ def test_the_package_is_named_with_what_installs_it(module: str, advice: str) ->
 
 @pytest.mark.parametrize("lines", [[], [LINE.format("numpy"), "going on without"], ["ImportError: numpy"]])
 def test_what_a_script_got_over_is_not_the_reason(lines: list[str]) -> None:
-    assert missing_packages.explain(lines) is None
+    assert explain_missing_package(lines) is None

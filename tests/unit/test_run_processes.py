@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running import launchers
-from worldsize.running.launchers import mpi
-from worldsize.running.showing import preview
-from worldsize.running.starting import private, processes
-from worldsize.running.starting.processes import Call
+from worldsize.running.launch import launchers, mpi
+from worldsize.running.launch.group import make_request
+from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.model.process import Call, walk_processes
+from worldsize.running.show import preview
+from worldsize.running.show.preview import render_preview
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "processes"
 CASES = {
@@ -48,8 +49,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_the_committed_one(name: str, update_golden: bool) -> None:
     call = CASES[name]
-    ports = preview.ports(processes.ports_needed(call))
-    text = preview.render({call.step: processes.plan(call, ports)})
+    ports = preview.ports(count_ports(call))
+    text = render_preview({call.step: plan_processes(call, ports)})
     text = text.replace(sys.executable, "{python}").replace(str(mpi.MEMBER), "{member}")
     path = GOLDEN / f"{name}.txt"
     if update_golden:
@@ -63,8 +64,8 @@ def test_ranks_and_places_are_a_bijection(instances: int, per_instance: int, lau
     if launcher == "none":
         instances = per_instance = 1
     call = Call("s", launcher, "true", instances, per_instance)
-    started = processes.plan(call, ["1"] * processes.ports_needed(call))
-    plan = [process for process in processes.every(started) if not process.members]
+    started = plan_processes(call, ["1"] * count_ports(call))
+    plan = [process for process in walk_processes(started) if not process.members]
     assert [process.rank for process in plan] == list(range(instances * per_instance))
     places = {(process.node, process.local_rank) for process in plan}
     assert places == {(node, local) for node in range(instances) for local in range(per_instance)}
@@ -86,7 +87,7 @@ def test_tensorflow_tasks_are_a_bijection_onto_their_addresses(
     instances: int, workers: int, servers: int
 ) -> None:
     call = Call("s", "tensorflow", "true", instances, worker_count=workers, parameter_server_count=servers)
-    plan = processes.plan(call, [str(port) for port in range(processes.ports_needed(call))])
+    plan = plan_processes(call, [str(port) for port in range(count_ports(call))])
     configs = [json.loads(process.env["TF_CONFIG"]) for process in plan]
     (cluster,) = {json.dumps(config["cluster"]) for config in configs}
     jobs = json.loads(cluster)
@@ -104,7 +105,7 @@ def test_tensorflow_tasks_are_a_bijection_onto_their_addresses(
 
 
 def test_a_settings_of_mpi_gives_way_to_the_steps_own() -> None:
-    (started,) = processes.plan(Call("s", "mpi", "true", 1, 2, {"OMPI_MCA_pml": "ucx"}), [])
+    (started,) = plan_processes(Call("s", "mpi", "true", 1, 2, {"OMPI_MCA_pml": "ucx"}), [])
     assert started.env["OMPI_MCA_pml"] == "ucx"
     assert started.env["OMPI_MCA_btl"].startswith("^tcp")
 
@@ -113,9 +114,9 @@ def test_a_settings_of_mpi_gives_way_to_the_steps_own() -> None:
 def test_a_member_gets_what_its_launcher_does_not_have(instances: int, per_instance: int) -> None:
     """What the guard is sent gives each rank exactly the variables of the plan."""
     call = Call("s", "mpi", "true", instances, per_instance, {"A": "1"}, gpus=tuple("01234567"))
-    plan = processes.plan(call, ["1"] * processes.ports_needed(call))
-    known = tuple(processes.every(plan))
-    request = private.request(plan[0], known, Path("logs"), Path("folder"))
+    plan = plan_processes(call, ["1"] * count_ports(call))
+    known = tuple(walk_processes(plan))
+    request = make_request(plan[0], known, Path("logs"), Path("folder"))
     table = json.loads(request["env"].pop("WORLDSIZE_MEMBERS"))
     assert [member["log"] for member in table["members"]] == [f"logs/{each.name}.log" for each in known[1:]]
     for member, process in zip(table["members"], known[1:], strict=True):
@@ -127,17 +128,17 @@ def test_a_member_gets_what_its_launcher_does_not_have(instances: int, per_insta
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_emulated_instances_share_no_gpu(instances: int, per_instance: int) -> None:
     gpus = tuple(str(number) for number in range(instances * per_instance))
-    plan = processes.plan(Call("s", "pytorch", "true", instances, per_instance, gpus=gpus), ["1"])
+    plan = plan_processes(Call("s", "pytorch", "true", instances, per_instance, gpus=gpus), ["1"])
     seen = [process.env["CUDA_VISIBLE_DEVICES"].split(",")[process.local_rank] for process in plan]
     assert sorted(seen, key=int) == list(gpus)
 
 
 def test_no_launcher_sets_what_azure_does_not_promise() -> None:
-    plan = processes.plan(Call("s", "pytorch", "true", 1, 2), ["1"])
+    plan = plan_processes(Call("s", "pytorch", "true", 1, 2), ["1"])
     assert all("LOCAL_WORLD_SIZE" not in process.env for process in plan)
 
 
 def test_the_contract_wins_over_a_steps_own_variables() -> None:
-    plan = processes.plan(Call("s", "pytorch", "true", 1, 2, {"RANK": "9", "MASTER_PORT": "29500"}), ["4711"])
+    plan = plan_processes(Call("s", "pytorch", "true", 1, 2, {"RANK": "9", "MASTER_PORT": "29500"}), ["4711"])
     assert [process.env["RANK"] for process in plan] == ["0", "1"]
     assert {process.env["MASTER_PORT"] for process in plan} == {"4711"}

@@ -11,44 +11,44 @@ from hypothesis import strategies as st
 from worldsize.api import compile as compile_spec
 from worldsize.emit import plan_file
 from worldsize.planning import Plan
-from worldsize.running.recovering.restarts import (
+from worldsize.running.engine.restarts import (
     FIRST_SECONDS,
     LONGEST_SECONDS,
     MOST_RESUMES,
-    Policy,
-    Try,
-    planned,
+    EndedAttempt,
+    RestartPolicy,
 )
+from worldsize.running.prepare.preparation import read_planned_restarts
 
 KILLED = -int(signal.SIGKILL)
 RESUME = 75
 
 
-def tries(*ended: tuple[int | None, int | None, str]) -> list[Try]:
-    return [Try(*each) for each in ended]
+def tries(*ended: tuple[int | None, int | None, str]) -> list[EndedAttempt]:
+    return [EndedAttempt(*each) for each in ended]
 
 
 def test_nothing_is_tried_again_unless_asked() -> None:
-    assert Policy().decide(tries((1, 5, "error"))).seconds is None
-    assert Policy().decide(tries((KILLED, 5, "killed"))).seconds is None
+    assert RestartPolicy().decide(tries((1, 5, "error"))).seconds is None
+    assert RestartPolicy().decide(tries((KILLED, 5, "killed"))).seconds is None
 
 
 def test_what_saved_its_state_is_resumed_without_being_asked_and_does_not_count() -> None:
-    policy = Policy(most=1)
+    policy = RestartPolicy(most=1)
     history = tries(*[(RESUME, step, "saved") for step in range(5)], (KILLED, 9, "killed"))
-    assert Policy().decide(history[:1]).seconds is not None
+    assert RestartPolicy().decide(history[:1]).seconds is not None
     assert policy.decide(history).seconds is not None
     assert policy.decide([*history, *tries((KILLED, 11, "killed"))]).seconds is None
 
 
 def test_nobody_is_resumed_for_ever() -> None:
     history = tries(*[(RESUME, step, "saved") for step in range(MOST_RESUMES + 1)])
-    assert Policy().decide(history[:-1]).seconds is not None
-    assert Policy().decide(history).seconds is None
+    assert RestartPolicy().decide(history[:-1]).seconds is not None
+    assert RestartPolicy().decide(history).seconds is None
 
 
 def test_the_same_error_at_the_same_step_ends_it() -> None:
-    policy = Policy(most=9)
+    policy = RestartPolicy(most=9)
     twice = tries((1, 7, "KeyError"), (1, 7, "KeyError"))
     decision = policy.decide(twice)
     assert decision.seconds is None
@@ -59,17 +59,20 @@ def test_the_same_error_at_the_same_step_ends_it() -> None:
 
 
 def test_who_is_killed_twice_at_one_place_may_try_again() -> None:
-    assert Policy(most=9).decide(tries((KILLED, 7, "killed"), (KILLED, 7, "killed"))).seconds is not None
+    assert (
+        RestartPolicy(most=9).decide(tries((KILLED, 7, "killed"), (KILLED, 7, "killed"))).seconds is not None
+    )
 
 
 def test_wrong_inputs_stay_wrong() -> None:
-    decision = Policy(most=9).decide(tries((2, None, "error")))
-    assert (decision.seconds, decision.reason) == (None, "what is wrong with its inputs stays wrong")
+    decision = RestartPolicy(most=9).decide(tries((2, None, "error")))
+    reason = "its inputs are wrong, and another attempt would not change that"
+    assert (decision.seconds, decision.reason) == (None, reason)
 
 
 @given(st.integers(1, 30), st.text(max_size=5))
 def test_pauses_double_up_to_a_limit_and_are_the_same_for_a_seed(failures: int, seed: str) -> None:
-    policy = Policy(most=99, seed=seed)
+    policy = RestartPolicy(most=99, seed=seed)
     history = tries(*[(1, step, "error") for step in range(failures)])
     seconds = policy.decide(history).seconds
     assert seconds is not None
@@ -98,8 +101,8 @@ def _plan_beside(pipeline: Path) -> Plan | None:
 def test_a_compiled_pipeline_is_started_again_as_its_plan_says(tmp_path: Path) -> None:
     (tmp_path / "spec.yml").write_text(SPEC, encoding="utf-8")
     pipeline = compile_spec(tmp_path / "spec.yml", tmp_path / "out").pipeline
-    assert planned(_plan_beside(pipeline)) == {"train": 3}
-    assert planned(_plan_beside(tmp_path / "other.yml")) == {}
+    assert read_planned_restarts(_plan_beside(pipeline)) == {"train": 3}
+    assert read_planned_restarts(_plan_beside(tmp_path / "other.yml")) == {}
     plan = pipeline.with_name(plan_file.NAME)
     plan.write_text(plan.read_text(encoding="utf-8").replace('"topology"', '"typology"'), encoding="utf-8")
-    assert planned(_plan_beside(pipeline)) == {}
+    assert read_planned_restarts(_plan_beside(pipeline)) == {}

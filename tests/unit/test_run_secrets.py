@@ -16,12 +16,12 @@ from urllib.parse import quote
 import pytest
 
 import worldsize
-from worldsize.running import ResumeError, RunError, RunOptions, api
-from worldsize.running.recording import disclosure
-from worldsize.running.recording.disclosure import Disclosure
-from worldsize.running.showing import preview
-from worldsize.running.starting.processes import Process
-from worldsize.running.starting.sources import File, Text
+from worldsize.running import ResumeError, RunError, RunOptions
+from worldsize.running.api import run
+from worldsize.running.launch.redaction import Redaction, redact_parameters
+from worldsize.running.model.process import Process
+from worldsize.running.model.source import File, Text
+from worldsize.running.show.preview import render_preview
 from worldsize.secrecy.masking import Mask
 
 SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
@@ -51,7 +51,7 @@ def test_a_process_is_shown_without_the_secrets_in_its_command_and_variables() -
         "T": "hunter2-hunter2",
     }
     process = Process("rank-0", 0, 0, 0, ("bash", "-c", "get hunter2-hunter2 info"), env)
-    shown = Disclosure(Mask({"hunter2-hunter2"})).process(process)
+    shown = Redaction(Mask({"hunter2-hunter2"})).process(process)
     assert shown.argv == ("bash", "-c", "get *** info")
     assert shown.env == {"AZUREML_PARAMETER_api_key": "***", "TOKEN": "***", "LEVEL": "info", "T": "***"}
 
@@ -65,7 +65,7 @@ def test_parameters_are_masked_then_cut() -> None:
         "data": File(Path("d")),
         "rest": None,
     }
-    shown = disclosure.parameters(given, 10, Mask({"swordfish"}))
+    shown = redact_parameters(given, 10, Mask({"swordfish"}))
     assert shown == {"password": "***", "title": "x" * 10, "note": "say ***", "t": "***"}
 
 
@@ -99,7 +99,7 @@ def test_short_secrets_do_not_hide_other_words(secret: str, text: str, shown: st
 def test_a_dry_run_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.yml").write_text(JOB, encoding="utf-8")
-    shown = preview.render(api.dry_run("job.yml"))
+    shown = render_preview(run.dry_run("job.yml"))
     assert "WANDB_API_KEY" in shown
     assert "--retry 3" in shown
     assert not [secret for secret in SECRETS if secret in shown]
@@ -170,8 +170,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("secret", ["s3cret-of-the-token", 'with "quotes" & $igns', "true", "4711", "abc"])
 @pytest.mark.usefixtures("project")
 def test_secrecy_follows_a_value_through_every_binding(secret: str) -> None:
-    plans = api.dry_run("job.yml", RunOptions(settings={"api_token": secret}))
-    shown = preview.render(plans)
+    plans = run.dry_run("job.yml", RunOptions(settings={"api_token": secret}))
+    shown = render_preview(plans)
     assert "visible" in shown
     assert "echo *** *** visible true" in shown
     for process in (each for plan in plans.values() for each in plan):
@@ -187,7 +187,7 @@ def test_a_refused_secret_is_not_quoted() -> None:
     Path("job.yml").write_text(BOUND.replace("none-yet", "7"), encoding="utf-8")
     Path("nested.yml").write_text(NESTED.replace("type: string", "type: integer"), encoding="utf-8")
     with pytest.raises(RunError) as caught:
-        api.dry_run("job.yml", RunOptions(settings={"api_token": "swordfish"}))
+        run.dry_run("job.yml", RunOptions(settings={"api_token": "swordfish"}))
     assert "swordfish" not in str(caught.value)
     assert "--set api_token=***" in str(caught.value)
 

@@ -12,12 +12,13 @@ from worldsize import api, checking
 from worldsize.azureml import job as jobs
 from worldsize.errors import SpecError
 from worldsize.running import RunError
-from worldsize.running.graph import flatten
-from worldsize.running.preparing import overrides, spec_settings, targets
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.recording.folder import RunFolder
-from worldsize.running.starting import calls, inputs
-from worldsize.running.starting.sources import File
+from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.source import File
+from worldsize.running.prepare import targets
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.overrides import override_inputs, override_spec
 
 Set = Callable[..., dict[str, str]]
 PIPELINE = """
@@ -85,7 +86,7 @@ def commands(path: Path, settings: dict[str, str]) -> dict[str, str]:
     job, problems = jobs.read_job(path)
     assert job is not None
     assert not problems
-    job, problems = overrides.apply(job, settings)
+    job, problems = override_inputs(job, settings)
     if problems:
         return {each.span.path: f"{each.message}; {each.help}" for each in problems}
     graph, problems = flatten(job, AssetMap())
@@ -93,8 +94,8 @@ def commands(path: Path, settings: dict[str, str]) -> dict[str, str]:
     run = RunFolder(Path("run"))
     found = {}
     for name, task in graph.tasks.items():
-        values = inputs.resolve(task, run)
-        found[name] = calls.of(task, run, values, experiment="e", tracking={}, cores=1).command
+        values = resolve_inputs(task, run)
+        found[name] = make_call(task, run, values, experiment="e", tracking={}, cores=1).command
     return found
 
 
@@ -150,7 +151,7 @@ def test_a_path_is_relative_to_where_it_is_typed(
     monkeypatch.chdir(tmp_path / "elsewhere")
     job, _ = jobs.read_job(folder / "pipeline.yml")
     assert job is not None
-    changed, problems = overrides.apply(job, {"data": "."})
+    changed, problems = override_inputs(job, {"data": "."})
     assert not problems
     graph, problems = flatten(changed, AssetMap())
     assert not problems
@@ -240,7 +241,7 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
         """)
     )
     wanted = {"on.a": "1", "rate": "2", "one": "1", "two.a": "1", "group.a": "1", "own.rte": "1"}
-    problems = spec_settings.apply(spec, wanted)[1]
+    problems = override_spec(spec, wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
         (
             "`on.a` names no input of a step, such as `one.epochs`",
@@ -249,7 +250,7 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
         ("`rate` names no input of a step, such as `one.epochs`", "did you mean `--set own.rate=2`?"),
         ("`one` names no input of a step, such as `one.epochs`", "write `--set one.INPUT=…`"),
         ("`with:` of step `two` is shared with another step by an alias", "change it in the file"),
-        ("`group.a` is no single value in the file", "change it there"),
+        ("`group.a` is not a single value in the file", "change it there"),
         ("step `own` has no input `rte`", "did you mean `rate`?"),
     ]
 
@@ -284,7 +285,7 @@ NO_JOBS = {
     "environment": (
         "env.yml",
         "$schema: https://azuremlschemas.azureedge.net/latest/environment.schema.json\nname: e\n",
-        "`env.yml` describes an environment and is no job",
+        "`env.yml` describes an environment and is not a job",
     ),
     "automl": (
         "auto.yml",
@@ -308,7 +309,7 @@ def test_files_that_are_no_jobs_are_told_apart(name: str, tmp_path: Path) -> Non
 def test_the_plan_follows_what_is_set(tmp_path: Path) -> None:
     """The text that is planned is the spec's own, with one value changed."""
     path = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
-    text, problems = spec_settings.apply(path, {"train.optimizer": "adamw"})
+    text, problems = override_spec(path, {"train.optimizer": "adamw"})
     assert not problems
     as_it_is = api.compile(path, tmp_path / "plain").plan.steps["train"].training
     changed = api.compile(path, tmp_path / "build", text=text).plan.steps["train"].training

@@ -10,12 +10,13 @@ import pytest
 
 from worldsize import running
 from worldsize.azureml import job
-from worldsize.running.graph import flatten
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.recording.folder import RunFolder
-from worldsize.running.starting import calls, contract, inputs
-from worldsize.running.starting.sources import File, Output, Text
-from worldsize.running.tasks import Task
+from worldsize.running.launch.call import find_overridden, make_call, resolve_inputs
+from worldsize.running.launch.step_folder import make_outputs
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.source import File, Output, Text
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.graph.flatten import flatten
 
 Read = Callable[[str], tuple[dict[str, Task], list[str]]]
 
@@ -100,8 +101,8 @@ def test_every_input_has_its_source(pipeline: dict[str, Task], tmp_path: Path) -
 
 def test_commands_are_rendered_as_azure_renders_them(pipeline: dict[str, Task]) -> None:
     run, task = RunFolder(Path("runs/1")), pipeline["second"]
-    values = inputs.resolve(task, run)
-    call = calls.of(task, run, values, experiment="e", tracking={}, cores=8)
+    values = resolve_inputs(task, run)
+    call = make_call(task, run, values, experiment="e", tracking={}, cores=8)
     assert call.command == (
         "train --rate 1e-05 --in runs/1/steps/first/outputs/made --flag False --epochs 10"
         " --momentum 1.0  --seed 7"
@@ -114,13 +115,13 @@ def test_commands_are_rendered_as_azure_renders_them(pipeline: dict[str, Task]) 
     assert call.env["FLAG"] == "True"
     assert call.env["RATE"] == "1e-05"
     assert "EMPTY" not in call.env
-    assert contract.overridden(task) == ["AZUREML_RUN_ID"]
+    assert find_overridden(task) == ["AZUREML_RUN_ID"]
 
 
 def test_a_file_output_is_a_path_in_a_folder_that_exists(pipeline: dict[str, Task], tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
-    inputs.prepare_outputs(pipeline["first"], run)
-    values = inputs.resolve(pipeline["first"], run)
+    make_outputs(pipeline["first"], run)
+    values = resolve_inputs(pipeline["first"], run)
     assert Path(values.outputs["made"]).is_dir()
     assert not Path(values.outputs["list"]).exists()
     assert Path(values.outputs["list"]).parent.is_dir()

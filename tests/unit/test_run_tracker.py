@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running.recording import tracker
+from worldsize.running.record import tracker
 
 
 @pytest.mark.parametrize(

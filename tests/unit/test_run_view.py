@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from worldsize.running.results import Failure, Registration, RunResult, StepResult
-from worldsize.running.showing import live, summary
-from worldsize.running.showing.progress import Progress
-from worldsize.running.showing.view import Plain, Status, duration
+from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
+from worldsize.running.model.view import Progress, Status
+from worldsize.running.show import live
+from worldsize.running.show.summary import render_summary
+from worldsize.running.show.views import PlainView, format_duration
 
 HALF = Progress(step=50, total_steps=100, epoch=1.0, loss=0.123456, samples_per_second=1234.5)
 
@@ -19,7 +20,7 @@ HALF = Progress(step=50, total_steps=100, epoch=1.0, loss=0.123456, samples_per_
 def test_lines_without_a_terminal() -> None:
     lines: list[str] = []
     time = [0.0]
-    view = Plain(lines.append, lambda: time[0])
+    view = PlainView(lines.append, lambda: time[0])
     train = Status("train", processes=2)
     view.changed(train)
     train.state, train.started = "running", 0.0
@@ -73,7 +74,7 @@ def test_a_thousand_steps_fit_on_a_screen() -> None:
     ("seconds", "text"), [(0.04, "0.0 s"), (59.96, "1 min 00 s"), (125, "2 min 05 s"), (3720, "1 h 02 min")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def result(*steps: StepResult, **more: object) -> RunResult:
@@ -83,7 +84,7 @@ def result(*steps: StepResult, **more: object) -> RunResult:
 
 def test_the_summary_of_a_good_run() -> None:
     done = StepResult("train", "succeeded", 61.0, Path("home/runs/20260102-1/steps/train"), {})
-    text = summary.render(
+    text = render_summary(
         result(
             done,
             seconds=70.0,
@@ -100,14 +101,14 @@ def test_the_summary_of_a_good_run() -> None:
 
 def test_a_table_on_the_screen_is_not_said_again() -> None:
     done = StepResult("train", "succeeded", 61.0, Path("x"), {})
-    text = summary.render(result(done, seconds=70.0), steps=False)
+    text = render_summary(result(done, seconds=70.0), steps=False)
     assert text.startswith("run 20260102-1 succeeded after 1 min 10 s\n  folder ")
     assert "train" not in text
 
 
 def test_a_version_of_an_untracked_run_is_not_claimed_for_the_registry() -> None:
     done = StepResult("register", "succeeded", 1.0, Path("x"), {})
-    text = summary.render(result(done, registrations=(Registration("digits", "3"),)))
+    text = render_summary(result(done, registrations=(Registration("digits", "3"),)))
     assert "  model    digits version 3, in this run's folder only\n" in text
 
 
@@ -115,11 +116,11 @@ def test_what_is_missing_in_mlflow_is_said_and_no_success() -> None:
     done = StepResult("train", "succeeded", 1.0, Path("x"), {})
     never = result(done, untracked="mlflow is not installed (mlflow)")
     assert never.exit_code == 0  # there is no record that says otherwise
-    assert "  mlflow   not tracked: mlflow is not installed (mlflow)\n" in summary.render(never)
+    assert "  mlflow   not tracked: mlflow is not installed (mlflow)\n" in render_summary(never)
     half = result(done, untracked="its database: database is locked", record_incomplete=True)
     assert half.exit_code == 1
     said = "error: the record of this run in MLflow is incomplete: its database: database is locked\n"
-    assert summary.render(half).startswith(said)
+    assert render_summary(half).startswith(said)
 
 
 def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() -> None:
@@ -127,7 +128,7 @@ def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() ->
     failure = Failure("rank-1", 1, 3, log, ("be\tfore", "bad \x1b[2J end"), "rank 1 ended with exit status 3")
     failed = StepResult("train", "failed", 1.0, Path("x"), {}, failure)
     never = StepResult("evaluate", "waiting", 0.0, Path("x"), {})
-    text = summary.render(result(failed, never))
+    text = render_summary(result(failed, never))
     assert text.startswith(
         "error: step `train` failed: rank 1 ended with exit status 3\n"
         "  log: home/runs/20260102-1/steps/train/logs/rank-1.log, its last lines:\n"

@@ -11,17 +11,14 @@ from typing import Any
 import pytest
 
 from worldsize.azureml.model import Component, Field
-from worldsize.running.recording import events
-from worldsize.running.recording.events import EventLog
-from worldsize.running.recording.folder import RunFolder
-from worldsize.running.recording.tracking import Logged, Tracking
-from worldsize.running.results import Failure, StepResult, StepState
-from worldsize.running.sweep import controller
-from worldsize.running.sweep.controller import Sweep
-from worldsize.running.sweep.early import Policy
-from worldsize.running.sweep.plan import SweepPlan
-from worldsize.running.sweep.space import Parameter
-from worldsize.running.tasks import Task
+from worldsize.running.engine import sweep
+from worldsize.running.engine.sweep import Sweep
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.results import Failure, StepResult, StepState
+from worldsize.running.model.sweep import EarlyTermination, Parameter, SweepPlan
+from worldsize.running.model.task import Task
+from worldsize.running.record.events import EventLog, read_events
+from worldsize.running.record.tracking import LoggedMetric, Tracking
 
 PLAN = SweepPlan(
     parameters=(Parameter("x", "choice", values=(1, 2, 3, 4)),),
@@ -41,16 +38,16 @@ class Journal(Tracking):
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
-        self.written: dict[str, Logged] = {}
+        self.written: dict[str, LoggedMetric] = {}
         self.tags: dict[str, dict[str, str]] = {}
 
     def log(self, step: str, *values: float, names: tuple[str, ...] = ()) -> None:
-        self.written[step] = Logged(values, names)
+        self.written[step] = LoggedMetric(values, names)
 
-    def wait_for(self, step: str, metric: str, seconds: float = 0) -> Logged | None:
+    def wait_for(self, step: str, metric: str, seconds: float = 0) -> LoggedMetric | None:
         return self.written.get(step)
 
-    def logged(self, step: str, metric: str) -> Logged | None:
+    def logged(self, step: str, metric: str) -> LoggedMetric | None:
         return self.written.get(step)
 
 
@@ -108,7 +105,7 @@ def test_trials_follow_each_other_up_to_the_limits_and_the_best_is_linked(
     assert (step / "outputs" / "model").resolve() == tmp_path / "steps" / "s.trial-001" / "outputs" / "model"
     assert not (step / "outputs" / "model").readlink().is_absolute()
     assert driver.sweep.summary == "the best of 3 trials is trial-001: loss 2 with x 2"
-    ended = [each for each in events.read(tmp_path / "events.jsonl") if each["event"] == "sweep_ended"]
+    ended = [each for each in read_events(tmp_path / "events.jsonl") if each["event"] == "sweep_ended"]
     assert [(each["best"], each["parameters"], each["value"]) for each in ended] == [
         ("s.trial-001", {"x": 2}, 2.0)
     ]
@@ -201,7 +198,7 @@ def test_the_time_of_a_sweep_ends_it_with_all_its_trials(
     tmp_path: Path, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(controller.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: clock[0])
     driver = Driver(tmp_path, replace(PLAN, timeout=60), log)
     driver.begin()
     driver.end("s.trial-000", 1.0)
@@ -217,7 +214,7 @@ def test_the_time_of_a_sweep_ends_it_with_all_its_trials(
 
 
 def test_a_policy_is_applied_once_at_each_interval(tmp_path: Path, log: EventLog) -> None:
-    policy = Policy("bandit", slack_amount=1.0, delay_evaluation=2)
+    policy = EarlyTermination("bandit", slack_amount=1.0, delay_evaluation=2)
     driver = Driver(tmp_path, replace(PLAN, policy=policy), log)
     driver.begin()
     driver.journal.log("s.trial-000", 1.0, 1.0)
@@ -233,7 +230,7 @@ def test_a_policy_is_applied_once_at_each_interval(tmp_path: Path, log: EventLog
     assert driver.sweep.best is not None
     assert driver.sweep.best.name == "s.trial-000"
     stopped = [
-        each for each in events.read(tmp_path / "events.jsonl") if each["event"] == "trial_stopped_early"
+        each for each in read_events(tmp_path / "events.jsonl") if each["event"] == "trial_stopped_early"
     ]
     assert [(each["step"], each["policy"], each["interval"]) for each in stopped] == [
         ("s.trial-001", "bandit", 2)

@@ -12,12 +12,12 @@ import pytest
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step
 from worldsize.running import RunError, RunOptions
-from worldsize.running.graph import flatten
-from worldsize.running.preparing import preparation
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.sweep import plan as plans
-from worldsize.running.sweep import sampler, trials
-from worldsize.running.sweep.plan import SweepPlan
+from worldsize.running.engine.trials import make_sampler, make_trial
+from worldsize.running.model.sweep import SweepPlan
+from worldsize.running.prepare import preparation
+from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.graph.sweep import read_sweep
 
 SWEEP = """\
 type: sweep
@@ -46,7 +46,7 @@ def step(folder: Path, text: str) -> Step:
 
 
 def read(folder: Path, text: str) -> SweepPlan:
-    found, problems = plans.read(step(folder, text))
+    found, problems = read_sweep(step(folder, text))
     assert not problems
     assert found is not None
     return found
@@ -69,7 +69,7 @@ def test_words_are_read_in_any_case_and_settings_through_their_bindings(tmp_path
         "limits: {max_total_trials: '${{parent.inputs.n}}', max_concurrent_trials: 2, timeout: 60}\n"
         "early_termination: {type: Bandit, slack_factor: 0.2, evaluation_interval: 2, delay_evaluation: 5}",
     )
-    found, problems = plans.read(step(tmp_path, text), lambda value: 7 if "parent" in str(value) else value)
+    found, problems = read_sweep(step(tmp_path, text), lambda value: 7 if "parent" in str(value) else value)
     assert not problems
     assert found is not None
     assert (found.goal, found.max_total_trials, found.timeout) == ("maximize", 7, 60)
@@ -121,7 +121,7 @@ def test_what_cannot_be_meant_has_its_place(
     tmp_path: Path, old: str, new: str, message: str, line: int
 ) -> None:
     assert old in SWEEP
-    found, problems = plans.read(step(tmp_path, SWEEP.replace(old, new)))
+    found, problems = read_sweep(step(tmp_path, SWEEP.replace(old, new)))
     if not message:
         assert found is not None
         return
@@ -136,14 +136,14 @@ def test_a_missing_library_is_said_before_anything_runs(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     text = SWEEP.replace(RANDOM, "sampling_algorithm: bayesian").replace("loguniform", "uniform")
-    _, problems = plans.read(step(tmp_path, text))
+    _, problems = read_sweep(step(tmp_path, text))
     assert [each.message for each in problems] == [
         "`bayesian` sampling needs the library `optuna`, which is not installed here"
     ]
 
 
 def drawn(found: SweepPlan, count: int) -> list[dict[str, object] | None]:
-    source = sampler.make(found)
+    source = make_sampler(found)
     made: list[dict[str, object] | None] = []
     for number in range(count):
         values = source.ask(number)
@@ -186,7 +186,7 @@ def test_bayesian_sampling_finds_the_better_half_and_repeats_itself(tmp_path: Pa
     found = read(tmp_path, text)
 
     def search() -> list[float]:
-        source, tried = sampler.make(found), []
+        source, tried = make_sampler(found), []
         for number in range(30):
             values = source.ask(number)
             assert values is not None
@@ -209,7 +209,7 @@ def test_a_trial_is_the_step_with_its_parameters_filled_in(tmp_path: Path) -> No
     graph, problems = flatten(job, AssetMap())
     assert not problems
     task, found = graph.tasks["sweep"], graph.sweeps["sweep"]
-    trial = trials.task(task, found, 7, {"lr": 0.001, "size": "large"})
+    trial = make_trial(task, found, 7, {"lr": 0.001, "size": "large"})
     assert trial.name == "sweep.trial-007"
     assert trial.kind == "command"
     assert trial.command == "python t.py ${{inputs.a}} 0.001 large"
@@ -247,7 +247,7 @@ def test_a_component_that_takes_a_whole_number_gets_one(tmp_path: Path) -> None:
     assert job is not None
     graph, problems = flatten(job, AssetMap())
     assert not problems
-    trial = trials.task(graph.tasks["s"], graph.sweeps["s"], 0, {"n": 4.0})
+    trial = make_trial(graph.tasks["s"], graph.sweeps["s"], 0, {"n": 4.0})
     source = trial.inputs["n"]
     assert source is not None
     assert getattr(source, "value", None) == 4

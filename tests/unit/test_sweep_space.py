@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.sweep.space import SETTINGS, Parameter
+from worldsize.running.model.sweep import SETTINGS, Parameter
 
 positions = st.floats(0, 1, exclude_max=True)
 

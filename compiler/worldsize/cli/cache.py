@@ -83,17 +83,17 @@ def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> flo
 @click.pass_obj
 def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) -> None:
     """Forget steps that have not been used for a time. A run that goes on is never touched."""
-    from worldsize.running.reuse import prune as pruning  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.reuse.prune import plan_removal, remove_unused  # noqa: PLC0415 - as above
     from worldsize.running.reuse.store import Store  # noqa: PLC0415
 
     store = Store(home)
-    removal = pruning.plan(store, now=time.time(), older=0.0 if everything else older, runs=runs)
+    removal = plan_removal(store, now=time.time(), older=0.0 if everything else older, runs=runs)
     if not removal.entries and not removal.runs:
         click.echo("nothing to remove")
         return
     if removal.runs and not yes and not _agreed(removal):
         raise SystemExit(1)
-    gone = pruning.carry_out(store, removal)
+    gone = remove_unused(store, removal)
     said = f"forgot {_count(len(removal.entries), 'step')}"
     if runs:
         said += f", removed {_count(len(gone), 'run')}"

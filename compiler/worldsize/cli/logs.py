@@ -13,7 +13,7 @@ import click
 from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
-    from worldsize.running.showing.logs import Follower
+    from worldsize.running.launch.logs import Follower
 
 TICK_SECONDS = 0.1
 EPILOG = """\b
@@ -53,9 +53,9 @@ def command(
 
 
 def _known(root: Path, step: str) -> None:
-    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record.history import load_run  # noqa: PLC0415 - `--help` needs none of it
 
-    steps = history.load(root).steps
+    steps = load_run(root).steps
     if step in steps or (root / "steps" / step).is_dir():
         return
     from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
@@ -118,16 +118,17 @@ def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], 
 
 def _over(root: Path, step: str) -> bool:
     """Whether nothing more will be written."""
-    from worldsize.running.recording import history, life  # noqa: PLC0415
+    from worldsize.running.record.folder import is_alive  # noqa: PLC0415
+    from worldsize.running.record.history import load_run  # noqa: PLC0415
 
-    alive = life.alive(root)
-    found = history.load(root).steps.get(step)
+    alive = is_alive(root)
+    found = load_run(root).steps.get(step)
     ended = found is not None and found.state in ("succeeded", "reused", "failed", "stopped")
     return ended or not alive
 
 
 def _follower(path: Path) -> Follower:
-    from worldsize.running.showing.logs import Follower  # noqa: PLC0415
+    from worldsize.running.launch.logs import Follower  # noqa: PLC0415
 
     return Follower(path)
 

@@ -14,7 +14,7 @@ from worldsize.cli import formatting
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
-    from worldsize.running.showing.view import View
+    from worldsize.running.model.view import View
 
 EPILOG = """\b
 Examples:
@@ -131,12 +131,12 @@ def command(
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.running.showing import preview  # noqa: PLC0415
+    from worldsize.running.show.preview import render_preview  # noqa: PLC0415
 
     options = running.RunOptions(settings=pairs(settings), assets=_mapped(assets), **asked)
     if dry_run:
         with answering():
-            formatting.say(preview.render(running.dry_run(target, options)), nl=False)
+            formatting.say(render_preview(running.dry_run(target, options)), nl=False)
         return
     with answering():
         shown = view(quiet=quiet)
@@ -173,10 +173,10 @@ def answering() -> Iterator[None]:
 def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
     """Say how a run ended, and end with its status."""
     from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
-    from worldsize.running.showing import summary  # noqa: PLC0415
+    from worldsize.running.show.summary import render_summary  # noqa: PLC0415
 
     # The table of a terminal stays on the screen: its rows are not said twice.
-    text = summary.render(result, steps=quiet or not is_terminal(sys.stdout))
+    text = render_summary(result, steps=quiet or not is_terminal(sys.stdout))
     click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
@@ -194,25 +194,26 @@ def pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
     """What ``--map REF=PATH`` says, by reference."""
-    from worldsize.running.preparing.assets import option  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.prepare.assets import parse_map_option  # noqa: PLC0415 - `--help` needs none of it
 
     try:
-        return dict(option(text) for text in texts)
+        return dict(parse_map_option(text) for text in texts)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--map'") from None
 
 
 def view(*, quiet: bool) -> View:
     """The table on a terminal, lines elsewhere."""
-    from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
-    from worldsize.running.showing.view import Plain, Quiet  # noqa: PLC0415
+    from worldsize.running.show.views import PlainView, QuietView  # noqa: PLC0415
 
     if quiet:
-        return Quiet(lambda line: click.echo(line, err=True))
+        return QuietView(lambda line: click.echo(line, err=True))
+    from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
+
     if is_terminal(sys.stdout):
         from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
 
-        from worldsize.running.showing.live import Live  # noqa: PLC0415
+        from worldsize.running.show.live import LiveView  # noqa: PLC0415
 
-        return Live(Console())
-    return Plain(click.echo)
+        return LiveView(Console())
+    return PlainView(click.echo)

@@ -20,9 +20,9 @@ runs_dir = click.option(
 
 def find_run(home: Path, text: str) -> Path:
     """The folder of the run that the user means; without such a run the command ends."""
-    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record import history  # noqa: PLC0415 - `--help` needs none of it
 
     try:
-        return history.find(home, text)
+        return history.find_run(home, text)
     except LookupError as error:
         formatting.refuse(str(error.args[0]), "`worldsize runs` lists them")

@@ -11,7 +11,7 @@ import click
 from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
-    from worldsize.running.recording.history import RunRecord
+    from worldsize.running.record.history import RunRecord
 
 EPILOG = """\b
 Examples:
@@ -33,10 +33,10 @@ state:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     """List runs: state, steps done, start and duration."""
-    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record.history import list_runs, load_run  # noqa: PLC0415 - see above
 
-    known = history.runs(home)
-    shown = [history.load(root) for root in (known if everything else known[-last:])]
+    known = list_runs(home)
+    shown = [load_run(root) for root in (known if everything else known[-last:])]
     if as_json:
         click.echo(json.dumps([_document(run) for run in shown], indent=2))
         return
@@ -52,9 +52,9 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
-    from worldsize.running.showing.view import duration  # noqa: PLC0415
+    from worldsize.running.show.views import format_duration  # noqa: PLC0415
 
-    took = duration(run.seconds) if run.started is not None else ""
+    took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"
     return run.id, run.state, steps, formatting.format_time(run.started), took, short(run.pipeline)
 

@@ -12,7 +12,7 @@ import click
 from worldsize.cli import formatting, run_option
 
 if TYPE_CHECKING:
-    from worldsize.running.recording.history import RunRecord, StepRecord
+    from worldsize.running.record.history import RunRecord, StepRecord
 
 DEEPEST = 8  # levels of indentation; a chain of a thousand steps shall not run off the page
 LONGEST_VALUE = 80
@@ -33,9 +33,9 @@ A step is indented below those that it needs, which stand behind `<-`.
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(run: str, home: Path, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
-    from worldsize.running.recording import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record.history import load_run  # noqa: PLC0415 - `--help` needs none of it
 
-    found = history.load(run_option.find_run(home, run))
+    found = load_run(run_option.find_run(home, run))
     if as_json:
         click.echo(json.dumps(document(found), indent=2))
     else:
@@ -45,9 +45,9 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
 def render(run: RunRecord) -> Iterator[str]:
     """The run as lines."""
     from worldsize.cli.runs import short  # noqa: PLC0415
-    from worldsize.running.showing.view import duration  # noqa: PLC0415
+    from worldsize.running.show.views import format_duration  # noqa: PLC0415
 
-    yield f"run {run.id} {run.state}" + (f" after {duration(run.seconds)}" if run.started else "")
+    yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
         ("pipeline", short(run.pipeline)),
         ("started", formatting.format_time(run.started)),
@@ -75,10 +75,10 @@ def _damage(count: int) -> str:
 
 
 def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[str]:
-    from worldsize.running.showing.view import duration  # noqa: PLC0415
+    from worldsize.running.show.views import format_duration  # noqa: PLC0415
 
     margin = "  " * depth
-    took = duration(step.seconds) if step.seconds else ""
+    took = format_duration(step.seconds) if step.seconds else ""
     behind = [f"from run {step.source}"] if step.source else []
     behind += [f"{step.attempts} attempts"] if step.attempts > 1 else []
     behind += [f"{len(step.processes)} processes"] if len(step.processes) > 1 else []
@@ -142,16 +142,16 @@ def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
 
 
 def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
-    from worldsize.running.recording import outcome  # noqa: PLC0415
-    from worldsize.running.results import StepResult  # noqa: PLC0415
+    from worldsize.running.model.results import StepResult  # noqa: PLC0415
+    from worldsize.running.record.reports import read_metrics  # noqa: PLC0415
 
     root = run.root / "steps" / step.name
-    return outcome.metrics({step.name: StepResult(step.name, "succeeded", 0.0, root, _outputs(run, step))})
+    return read_metrics({step.name: StepResult(step.name, "succeeded", 0.0, root, _outputs(run, step))})
 
 
 def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
     from worldsize.diagnostics.snippet import flatten  # noqa: PLC0415
-    from worldsize.running.showing.logs import last_lines  # noqa: PLC0415
+    from worldsize.running.launch.logs import last_lines  # noqa: PLC0415
 
     if step.failed_process is None:
         return []

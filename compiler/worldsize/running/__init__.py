@@ -1,10 +1,10 @@
 """Running a pipeline here: real process groups, Azure ML's environment, nothing left behind.
 
-The packages follow a run. ``preparing`` turns what the user named into tasks, with the ``graph`` of its
-steps, their ``environments``, and the ``nodes`` that are emulated. The schedule finds out who is next, and
-what ``reuse`` spares. ``starting`` decides as plain data what would be started, with the ``launchers``;
-``supervising`` starts and watches it. ``recovering`` deals with what goes wrong, ``recording`` keeps and
-``showing`` tells.
+The packages are layers; each imports only itself and those before it. ``model`` is plain data. ``launch``
+starts and supervises processes, in ``environments`` and on emulated ``nodes``. ``prepare`` turns what the
+user named into tasks. ``record`` keeps what happens and ``reuse`` spares what was done before. ``engine``
+runs the tasks, ``faults`` finds hangs and rehearses failures, ``show`` tells the user, and ``api`` puts all
+of it together.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from worldsize.running.api import dry_run, run
-    from worldsize.running.errors import RunError
-    from worldsize.running.options import RunOptions
-    from worldsize.running.recovering.resuming import ResumeError, resume
-    from worldsize.running.results import Failure, Registration, RunResult, StepResult
+    from worldsize.running.api.resume import ResumeError, resume
+    from worldsize.running.api.run import dry_run, run
+    from worldsize.running.model.errors import RunError
+    from worldsize.running.model.options import RunOptions
+    from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 
 __all__ = [
     "Failure",
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dry_run": "api",
-    "run": "api",
-    "RunError": "errors",
-    "RunOptions": "options",
-    "Failure": "results",
-    "Registration": "results",
-    "RunResult": "results",
-    "StepResult": "results",
-    "ResumeError": "recovering.resuming",
-    "resume": "recovering.resuming",
+    "dry_run": "api.run",
+    "run": "api.run",
+    "RunError": "model.errors",
+    "RunOptions": "model.options",
+    "Failure": "model.results",
+    "Registration": "model.results",
+    "RunResult": "model.results",
+    "StepResult": "model.results",
+    "ResumeError": "api.resume",
+    "resume": "api.resume",
 }
 
 

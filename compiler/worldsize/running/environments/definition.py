@@ -1,4 +1,4 @@
-"""What a job says of the environment of a step, as far as it can be had on this machine."""
+"""What a job says of the environment of a step, as far as this machine can provide it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.facts import curated
-from worldsize.running.environments import conda, requirements
-from worldsize.running.preparing.assets import AssetMap
+from worldsize.running.environments.requirements import expand_requirements, read_conda
+from worldsize.running.model.source import Assets
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Images that hold no package a script could import beyond Python's own.
@@ -65,7 +65,7 @@ class Definition:
 
     @property
     def notices(self) -> list[str]:
-        """What of it is otherwise here, each a whole line."""
+        """What differs from it on this machine, each a whole line."""
         said = []
         if self.python not in (None, HERE):
             said.append(f"{self.name}: it asks for Python {self.python}, its steps run with {HERE}")
@@ -76,10 +76,12 @@ class Definition:
         return said
 
 
-Found = tuple[Definition, list[Problem]]
+ReadDefinition = tuple[Definition, list[Problem]]
 
 
-def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: CopyAccess) -> Found:
+def read_definition(
+    environment: Field[Any] | None, folder: Path, assets: Assets, gate: CopyAccess
+) -> ReadDefinition:
     """What an ``environment:`` means.
 
     Args:
@@ -108,30 +110,30 @@ def read(environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: C
     return replace(start, unknown=True), []
 
 
-def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess) -> Found:
+def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:
     """An environment that says what it is made of."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
-    found = replace(start, image=str(image) if image else None)
+    definition = replace(start, image=str(image) if image else None)
     if isinstance(build, dict) and isinstance(build.get("path"), str):
         context = local_path(build["path"], folder)
         dockerfile = str(build.get("dockerfile_path") or "Dockerfile")
-        found = replace(found, context=context, dockerfile=dockerfile, unknown=True)
-        if context is not None and exists(context) and (refused := _refused(found, context, gate)):
-            return found, refused
+        definition = replace(definition, context=context, dockerfile=dockerfile, unknown=True)
+        if context is not None and exists(context) and (refused := _refused(definition, context, gate)):
+            return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
             message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which lies outside of the project"
             return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
-        return _conda(listed, folder, found, _dump(listed), gate)
+        return _conda(listed, folder, definition, _dump(listed), gate)
     if isinstance(listed, str):
         path = local_path(listed, folder)
-        return _file(path, found, gate) if path is not None else (replace(found, unknown=True), [])
-    if found.image and not _BARE.fullmatch(found.image):
-        found = replace(found, unknown=True)
-    return found, []
+        return _file(path, definition, gate) if path is not None else (replace(definition, unknown=True), [])
+    if definition.image and not _BARE.fullmatch(definition.image):
+        definition = replace(definition, unknown=True)
+    return definition, []
 
 
-def _file(path: Path, start: Definition, gate: CopyAccess) -> Found:  # noqa: PLR0911 - one a kind of file
+def _file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
     """An environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
@@ -150,24 +152,28 @@ def _file(path: Path, start: Definition, gate: CopyAccess) -> Found:  # noqa: PL
         return _conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
     return start, _problem(
-        start, f"`{path.name}` is no environment: it names neither packages nor an image", help_
+        start, f"`{path.name}` is not an environment: it names neither packages nor an image", help_
     )
 
 
-def _conda(value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess) -> Found:
-    wanted = conda.read(value.get("dependencies"))
-    found = replace(start, python=wanted.python, left=wanted.left, conda=text)
-    return _pinned(wanted.requirements, folder, found, gate)
+def _conda(
+    value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
+) -> ReadDefinition:
+    wanted = read_conda(value.get("dependencies"))
+    definition = replace(start, python=wanted.python, left=wanted.left, conda=text)
+    return _pinned(wanted.requirements, folder, definition, gate)
 
 
-def _refused(found: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
+def _refused(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
     """Why a file or folder may not become part of an environment."""
-    return snapshot.add_to_snapshot(Snapshot(), path, found.span or Span("environment", 1, 1, 1, 1), gate)
+    return snapshot.add_to_snapshot(
+        Snapshot(), path, definition.span or Span("environment", 1, 1, 1, 1), gate
+    )
 
 
-def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess) -> Found:
+def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:
     try:
-        expanded = tuple(requirements.expand(lines, folder.absolute(), gate))
+        expanded = tuple(expand_requirements(lines, folder.absolute(), gate))
         return replace(start, requirements=expanded), []
     except (OSError, UnicodeError) as error:
         name = getattr(error, "filename", None) or "a requirements file"
@@ -176,8 +182,8 @@ def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyA
         return start, _problem(start, message, "correct the path; it is relative to the file that names it")
 
 
-def _problem(found: Definition, message: str, help_: str) -> list[Problem]:
-    return [Problem("run-refused", found.span or Span("environment", 1, 1, 1, 1), message, help_)]
+def _problem(definition: Definition, message: str, help_: str) -> list[Problem]:
+    return [Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)]
 
 
 def _title(value: Mapping[str, Any]) -> str:

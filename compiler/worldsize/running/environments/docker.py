@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from worldsize.running.starting.processes import Process
+from worldsize.running.model.process import Process
 
 PROGRAM = "docker"
 LABEL = "worldsize.runner"
@@ -50,16 +50,16 @@ class Container:
     gpus: bool = False
 
 
-def contained(process: Process, container: Container) -> Process:
+def run_in_container(process: Process, container: Container) -> Process:
     """A process as a client of the engine that starts it in a container.
 
     The client gets a home that the user's id may write, for what has none inside.
     """
     env = {"HOME": str(container.workdir), **process.env}
-    return replace(process, argv=argv(process, container), env=env)
+    return replace(process, argv=_run_argv(process, container), env=env)
 
 
-def argv(process: Process, container: Container) -> tuple[str, ...]:
+def _run_argv(process: Process, container: Container) -> tuple[str, ...]:
     """The line that starts a process in a container.
 
     Variables are named only: the client hands on its own, so that no value stands on a command line.
@@ -69,7 +69,7 @@ def argv(process: Process, container: Container) -> tuple[str, ...]:
         PROGRAM,
         "run",
         *("--rm", "--init", "--network", "host"),
-        *("--name", name_of(process, container)),
+        *("--name", container_name(process, container)),
         *("--label", f"{LABEL}={container.runner}"),
         *("--workdir", str(container.workdir)),
         *(("--user", container.user) if container.user else ()),
@@ -83,12 +83,12 @@ def argv(process: Process, container: Container) -> tuple[str, ...]:
     )
 
 
-def name_of(process: Process, container: Container) -> str:
+def container_name(process: Process, container: Container) -> str:
     """The name of a process's container."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", f"{container.name}-{process.name}")
 
 
-def recipe(image: str) -> str:
+def make_dockerfile(image: str) -> str:
     """A Dockerfile that extends an image by the ``conda.yml`` beside it, as Azure ML does."""
     return (
         f"FROM {image}\n"
@@ -103,7 +103,7 @@ def build_argv(tag: str, context: Path, dockerfile: str = "Dockerfile") -> tuple
     return (PROGRAM, "build", "--tag", tag, "--file", str(context / dockerfile), str(context))
 
 
-def fault() -> str | None:
+def find_docker_fault() -> str | None:
     """Why no container can be started here; None where an engine answers."""
     try:
         done = _asked("version", "--format", "{{.Server.Version}}")
@@ -117,33 +117,33 @@ def fault() -> str | None:
     return None
 
 
-def remove(names: Iterable[str]) -> None:
+def remove_containers(names: Iterable[str]) -> None:
     """Remove containers; those that are gone are no fault."""
     wanted = list(names)
     if wanted:
         _quietly("rm", "--force", "--volumes", *wanted)
 
 
-def sweep() -> None:
+def remove_orphans() -> None:
     """Remove the containers of runners on this machine that have died."""
     wanted = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
     listed = _quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", wanted)
-    remove(orphans(listed.splitlines(), alive))
+    remove_containers(find_orphans(listed.splitlines(), is_runner_alive))
 
 
-def orphans(lines: Sequence[str], lives: Callable[[str], bool]) -> list[str]:
+def find_orphans(lines: Sequence[str], lives: Callable[[str], bool]) -> list[str]:
     """The containers whose runner does not live, from lines of id and runner."""
     pairs = [line.split(" ", 1) for line in lines if " " in line]
     return [container for container, runner in pairs if not lives(runner)]
 
 
-def identity(pid: int | None = None) -> str:
+def identify_runner(pid: int | None = None) -> str:
     """A runner: the machine, its process id, and when it was started, as ids are used again."""
     pid = os.getpid() if pid is None else pid
     return f"{socket.gethostname()}/{pid}/{_started(pid)}"
 
 
-def alive(runner: str) -> bool:
+def is_runner_alive(runner: str) -> bool:
     """Whether a runner lives; one of another machine is taken to."""
     host, _, rest = runner.partition("/")
     pid, _, started = rest.partition("/")

@@ -10,22 +10,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.running.environments import docker, layers, own_mlflow, store
+from worldsize.running.environments import docker, layers, store
 from worldsize.running.environments.definition import Definition
-from worldsize.running.environments.planning import Plan
-from worldsize.running.environments.store import BuildError, Store
-from worldsize.running.errors import RunError
-from worldsize.running.recording.folder import RunFolder
-from worldsize.running.showing.logs import last_lines
-from worldsize.running.starting.processes import Process, every
-from worldsize.running.starting.sources import File
-from worldsize.running.supervising.supervise import Warden
-from worldsize.running.tasks import Task
+from worldsize.running.environments.docker import (
+    container_name,
+    identify_runner,
+    make_dockerfile,
+    remove_containers,
+    remove_orphans,
+    run_in_container,
+)
+from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
+from worldsize.running.environments.planning import EnvironmentPlan
+from worldsize.running.environments.store import BuildError, LayerStore, layer_key, run_program
+from worldsize.running.launch.logs import last_lines
+from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.errors import RunError
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.process import Process, walk_processes
+from worldsize.running.model.source import File
+from worldsize.running.model.task import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,8 +43,12 @@ if TYPE_CHECKING:
 WITHOUT = "`--environment current` runs every step with the packages that are installed here"
 LAYER = "environment"  # in a step's folder, while it runs
 
+MLFLOW_FOLDER = "mlruns"  # in a step's folder
+_RUN = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_")
+_MIGRATIONS = ("store", "db_migrations", "versions")
 
-class Remover:
+
+class FolderRemover:
     """Removes folders while the run goes on; a context manager that ends when all are gone."""
 
     def __init__(self) -> None:
@@ -72,7 +86,7 @@ class Interpreters(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layered:
+class LayeredInterpreters:
     """Each instance of a step has a layer of its own, thrown away at its end, over that of its environment.
 
     Where its environment has none, over this Python: whatever a step installs, this Python stays as it is.
@@ -85,11 +99,11 @@ class Layered:
         remover: removes the layers of steps that are over.
     """
 
-    plan: Plan
+    plan: EnvironmentPlan
     kept: Mapping[Definition, Path]
     strangers: frozenset[Path]
     programs: Path
-    remover: Remover
+    remover: FolderRemover
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
@@ -98,11 +112,15 @@ class Layered:
         for left in step.glob(f"{LAYER}-*"):  # of a try whose runner was killed
             self.remover.remove(left)
         root = step / f"{LAYER}-{time.monotonic_ns()}"
-        below = [self.kept[found]] if (found := self.plan.of(task.name)) in self.kept else []
-        places = {process.node: root / f"node-{process.node}" for process in every(plan)}
+        below = (
+            [self.kept[definition]]
+            if (definition := self.plan.find_definition(task.name)) in self.kept
+            else []
+        )
+        places = {process.node: root / f"node-{process.node}" for process in walk_processes(plan)}
         try:
             for layer in places.values():
-                layers.lay(layer, below)
+                make_layer(layer, below)
             if self.strangers & {*below}:
                 plan = tuple(_apart(process, step) for process in plan)
             yield tuple(_led(process, places, [*below, self.programs]) for process in plan)
@@ -111,10 +129,10 @@ class Layered:
 
 
 @dataclass(frozen=True, slots=True)
-class Contained:
+class DockerInterpreters:
     """Each process runs in a container of its step's image."""
 
-    plan: Plan
+    plan: EnvironmentPlan
     images: Mapping[Definition, str]
     home: Path
 
@@ -122,7 +140,7 @@ class Contained:
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
         """Lead the processes into containers, and remove these at the end."""
         container = docker.Container(
-            image=self.images[self.plan.of(task.name)],
+            image=self.images[self.plan.find_definition(task.name)],
             name=f"worldsize-{run.id}-{task.name}",
             workdir=run.step(task.name).code,
             writable=(
@@ -133,23 +151,25 @@ class Contained:
                 dict.fromkeys(each.path.absolute() for each in task.inputs.values() if isinstance(each, File))
             ),
             user=f"{os.getuid()}:{os.getgid()}",
-            runner=docker.identity(),
+            runner=identify_runner(),
             gpus=any("CUDA_VISIBLE_DEVICES" in process.env for process in plan),
         )
         try:
-            yield tuple(docker.contained(process, container) for process in plan)
+            yield tuple(run_in_container(process, container) for process in plan)
         finally:
-            docker.remove(docker.name_of(process, container) for process in plan)
+            remove_containers(container_name(process, container) for process in plan)
 
 
 @contextlib.contextmanager
-def made(plan: Plan, home: Path, warden: Warden, say: Callable[[str], None]) -> Iterator[Interpreters]:
+def make_interpreters(
+    plan: EnvironmentPlan, home: Path, supervisor: Supervisor, say: Callable[[str], None]
+) -> Iterator[Interpreters]:
     """Make what the steps' environments need, before the first step starts; it is kept until the end.
 
     Args:
         plan: which environments.
         home: where layers are kept.
-        warden: starts what builds them.
+        supervisor: starts what builds them.
         say: tells the user what takes long.
 
     Raises:
@@ -159,103 +179,131 @@ def made(plan: Plan, home: Path, warden: Warden, say: Callable[[str], None]) -> 
     root = home.absolute() / store.FOLDER
     with contextlib.ExitStack() as held:
         if plan.mode == "docker":
-            yield _contained(plan, root, warden, say)
+            yield _contained(plan, root, supervisor, say)
         else:  # of this Python as it is, no step has packages of its own
-            yield _layered(plan, Store(root, warden, say), held)
+            yield _layered(plan, LayerStore(root, supervisor, say), held)
 
 
-def _layered(plan: Plan, stored: Store, held: contextlib.ExitStack) -> Layered:
+def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
     known: dict[tuple[str, ...], Path | Problem | None] = {}
-    for found in dict.fromkeys(plan.definitions.values()):
-        if not found.requirements:
+    for definition in dict.fromkeys(plan.definitions.values()):
+        if not definition.requirements:
             continue
-        if found.requirements not in known:
-            known[found.requirements] = _layer(found, stored, held)
-        made = known[found.requirements]
-        if isinstance(made, Path):
-            kept[found] = made
-        elif made is not None and made not in problems:
-            problems.append(made)
+        if definition.requirements not in known:
+            known[definition.requirements] = _layer(definition, stored, held)
+        layer_or_problem = known[definition.requirements]
+        if isinstance(layer_or_problem, Path):
+            kept[definition] = layer_or_problem
+        elif layer_or_problem is not None and layer_or_problem not in problems:
+            problems.append(layer_or_problem)
     if problems:
         raise RunError(problems, plan.sources)
-    strangers = frozenset(layer for layer in set(kept.values()) if own_mlflow.differs(layer))
-    for found in (each for each, layer in kept.items() if layer in strangers):
+    strangers = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
+    for definition in (each for each, layer in kept.items() if layer in strangers):
         stored.say(
-            f"{found.name} has another MLflow: what its steps log with it stays in `{own_mlflow.FOLDER}` of"
+            f"{definition.name} has another MLflow: what its steps log with it stays in `{MLFLOW_FOLDER}` of"
             " their folders"
         )
-    return Layered(plan, kept, strangers, stored.programs(), held.enter_context(Remover()))
+    return LayeredInterpreters(plan, kept, strangers, stored.programs(), held.enter_context(FolderRemover()))
 
 
-def _layer(found: Definition, stored: Store, held: contextlib.ExitStack) -> Path | Problem | None:
+def _layer(definition: Definition, stored: LayerStore, held: contextlib.ExitStack) -> Path | Problem | None:
     """The layer of an environment, or why there is none; None where the step may try without."""
-    guessed = bool(found.modules)
+    guessed = bool(definition.modules)
     try:
-        return stored.layer(found.name, found.requirements, held, wheels_only=guessed)
+        return stored.layer(definition.name, definition.requirements, held, wheels_only=guessed)
     except BuildError as error:
         if guessed:
             stored.say(
-                f"{found.name}: what its image holds cannot be installed here ({error}), so steps use the"
-                " packages that are; under `assets:` or with `--map` another file can stand for it"
+                f"{definition.name}: what its image holds cannot be installed here ({error}), so steps use"
+                " the packages that are; under `assets:` or with `--map` another file can stand for it"
             )
             return None
-        message = f"pip cannot install what {found.name} asks for"
-        return _refusal(found, message, (*error.lines, WITHOUT), error.log)
+        message = f"pip cannot install what {definition.name} asks for"
+        return _refusal(definition, message, (*error.lines, WITHOUT), error.log)
 
 
-def _refusal(found: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
+def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
     help_ = "\n".join([f"all that it said is in `{log}`; the last of it:", *lines])
-    return Problem("run-refused", found.span or Span("environment", 1, 1, 1, 1), message, help_)
+    return Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)
 
 
-def _contained(plan: Plan, root: Path, warden: Warden, say: Callable[[str], None]) -> Contained:
-    docker.sweep()
+def _contained(
+    plan: EnvironmentPlan, root: Path, supervisor: Supervisor, say: Callable[[str], None]
+) -> DockerInterpreters:
+    remove_orphans()
     root.mkdir(parents=True, exist_ok=True)
     images = {}
-    for found in dict.fromkeys(plan.definitions.values()):
-        made = _image(found, root, warden, say)
-        if isinstance(made, Problem):
-            raise RunError([made], plan.sources)
-        images[found] = made
-    return Contained(plan, images, root.parent)
+    for definition in dict.fromkeys(plan.definitions.values()):
+        image = _image(definition, root, supervisor, say)
+        if isinstance(image, Problem):
+            raise RunError([image], plan.sources)
+        images[definition] = image
+    return DockerInterpreters(plan, images, root.parent)
 
 
-def _image(found: Definition, root: Path, warden: Warden, say: Callable[[str], None]) -> str | Problem:
+def _image(
+    definition: Definition, root: Path, supervisor: Supervisor, say: Callable[[str], None]
+) -> str | Problem:
     """The image of an environment, built where it has no name of its own; or why it cannot be."""
-    context, dockerfile = found.context, found.dockerfile
+    context, dockerfile = definition.context, definition.dockerfile
     if context is None:
-        assert found.image is not None
-        if found.conda is None:
-            return found.image
-        context = root / f"image-{store.key((found.image, found.conda))}"
+        assert definition.image is not None
+        if definition.conda is None:
+            return definition.image
+        context = root / f"image-{layer_key((definition.image, definition.conda))}"
         context.mkdir(exist_ok=True)
-        (context / "Dockerfile").write_text(docker.recipe(found.image), encoding="utf-8")
-        (context / "conda.yml").write_text(found.conda, encoding="utf-8")
-    tag = f"worldsize-{store.key((str(context), dockerfile))}"
-    say(f"building the image of {found.name}")
+        (context / "Dockerfile").write_text(make_dockerfile(definition.image), encoding="utf-8")
+        (context / "conda.yml").write_text(definition.conda, encoding="utf-8")
+    tag = f"worldsize-{layer_key((str(context), dockerfile))}"
+    say(f"building the image of {definition.name}")
     log = root / f"{tag}.log"
     log.unlink(missing_ok=True)
     argv = docker.build_argv(tag, context.absolute(), dockerfile)
-    if not store.carried_out(warden, tag, argv, {}, root):
+    if not run_program(supervisor, tag, argv, {}, root):
         lines = tuple(last_lines(log, store.LAST_LINES))
-        return _refusal(found, f"the image of {found.name} cannot be built", lines, log)
+        return _refusal(definition, f"the image of {definition.name} cannot be built", lines, log)
     return tag
 
 
 def _apart(process: Process, step: Path) -> Process:
     """A process, and those that it starts, with MLflow's records in the step's folder."""
     members = tuple(_apart(member, step) for member in process.members)
-    return replace(process, env=own_mlflow.apart(process.env, step), members=members)
+    return replace(process, env=keep_mlflow_apart(process.env, step), members=members)
 
 
 def _led(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:
     """A process, and those that it starts, in the layer of their instance."""
     members = tuple(_led(member, places, below) for member in process.members)
     layer = places[process.node]
-    env = layers.variables(process.env, [layer, *below])
+    env = layer_variables(process.env, [layer, *below])
     argv = process.argv
     if argv[-2:-1] == ("-c",):  # the step's command, for a shell
         argv = (*argv[:-1], layers.redirect(argv[-1], layer))
     return replace(process, argv=argv, env=env, members=members)
+
+
+def has_other_mlflow(layer: Path) -> bool:
+    """Whether a layer has an MLflow whose database has another schema: one that was changed other times."""
+    theirs = packages_folder(layer) / "mlflow"
+    spec = util.find_spec("mlflow")
+    if not theirs.is_dir() or spec is None or spec.origin is None:
+        return False
+    return _list_migrations(theirs) != _list_migrations(Path(spec.origin).parent)
+
+
+def keep_mlflow_apart(environment: Mapping[str, str], step: Path) -> dict[str, str]:
+    """Variables that have what a step logs land in its own folder, where it was to be kept at all."""
+    if "MLFLOW_TRACKING_URI" not in environment:
+        return dict(environment)
+    uri = (step / MLFLOW_FOLDER).as_uri()
+    kept = {name: value for name, value in environment.items() if not name.startswith(_RUN)}
+    return {**kept, "MLFLOW_TRACKING_URI": uri, "MLFLOW_REGISTRY_URI": uri}
+
+
+def _list_migrations(package: Path) -> set[str]:
+    folder = package.joinpath(*_MIGRATIONS)
+    names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names are all that is wanted
+    return {name for name in names if name.endswith(".py")}

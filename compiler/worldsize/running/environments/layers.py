@@ -7,6 +7,7 @@ this. pip, told to install in it, finds what is below satisfied, and puts what i
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import util
 from pathlib import Path
 
@@ -26,7 +28,7 @@ _OWN_PYTHON = re.compile(
     rf"({'|'.join(map(re.escape, NAMES))})(?![\w./-])"
 )
 START = "start"  # beside the ``bin`` of borrowed programs: what Python imports first
-HANDOVER = Path(__file__).with_name("handover.py")
+SITECUSTOMIZE = Path(__file__).with_name("step_sitecustomize.py")
 
 _ISOLATED = (
     "import os, sys; sys.flags.ignore_environment and os.path.exists({0!r})"
@@ -79,7 +81,7 @@ OUT_OF_REACH = {
 }
 
 
-def lay(folder: Path, below: Sequence[Path] = ()) -> None:
+def make_layer(folder: Path, below: Sequence[Path] = ()) -> None:
     """Make an empty layer.
 
     Args:
@@ -89,7 +91,7 @@ def lay(folder: Path, below: Sequence[Path] = ()) -> None:
     Raises:
         OSError: it cannot be made.
     """
-    packages, bin_folder = packages_of(folder), folder / "bin"
+    packages, bin_folder = packages_folder(folder), folder / "bin"
     packages.mkdir(parents=True)
     bin_folder.mkdir()
     base = Path(getattr(sys, "_base_executable", None) or sys.executable)
@@ -99,39 +101,39 @@ def lay(folder: Path, below: Sequence[Path] = ()) -> None:
     (folder / "pyvenv.cfg").write_text(
         f"home = {base.parent}\ninclude-system-site-packages = false\nversion = {version}\n", encoding="utf-8"
     )
-    folders = [*(packages_of(each) for each in below), *parents()]
+    folders = [*(packages_folder(each) for each in below), *list_parents()]
     # `addsitedir` reads the path files in them too: without, what is installed in place is not found.
     lines = [f"import site; site.addsitedir({str(each)!r})" for each in folders]
-    lines.insert(0, _ISOLATED.format(str(HANDOVER)))
+    lines.insert(0, _ISOLATED.format(str(SITECUSTOMIZE)))
     (packages / BELOW).write_text("\n".join([*lines, *_bundled_pip(), ""]), encoding="utf-8")
 
 
-def packages_of(folder: Path) -> Path:
+def packages_folder(folder: Path) -> Path:
     """Where the packages of a layer lie."""
     scheme = "venv" if "venv" in sysconfig.get_scheme_names() else "posix_prefix"
     return Path(sysconfig.get_path("purelib", scheme, {"base": str(folder)}))
 
 
-def parents() -> list[Path]:
+def list_parents() -> list[Path]:
     """Where the packages lie that this Python sees."""
-    found = [Path(each) for each in site.getsitepackages()]
+    folders = [Path(each) for each in site.getsitepackages()]
     if site.ENABLE_USER_SITE:
-        found.insert(0, Path(site.getusersitepackages()))
-    return [each for each in found if each.is_dir()]
+        folders.insert(0, Path(site.getusersitepackages()))
+    return [each for each in folders if each.is_dir()]
 
 
-def read_only() -> list[Path]:
+def list_read_only() -> list[Path]:
     """The folders of this Python that no step changes."""
-    return [Path(sys.executable).parent, *parents(), Path(sysconfig.get_path("stdlib"))]
+    return [Path(sys.executable).parent, *list_parents(), Path(sysconfig.get_path("stdlib"))]
 
 
-def installed() -> frozenset[str]:
+def list_installed() -> frozenset[str]:
     """What lies in the folders of this Python's packages and programs."""
-    found = set[str]()
-    for folder in (Path(sys.executable).parent, *parents()):
+    paths = set[str]()
+    for folder in (Path(sys.executable).parent, *list_parents()):
         with contextlib.suppress(OSError):
-            found.update(str(folder / name) for name in os.listdir(folder) if name != "__pycache__")  # noqa: PTH208
-    return frozenset(found)
+            paths.update(str(folder / name) for name in os.listdir(folder) if name != "__pycache__")  # noqa: PTH208
+    return frozenset(paths)
 
 
 def redirect(command: str, layer: Path) -> str:
@@ -144,7 +146,7 @@ def redirect(command: str, layer: Path) -> str:
     return _OWN_PYTHON.sub(lambda match: f"{layer}/bin/{match[1]}", command)
 
 
-def variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[str, str]:
+def layer_variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[str, str]:
     """The variables of a process that runs in a layer.
 
     Args:
@@ -162,7 +164,7 @@ def variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[s
         **({"PYTHONPATH": os.pathsep.join([*starts, *filter(None, [modules])])} if starts else {}),
         "VIRTUAL_ENV": str(folders[0]),
         "WORLDSIZE_LAYER": str(folders[0]),
-        "WORLDSIZE_READ_ONLY": os.pathsep.join(map(str, read_only())),
+        "WORLDSIZE_READ_ONLY": os.pathsep.join(map(str, list_read_only())),
         "WORLDSIZE_PYTHON": f"{sys.prefix}{os.pathsep}{VERSION}",
         "PYTHONNOUSERSITE": "1",
         "PYTHONUSERBASE": str(folders[0] / "user"),
@@ -193,26 +195,26 @@ def borrow_scripts(folder: Path) -> None:
             _write_program(bin_folder / path.name, text)
     for name in ("pip", "pip3", f"pip{VERSION}"):
         _write_program(bin_folder / name, _PIP.encode())
-    for name, program in installers().items():
+    for name, program in find_installers().items():
         stand_in = _STAND_INS[name].format(
             program=shlex.quote(program), read_only='|*" pip "*:'.join(_read_only_patterns())
         )
         _write_program(bin_folder / name, stand_in.encode())
     (folder / START).mkdir()
-    shutil.copyfile(HANDOVER, folder / START / "sitecustomize.py")
+    shutil.copyfile(SITECUSTOMIZE, folder / START / "sitecustomize.py")
 
 
 def _read_only_patterns() -> list[str]:
     """What a shell knows a place by that no step changes: this Python's prefix, and its folders."""
-    places = [Path(sys.prefix), *read_only()]
+    places = [Path(sys.prefix), *list_read_only()]
     prefix, real, *folders = (shlex.quote(str(path)) for each in places for path in (each, each.resolve()))
     return [prefix, real, *folders, *(f"{folder}/*" for folder in folders)]
 
 
-def installers() -> dict[str, str]:
+def find_installers() -> dict[str, str]:
     """The programs of this machine that install without a layer unless they are kept to it, by name."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {name: found for name in _STAND_INS if (found := shutil.which(name, path=path)) is not None}
+    return {name: program for name in _STAND_INS if (program := shutil.which(name, path=path)) is not None}
 
 
 def _write_program(path: Path, text: bytes) -> None:
@@ -261,3 +263,28 @@ def _bundled_pip() -> list[str]:
     spec = util.find_spec("ensurepip")
     folder = Path(spec.origin).parent / "_bundled" if spec and spec.origin else None
     return [str(path) for path in sorted(folder.glob("pip-*.whl"))] if folder and folder.is_dir() else []
+
+
+@cache
+def describe_interpreter() -> tuple[str, str, str]:
+    """Where this Python is, its version, and what is installed in it: names and versions, not contents.
+
+    What is installed for development counts by its version too; a step that uses such code has it in
+    its own code folder, or shall be run with ``--force``.
+    """
+    # Its folder and not its program, which has several names.
+    return sys.prefix, sys.version, hashlib.sha256("\n".join(_list_distributions()).encode()).hexdigest()
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package, read from names alone: ``importlib.metadata`` takes 20 ms."""
+    starts = f"{package}-"
+    names = [name for name in _list_distributions() if name.startswith(starts)]
+    return names[0].removeprefix(starts).rpartition(".")[0] if names else None
+
+
+@cache
+def _list_distributions() -> list[str]:
+    folders = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    names = {name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)}  # noqa: PTH112, PTH208
+    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))

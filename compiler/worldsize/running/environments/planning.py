@@ -12,11 +12,11 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.diagnostics.sources import Sources
-from worldsize.running.environments import definition, docker
-from worldsize.running.environments.definition import Definition
-from worldsize.running.options import EnvironmentMode, RunOptions
-from worldsize.running.preparing.assets import AssetMap
-from worldsize.running.tasks import Task
+from worldsize.running.environments.definition import Definition, read_definition
+from worldsize.running.environments.docker import find_docker_fault
+from worldsize.running.model.options import EnvironmentMode, RunOptions
+from worldsize.running.model.source import Assets
+from worldsize.running.model.task import Task
 
 PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
 SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")
@@ -25,7 +25,7 @@ LONGEST_LIST = 3  # steps named in a notice
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EnvironmentPlan:
     """The environments of a run.
 
     Attributes:
@@ -42,7 +42,7 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     sources: Sources = field(default_factory=dict)
 
-    def of(self, step: str) -> Definition:
+    def find_definition(self, step: str) -> Definition:
         """The environment of a step; a step that another made while it ran has that of its maker."""
         name = step
         while name not in self.definitions and "." in name:
@@ -50,7 +50,7 @@ class Plan:
         return self.definitions.get(name, Definition())
 
 
-def mode_of(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMode:
+def choose_mode(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMode:
     """What environments are here: as asked, else ``current`` for what comes from a spec of ours.
 
     Args:
@@ -64,15 +64,15 @@ def mode_of(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMod
     return "current" if ours else "isolated"
 
 
-def plan(
+def plan_environments(
     tasks: Mapping[str, Task],
     code: Mapping[str, Snapshot],
-    assets: AssetMap,
+    assets: Assets,
     mode: EnvironmentMode,
     sources: Sources,
     *,
     gate: CopyAccess,
-) -> Plan:
+) -> EnvironmentPlan:
     """Read what every step says of its environment.
 
     Args:
@@ -84,20 +84,24 @@ def plan(
         gate: which files an environment may be made of.
     """
     if mode == "current":
-        return Plan(mode)
+        return EnvironmentPlan(mode)
     definitions: dict[str, Definition] = {}
     problems: list[Problem] = []
     for name, task in tasks.items():
-        found, more = definition.read(task.component.environment, task.folder, assets, gate)
-        if found.modules and mode == "isolated" and not _imports(found.modules, task, code.get(name)):
-            found = replace(found, requirements=(), modules=frozenset())
-        definitions[name] = found
+        definition, more = read_definition(task.component.environment, task.folder, assets, gate)
+        if (
+            definition.modules
+            and mode == "isolated"
+            and not _imports(definition.modules, task, code.get(name))
+        ):
+            definition = replace(definition, requirements=(), modules=frozenset())
+        definitions[name] = definition
         problems += [problem for problem in more if problem not in problems]
     problems += assets.problems
     if mode == "docker":
         problems += _uncontained(tasks, definitions)
     notices = tuple(_notices(definitions)) if mode == "isolated" else ()
-    return Plan(mode, definitions, notices, tuple(problems), sources)
+    return EnvironmentPlan(mode, definitions, notices, tuple(problems), sources)
 
 
 def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool:
@@ -117,9 +121,9 @@ def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
     """One line for each thing that is otherwise, however many steps it concerns."""
     yield from dict.fromkeys(line for each in definitions.values() for line in each.notices)
     unknown: dict[str, list[str]] = {}
-    for step, found in definitions.items():
-        if found.unknown and not found.requirements:
-            unknown.setdefault(found.name, []).append(step)
+    for step, definition in definitions.items():
+        if definition.unknown and not definition.requirements:
+            unknown.setdefault(definition.name, []).append(step)
     for name, steps in unknown.items():
         yield (
             f"{name} ({_listed(steps)}): what its image holds is not known here, the packages installed here"
@@ -135,19 +139,23 @@ def _listed(steps: Sequence[str]) -> str:
 def _uncontained(tasks: Mapping[str, Task], definitions: Mapping[str, Definition]) -> Iterator[Problem]:
     """Why steps cannot run in containers here; where there is no engine, that alone."""
     first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
-    reason = docker.fault()
+    reason = find_docker_fault()
     if reason is not None:
         help_ = "start a Docker engine, or take `--environment isolated`"
-        yield Problem("run-refused", first, f"`--environment docker` cannot be had: {reason}", help_)
+        yield Problem("run-refused", first, f"`--environment docker` is not possible here: {reason}", help_)
         return
     said = set()
-    for name, found in definitions.items():
-        span = found.span or first
+    for name, definition in definitions.items():
+        span = definition.span or first
         if tasks[name].launcher == "mpi":
             message = f"step `{name}` is distributed with `mpi`, which is not run in containers here"
             yield Problem("run-refused", span, message, "take `--environment isolated`")
-        elif found.image is None and found.context is None and span not in said:
+        elif definition.image is None and definition.context is None and span not in said:
             said.add(span)
-            message = f"step `{name}` names no image" if not found.name else f"{found.name} names no image"
+            message = (
+                f"step `{name}` names no image"
+                if not definition.name
+                else f"{definition.name} names no image"
+            )
             help_ = "map it to an environment file with `image:`, or take `--environment isolated`"
             yield Problem("run-refused", span, message, help_)

@@ -1,4 +1,9 @@
-"""Requirement lines as pip reads them: files they include written out, local paths made absolute."""
+"""What pip installs for a step: the lines of requirements files and of conda files.
+
+Files that a requirements file includes are written out, and local paths made absolute. The pip part of a
+conda file is taken as it is. A conda package is taken where its name in Python's index is known; an unknown
+name is not tried there, because anybody may have taken it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,22 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
+from worldsize.facts import table
+
+OURS = frozenset({"pip", "wheel"})  # what installs is that of this machine
+
+_DEPENDENCY = re.compile(r"(?:[^\s:]+::)?(?P<name>[\w.-]+)\s*(?P<version>.*)", re.DOTALL)
+_EXACT = re.compile(r"(?:={1,2}\s*|(?=\d))(?P<version>\d[^\s=,*|]*)(?:[=\s]\s*[^\s=]+)?")
+_FUZZY = re.compile(r"={0,2}\s*(?P<version>\d[^\s=,*|]*?)\.?\*?")
+_RANGE = re.compile(r"(?:(?:>=|<=|!=|==|~=|<|>)\s*\d[\w.!+]*\s*(?:,\s*)?)+")
+_PYTHON = re.compile(r"={0,2}\s*(?P<version>\d+\.\d+)\b")
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement[\s=]\s*)(?P<path>\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
@@ -27,7 +44,68 @@ _SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
-def expand(
+@dataclass(frozen=True, slots=True)
+class CondaRequirements:
+    """What a conda file asks for.
+
+    Attributes:
+        requirements: lines for pip.
+        python: the Python it names, such as ``3.8``; None where it names none, or a range.
+        left: what pip is not known to have, as it is written.
+    """
+
+    requirements: tuple[str, ...]
+    python: str | None
+    left: tuple[str, ...]
+
+
+def read_conda(dependencies: Any) -> CondaRequirements:
+    """Read ``dependencies:`` of a conda file, a list of texts and of mappings with ``pip:``."""
+    lines: list[str] = []
+    left: list[str] = []
+    python: str | None = None
+    for item in dependencies if isinstance(dependencies, list) else []:
+        if isinstance(item, dict):
+            pip = item.get("pip")
+            lines += [str(line) for line in pip if line is not None] if isinstance(pip, list) else []
+            continue
+        match = _DEPENDENCY.fullmatch(str(item).strip())
+        name, version = (match["name"].lower(), match["version"]) if match else (str(item), "")
+        if name == "python":
+            exact = _PYTHON.match(version)
+            python = exact["version"] if exact else None
+        elif name not in OURS:
+            known = _names().get(name)
+            bound = _bound(version.strip())
+            if known is None or bound is None:
+                left.append(str(item))
+            else:
+                lines.append(known + bound)
+    return CondaRequirements(tuple(lines), python, tuple(left))
+
+
+def _bound(version: str) -> str | None:
+    """Conda's bound on a version as pip writes it; None where pip has no such bound.
+
+    ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build behind it is left out.
+    """
+    if not version or version in ("*", "=*"):
+        return ""
+    if _RANGE.fullmatch(version) and not version.startswith("=="):
+        return re.sub(r"\s", "", version).rstrip(",")
+    fuzzy = _FUZZY.fullmatch(version)
+    if fuzzy and ("*" in version or (version.startswith("=") and not version.startswith("=="))):
+        return f"=={fuzzy['version']}.*"
+    exact = _EXACT.fullmatch(version)
+    return f"=={exact['version']}" if exact else None
+
+
+@cache
+def _names() -> dict[str, str]:
+    return {row["conda"]: row["pip"] for row in table.rows("conda_names")}
+
+
+def expand_requirements(
     lines: Iterable[str], folder: Path, gate: CopyAccess, seen: frozenset[Path] = frozenset()
 ) -> Iterator[str]:
     """The lines one by one, without comments, those of files that they include in their place.
@@ -48,7 +126,7 @@ def expand(
             path = Path(os.path.normpath(folder / _without_scheme(_bare(included["path"]))))
             if path not in seen:
                 inner = read_listed(_admitted(path, gate)).decode("utf-8-sig").split("\n")
-                yield from expand(inner, path.parent, gate, seen | {path})
+                yield from expand_requirements(inner, path.parent, gate, seen | {path})
         elif text:
             absolute = _absolute(text, folder)
             named = _local_path(absolute)
@@ -57,7 +135,7 @@ def expand(
             yield absolute
 
 
-def digest(lines: Iterable[str]) -> str:
+def digest_requirements(lines: Iterable[str]) -> str:
     """SHA-256 over the lines and the contents of the files and folders of this machine that they name."""
     total = hashlib.sha256()
     for line in lines:
@@ -92,9 +170,9 @@ def _looks_like_requirements(path: Path) -> bool:
 
 def _absolute(text: str, folder: Path) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
-        found = pattern.fullmatch(text)
-        if found:
-            path = _bare(found["path"])
+        match = pattern.fullmatch(text)
+        if match:
+            path = _bare(match["path"])
             return text if "://" in path else f"{option}{os.path.normpath(folder / path)}"
     if text.startswith(("./", "../", "/")) or text in (".", "..") or _ARCHIVE.fullmatch(text):
         return text if "://" in text or "@" in text else os.path.normpath(folder / text)
@@ -103,10 +181,10 @@ def _absolute(text: str, folder: Path) -> str:
 
 def _local_path(line: str) -> Path | None:
     """The file or folder of this machine that a line makes pip read, whether it exists or not."""
-    found = _LOCAL.search(line)
-    if found is None:
+    match = _LOCAL.search(line)
+    if match is None:
         return None
-    text = unquote(found["url"]) if found["url"] else found["path"]
+    text = unquote(match["url"]) if match["url"] else match["path"]
     path, bracket, extras = _bare(text).rpartition("[")
     return Path(path if bracket and extras.endswith("]") and "/" not in extras else _bare(text))
 
@@ -121,8 +199,8 @@ def _named_path(line: str) -> Path | None:
 def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
-        found = (Path(parent, name) for name in names if not name.endswith(".pyc"))
-        yield from (path for path in found if path.is_file())  # opening a pipe would wait for its other end
+        paths = (Path(parent, name) for name in names if not name.endswith(".pyc"))
+        yield from (path for path in paths if path.is_file())  # opening a pipe would wait for its other end
 
 
 def _without_scheme(path: str) -> str:

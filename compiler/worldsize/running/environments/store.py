@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running.environments import layers, requirements
-from worldsize.running.showing.logs import last_lines
-from worldsize.running.starting.processes import Process
-from worldsize.running.supervising.supervise import Group, Warden
+from worldsize.running.environments import layers
+from worldsize.running.environments.layers import find_installers, layer_variables, make_layer
+from worldsize.running.environments.requirements import digest_requirements
+from worldsize.running.launch.group import Group
+from worldsize.running.launch.logs import last_lines
+from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.process import Process
 
 FOLDER = "environments"
 LAST_LINES = 6
@@ -48,17 +51,17 @@ class BuildError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class LayerStore:
     """The kept layers of one home.
 
     Attributes:
         root: their folder.
-        warden: starts pip, and sees to its end.
+        supervisor: starts pip, and sees to its end.
         say: tells the user what takes long.
     """
 
     root: Path
-    warden: Warden
+    supervisor: Supervisor
     say: Callable[[str], None]
 
     def layer(
@@ -76,28 +79,28 @@ class Store:
             BuildError: pip could not install it.
             OSError: the folder cannot be written.
         """
-        found = self.root / key(lines)
+        layer = self.root / layer_key(lines)
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = held.enter_context(_lock_file(found))
+        lock = held.enter_context(_lock_file(layer))
         fcntl.flock(lock, fcntl.LOCK_SH)
-        while not found.exists():
+        while not layer.exists():
             self._exclusive(lock, name)
-            if not found.exists():  # nobody was faster
-                self._build(found, name, lines, wheels_only=wheels_only)
+            if not layer.exists():  # nobody was faster
+                self._build(layer, name, lines, wheels_only=wheels_only)
             fcntl.flock(lock, fcntl.LOCK_SH)  # between the two somebody may remove it
-        return found
+        return layer
 
     def programs(self) -> Path:
         """A folder whose ``bin`` holds the programs of this Python's packages, for any layer's Python."""
         own = Path(sys.executable).parent
-        told = "\0".join([_PROGRAMS_FORMAT, str(own), str(own.stat().st_mtime_ns), repr(layers.installers())])
-        found = self.root / f"programs-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
-        if not found.exists():
+        told = "\0".join([_PROGRAMS_FORMAT, str(own), str(own.stat().st_mtime_ns), repr(find_installers())])
+        programs = self.root / f"programs-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        if not programs.exists():
             self.root.mkdir(parents=True, exist_ok=True)
-            with _beside(found) as building:
+            with _beside(programs) as building:
                 layers.borrow_scripts(building)
-                _move(building, found)
-        return found
+                _move(building, programs)
+        return programs
 
     def _exclusive(self, lock: int, name: str) -> None:
         try:
@@ -106,49 +109,51 @@ class Store:
             self.say(f"waiting for another run that builds {name}")
             fcntl.flock(lock, fcntl.LOCK_EX)
 
-    def _build(self, place: Path, name: str, lines: Sequence[str], *, wheels_only: bool) -> None:
+    def _build(self, layer: Path, name: str, lines: Sequence[str], *, wheels_only: bool) -> None:
         self.say(f"building the environment {name}; it is kept for later runs")
-        log = self.root / f"{place.name}.log"
+        log = self.root / f"{layer.name}.log"
         log.unlink(missing_ok=True)
-        for stale in self.root.glob(f"{place.name}.*.building"):
+        for stale in self.root.glob(f"{layer.name}.*.building"):
             shutil.rmtree(stale, ignore_errors=True)
-        with _beside(place) as building:
-            layers.lay(building)
+        with _beside(layer) as building:
+            make_layer(building)
             (building / "requirements.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
             python = building / "bin" / "python"
             options = (*_OPTIONS, *(("--only-binary", ":all:") if wheels_only else ()))
             argv = (str(python), "-m", "pip", "install", *options, "-r", str(building / "requirements.txt"))
-            env = layers.variables({}, [building])
-            if not carried_out(self.warden, place.name, argv, env, self.root):
-                raise BuildError(reasons(log), log)
+            env = layer_variables({}, [building])
+            if not run_program(self.supervisor, layer.name, argv, env, self.root):
+                raise BuildError(find_reasons(log), log)
             layers.free_scripts(building / "bin", python)
-            _move(building, place)
+            _move(building, layer)
 
 
-def key(lines: Sequence[str]) -> str:
+def layer_key(lines: Sequence[str]) -> str:
     """The name of a layer: by its contents, the Python and the place of the packages it is laid over."""
-    told = [_FORMAT, sys.version, sys.platform, sys.prefix, requirements.digest(lines)]
+    told = [_FORMAT, sys.version, sys.platform, sys.prefix, digest_requirements(lines)]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
 
 
-def carried_out(warden: Warden, name: str, argv: Sequence[str], env: dict[str, str], folder: Path) -> bool:
+def run_program(
+    supervisor: Supervisor, name: str, argv: Sequence[str], env: dict[str, str], folder: Path
+) -> bool:
     """Run one program to its end, its output in ``<folder>/<name>.log``; whether it ended well."""
     process = Process(name, rank=None, local_rank=0, node=0, argv=tuple(argv), env=env)
-    with Group([process], warden, cwd=folder, logs=folder) as group:
+    with Group([process], supervisor, cwd=folder, logs=folder) as group:
         group.wait()
         return group.failure is None and not group.lost
 
 
-def kept(root: Path) -> list[Path]:
+def list_layers(root: Path) -> list[Path]:
     """The layers that are there, those used last at the end."""
-    found = [path for path in root.glob("*") if path.is_dir() and (path / "pyvenv.cfg").exists()]
+    layers_found = [path for path in root.glob("*") if path.is_dir() and (path / "pyvenv.cfg").exists()]
     return sorted(
-        (path for path in found if path.suffix != ".building"),
+        (path for path in layers_found if path.suffix != ".building"),
         key=lambda path: _lock_path(path).stat().st_mtime,
     )
 
 
-def remove(layer: Path) -> bool:
+def remove_layer(layer: Path) -> bool:
     """Remove a layer, unless a run uses it."""
     with _lock_file(layer) as lock:
         try:
@@ -176,24 +181,24 @@ def _lock_file(layer: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _beside(place: Path) -> Iterator[Path]:
+def _beside(layer: Path) -> Iterator[Path]:
     """A folder to build in, beside its place, of which nothing stays."""
-    outer = Path(tempfile.mkdtemp(prefix=f"{place.name}.", suffix=".building", dir=place.parent))
+    outer = Path(tempfile.mkdtemp(prefix=f"{layer.name}.", suffix=".building", dir=layer.parent))
     try:
         yield outer / "layer"
     finally:
         shutil.rmtree(outer, ignore_errors=True)
 
 
-def _move(building: Path, place: Path) -> None:
+def _move(building: Path, layer: Path) -> None:
     try:
-        building.rename(place)
+        building.rename(layer)
     except OSError:
-        if not place.exists():  # somebody else was faster with the very same
+        if not layer.exists():  # somebody else was faster with the very same
             raise
 
 
-def reasons(log: Path) -> list[str]:
+def find_reasons(log: Path) -> list[str]:
     """What pip said of its failure; it lists every version that there is, so long lines are cut."""
     lines = [line for line in last_lines(log, 200) if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR:")]

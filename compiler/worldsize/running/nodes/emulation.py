@@ -10,17 +10,12 @@ from worldsize.azureml import distribution
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning import Plan
-from worldsize.running.nodes import faults, links, namespaces
-from worldsize.running.nodes.faults import Fault, FaultError, Kind
-from worldsize.running.nodes.links import Link, LinkError
-from worldsize.running.nodes.namespaces import Abilities, Namespaces
-from worldsize.running.nodes.topology import MOST_NODES
-from worldsize.running.options import RunOptions
-from worldsize.running.places import Here, Places
-from worldsize.running.recovering.restarts import keeps_checkpoints
-from worldsize.running.starting.processes import Call
-from worldsize.running.starting.workplace import SURVIVES
-from worldsize.running.tasks import Task
+from worldsize.running.model.options import RunOptions
+from worldsize.running.model.process import Call, LocalPlaces, Places
+from worldsize.running.model.task import CHECKPOINTS, Task, keeps_checkpoints
+from worldsize.running.nodes.namespaces import Abilities, Namespaces, preview_nodes, probe_namespaces
+from worldsize.running.nodes.network import MOST_NODES, Link, LinkError, fit_link, parse_link
+from worldsize.running.nodes.node_faults import FaultError, Kind, NodeFault, assign_step, parse_fault
 
 COMMAND_LINE = Span("command line", 1, 1, 1, 1)
 
@@ -30,20 +25,20 @@ class Emulation:
     """What to emulate. ``namespaces`` is None where instances are only processes."""
 
     namespaces: Namespaces | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[NodeFault, ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
     def places(self) -> Places:
         """Where instances are."""
-        return self.namespaces or Here()
+        return self.namespaces or LocalPlaces()
 
     def shown(self, call: Call) -> Call:
         """The call as a dry run shows it, with the addresses that its instances would have."""
-        return call if self.namespaces is None else namespaces.shown(call)
+        return call if self.namespaces is None else preview_nodes(call)
 
 
-def read(
+def read_emulation(
     options: RunOptions, tasks: Mapping[str, Task], sizes: Mapping[str, str]
 ) -> tuple[Emulation, list[Problem]]:
     """What the options ask for, fitted to this machine.
@@ -68,9 +63,9 @@ def read(
     able = asked.abilities(spread)
     shaped, notices = {}, []
     for name, task in spread.items():
-        found = links.emulate(link, sizes.get(name), can_shape=not able.rate, can_delay=not able.delay)
-        shaped[name] = found.link
-        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {found.said}")
+        fitted = fit_link(link, sizes.get(name), can_shape=not able.rate, can_delay=not able.delay)
+        shaped[name] = fitted.link
+        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {fitted.said}")
     return Emulation(Namespaces(shaped), ordered, tuple(notices)), asked.problems
 
 
@@ -86,7 +81,7 @@ class _Reader:
         """Report a reason not to run."""
         self.problems.append(Problem("run-refused", COMMAND_LINE, message, help_))
 
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[NodeFault, ...]:
         """The faults, each with its step."""
         ordered: list[tuple[Kind, str]] = [("kill", text) for text in self.options.kill]
         ordered += [("drop-link", text) for text in self.options.drop_link]
@@ -97,18 +92,18 @@ class _Reader:
                 "`--drop-link` cuts a node's link, and instances that are only processes have none",
                 "add `--nodes namespaces`",
             )
-        found = []
+        faults = []
         for kind, text in ordered:
             try:
-                found.append(self._fault(kind, text))
+                faults.append(self._fault(kind, text))
             except FaultError as error:  # noqa: PERF203 - each is reported
                 self.refuse(str(error), error.help)
-        return tuple(found)
+        return tuple(faults)
 
-    def _fault(self, kind: Kind, text: str) -> Fault:
-        fault = faults.assign(faults.parse(kind, text), self.tasks)
+    def _fault(self, kind: Kind, text: str) -> NodeFault:
+        fault = assign_step(parse_fault(kind, text), self.tasks)
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
-            message = f"`{fault.option}`: step `{fault.step}` has one instance, which is linked to nobody"
+            message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"
             raise FaultError(message, "give it several, or order a `--kill`")
         return fault
 
@@ -118,7 +113,7 @@ class _Reader:
         if seed is not None and not any(map(keeps_checkpoints, self.tasks.values())):
             self.refuse(
                 f"`--chaos {seed}` rehearses faults of steps that keep checkpoints, and no step does",
-                f"add `{SURVIVES}: {{type: uri_folder}}` to the `outputs:` of a step that trains,"
+                f"add `{CHECKPOINTS}: {{type: uri_folder}}` to the `outputs:` of a step that trains,"
                 " or leave `--chaos` out",
             )
 
@@ -132,7 +127,7 @@ class _Reader:
                 "add `--nodes namespaces`",
             )
         try:
-            return links.parse(self.options.link)
+            return parse_link(self.options.link)
         except LinkError as error:
             self.refuse(str(error), error.help)
             return None
@@ -150,21 +145,21 @@ class _Reader:
                 "`--environment docker` starts containers, whose network is not that of a node",
                 "say `--environment isolated` or `--environment current` with `--nodes namespaces`",
             )
-        able = namespaces.look()
+        able = probe_namespaces()
         if able.nodes is not None:
             self.refuse(*able.nodes)
         return able
 
 
-def sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str]:
+def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str]:
     """By step the VM size that its plan, or its ``resources.instance_type``, names."""
-    found = {}
+    vm_sizes = {}
     for name, task in tasks.items():
         own = task.step.resources if task.step is not None else None
-        given = distribution.member(own or task.component.resources, "instance_type")
-        if given is not None and isinstance(given.value, str):
-            found[name] = given.value
+        instance_type = distribution.member(own or task.component.resources, "instance_type")
+        if instance_type is not None and isinstance(instance_type.value, str):
+            vm_sizes[name] = instance_type.value
     for name, step in plan.steps.items() if plan is not None else ():
         if step.topology.instance_type is not None:
-            found[name] = step.topology.instance_type
-    return found
+            vm_sizes[name] = step.topology.instance_type
+    return vm_sizes

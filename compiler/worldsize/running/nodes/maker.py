@@ -102,7 +102,7 @@ def show_own_devices() -> None:
 
 def look() -> dict[str, str | None]:
     """What can be made here: by part None, or why not."""
-    found: dict[str, str | None] = dict.fromkeys(("nodes", "rate", "delay"))
+    reasons: dict[str, str | None] = dict.fromkeys(("nodes", "rate", "delay"))
     try:
         unshare(CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS)
         mount(None, "/", None, MS_REC | MS_SLAVE)
@@ -110,11 +110,11 @@ def look() -> dict[str, str | None]:
         run("ip", [["link", "add", "switch", "type", "bridge"]])
         run("ip", [["link", "add", "eth0", "type", "veth", "peer", "name", "node0"]])
     except MakeError as error:
-        return {**found, "nodes": str(error)}
+        return {**reasons, "nodes": str(error)}
     bucket = ["tbf", "rate", "1gbit", "burst", "131072b", "latency", "50ms"]
     for part, words in (("rate", bucket), ("delay", ["netem", "delay", "1ms"])):
-        found[part] = trial(words)
-    return found
+        reasons[part] = trial(words)
+    return reasons
 
 
 def trial(words: Sequence[str]) -> str | None:

@@ -17,11 +17,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.nodes import topology
-from worldsize.running.nodes.links import UNSHAPED, Link
-from worldsize.running.nodes.topology import Node
-from worldsize.running.starting import scratch
-from worldsize.running.starting.processes import Call
+from worldsize.running.launch.reserve import scratch_folder
+from worldsize.running.model.process import Call
+from worldsize.running.nodes import network
+from worldsize.running.nodes.network import (
+    UNSHAPED,
+    Link,
+    Node,
+    downlink_commands,
+    make_nodes,
+    plug_command,
+    uplink_commands,
+)
 
 MAKER = Path(__file__).with_name("maker.py")
 ENTER = Path(__file__).with_name("enter.py")
@@ -45,7 +52,7 @@ class Abilities:
     delay: str | None = None
 
 
-def look() -> Abilities:
+def probe_namespaces() -> Abilities:
     """Try what is needed, in namespaces that are gone again afterwards."""
     if sys.platform != "linux":
         return Abilities(("`--nodes namespaces` needs Linux", "run it there, or leave the option out"))
@@ -79,7 +86,7 @@ def _answer() -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Site:
+class StepNetwork:
     """The nodes of one step that runs. ``descriptors`` keep the namespaces by name (also the switch's)."""
 
     nodes: tuple[Node, ...]
@@ -101,7 +108,7 @@ class Site:
         Raises:
             OSError: It cannot be done.
         """
-        command = [*self.prefix("switch"), "ip", *topology.plug(node, plugged=plug)]
+        command = [*self.prefix("switch"), "ip", *plug_command(node, plugged=plug)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         if done.returncode != 0:
             raise OSError(0, f"the link of {node.name} cannot be changed: {done.stderr.strip()}")
@@ -109,12 +116,12 @@ class Site:
     def processes(self, node: Node) -> list[int]:
         """The pids of everything that runs on a node."""
         own = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
-        found = []
+        pids = []
         for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
             with contextlib.suppress(OSError):
                 if name.isdigit() and os.readlink(f"/proc/{name}/ns/net") == own:  # noqa: PTH115
-                    found.append(int(name))
-        return found
+                    pids.append(int(name))
+        return pids
 
     def kill(self, node: Node) -> int:
         """Kill everything that runs on a node, at once, until nothing does.
@@ -143,13 +150,13 @@ def _prefix(table: str, node: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(ENTER), table, node)
 
 
-def shown(call: Call) -> Call:
+def preview_nodes(call: Call) -> Call:
     """The call with nodes that are not made."""
     return call if call.instance_count < 2 else _placed(call, "{nodes}")
 
 
 def _placed(call: Call, table: str) -> Call:
-    joined = topology.nodes(call.instance_count)
+    joined = make_nodes(call.instance_count)
     return replace(
         call,
         hosts=tuple(node.address for node in joined),
@@ -166,7 +173,7 @@ class Namespaces:
 
     def __init__(self, links: Mapping[str, Link] | None = None) -> None:
         self._links = links or {}
-        self.sites: dict[str, Site] = {}  # of the steps that run
+        self.sites: dict[str, StepNetwork] = {}  # of the steps that run
 
     @contextlib.contextmanager
     def place(self, call: Call) -> Iterator[Call]:
@@ -179,7 +186,7 @@ class Namespaces:
             yield call
             return
         with contextlib.ExitStack() as stack:
-            site = Site(topology.nodes(call.instance_count), stack.enter_context(scratch.folder(PREFIX)))
+            site = StepNetwork(make_nodes(call.instance_count), stack.enter_context(scratch_folder(PREFIX)))
             stack.callback(site.close)
             _make(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
@@ -187,11 +194,11 @@ class Namespaces:
             yield _placed(call, str(site.table))
 
 
-def _make(site: Site, link: Link) -> None:
+def _make(site: StepNetwork, link: Link) -> None:
     hosts, plan = site.folder / "hosts", site.folder / "plan.json"
-    hosts.write_text(topology.hosts_file(site.nodes), encoding="utf-8")
+    hosts.write_text(network.hosts_file(site.nodes), encoding="utf-8")
     hosts.chmod(0o644)
-    plan.write_text(json.dumps(plan_of(site.nodes, hosts, link)), encoding="utf-8")
+    plan.write_text(json.dumps(make_plan(site.nodes, hosts, link)), encoding="utf-8")
     try:
         _take_all(site, plan)
     except LostError:  # somebody else killed it; what it had made is gone with its descriptors
@@ -200,24 +207,24 @@ def _make(site: Site, link: Link) -> None:
     site.table.write_text(json.dumps(_table(site)), encoding="utf-8")
 
 
-def _take_all(site: Site, plan: Path) -> None:
+def _take_all(site: StepNetwork, plan: Path) -> None:
     with _maker(str(plan)) as maker:
         while _take(site, maker):
             pass
 
 
-def plan_of(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]:
+def make_plan(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]:
     """What the maker is asked to make."""
     return {
-        "switch": topology.switch_commands(),
+        "switch": network.switch_commands(),
         "hosts": str(hosts),
         "nodes": [
             {
                 "name": node.name,
-                "ip": topology.node_commands(node, "{switch}"),
-                "tc": topology.uplink(link),
-                "port": topology.port_commands(node),
-                "port_tc": topology.downlink(node, link),
+                "ip": network.node_commands(node, "{switch}"),
+                "tc": uplink_commands(link),
+                "port": network.port_commands(node),
+                "port_tc": downlink_commands(node, link),
             }
             for node in joined
         ],
@@ -272,7 +279,7 @@ def _maker(*arguments: str) -> Iterator[Maker]:
             process.wait()
 
 
-def _take(site: Site, maker: Maker) -> bool:
+def _take(site: StepNetwork, maker: Maker) -> bool:
     """Take in one thing that was made; False once all are."""
     message, descriptors = maker.hear()
     said = json.loads(message)
@@ -284,7 +291,7 @@ def _take(site: Site, maker: Maker) -> bool:
     return "done" not in said
 
 
-def _table(site: Site) -> dict[str, Any]:
+def _table(site: StepNetwork) -> dict[str, Any]:
     """By name and address of each node its namespaces, and what the machine sets for its programs."""
     agent = site.folder / "ssh"
     words = " ".join(

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from worldsize.azureml.archive import Archive
-from worldsize.running.reuse.files import boot, read, write
-from worldsize.running.reuse.trees import Kind, Leaf, Stamp, Tree, stamp, walk
+from worldsize.running.record.json_files import boot_id, read_json, write_json
+from worldsize.running.reuse.trees import Kind, Leaf, Stamp, Tree, make_stamp, walk_tree
 
 SETTLED_NS = 2_000_000_000  # the coarsest clock of a common file system (FAT)
 CHUNK_BYTES = 1 << 20
@@ -82,7 +82,7 @@ class Digests:
             OSError: It cannot be read.
             InterruptedError: Somebody asked to stop.
         """
-        marks = stamp(status or path.stat())
+        marks = make_stamp(status or path.stat())
         known = self._known.get(str(path))
         if known is not None and known[0] == marks:
             self._met[str(path)] = known
@@ -93,13 +93,13 @@ class Digests:
         kind: Kind = "missing"
         files: dict[str, Leaf] = {}
         names: dict[Kind, list[str]] = {"folder": [], "other": []}
-        for found in walk(path):
-            if not found.place:
-                kind = found.kind
-            elif found.kind != "file":
-                names[found.kind].append(found.place)
-            if found.kind == "file":
-                files[found.place] = self.file(path / found.place if found.place else path, found.status)
+        for entry in walk_tree(path):
+            if not entry.place:
+                kind = entry.kind
+            elif entry.kind != "file":
+                names[entry.kind].append(entry.place)
+            if entry.kind == "file":
+                files[entry.place] = self.file(path / entry.place if entry.place else path, entry.status)
         return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
 
     def _files(self, sources: Mapping[str, Path | Archive]) -> Tree:
@@ -123,13 +123,13 @@ class Digests:
         now = self._clock()
         total, size = hashlib.sha256(), 0
         with path.open("rb", buffering=0) as file:
-            before = stamp(os.fstat(file.fileno()))
+            before = make_stamp(os.fstat(file.fileno()))
             while chunk := file.read(CHUNK_BYTES):
                 total.update(chunk)
                 size += len(chunk)
                 if self._stop():
                     raise InterruptedError
-            after = stamp(os.fstat(file.fileno()))
+            after = make_stamp(os.fstat(file.fileno()))
         content = total.hexdigest()
         if before != after or now - max(after[1], after[2]) < SETTLED_NS:
             return Leaf(content, size)
@@ -141,21 +141,21 @@ class Digests:
         if self._folder is None:
             return collect()
         name = hashlib.sha256(os.fsencode(os.path.abspath(label))).hexdigest()[:32]  # noqa: PTH100 - as text
-        place = self._folder / f"{name}.json"
-        if place not in self._kept:
-            self._kept[place] = self._load(place)
-            self._known.update(self._kept[place])
+        file = self._folder / f"{name}.json"
+        if file not in self._kept:
+            self._kept[file] = self._load(file)
+            self._known.update(self._kept[file])
         self._met = {}
         tree = collect()
-        if self._met != self._kept[place]:
-            self._kept[place] = self._met
-            self._save(place)
+        if self._met != self._kept[file]:
+            self._kept[file] = self._met
+            self._save(file)
         return tree
 
-    def _load(self, place: Path) -> dict[str, tuple[Stamp, str]]:
+    def _load(self, file: Path) -> dict[str, tuple[Stamp, str]]:
         """What an earlier run remembered; a file that is damaged or of an earlier boot says nothing."""
-        document = read(place)
-        if document is None or document.get("boot") != boot():
+        document = read_json(file)
+        if document is None or document.get("boot") != boot_id():
             return {}
         known: dict[str, tuple[Stamp, str]] = {}
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
@@ -163,7 +163,7 @@ class Digests:
                 known[path] = (size, changed, inode_changed, inode), str(content)
         return known
 
-    def _save(self, place: Path) -> None:
+    def _save(self, file: Path) -> None:
         """Two runs that save at once lose the work of one of them, and nothing else."""
         with contextlib.suppress(OSError):  # a full disk makes the next run slower
-            write(place, {"boot": boot(), "files": self._met})
+            write_json(file, {"boot": boot_id(), "files": self._met})

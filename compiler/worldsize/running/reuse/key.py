@@ -1,9 +1,9 @@
-"""The key of a step: everything that what it makes can depend on, in one digest.
+"""The key of a step: everything that its outputs can depend on, in one digest.
 
 Azure ML reuses a step whose code, environment, inputs, parameters, outputs' settings and run settings are
-unchanged (its documentation, "debug pipeline reuse issues"). The same here, with data by content instead of
-by name. Names of steps, descriptions and time limits change nothing that is made, so they are not in it;
-any other field of a task is, also one that is added later.
+unchanged (its documentation, "debug pipeline reuse issues"). The same holds here, with data by content, not
+by name. Names of steps, descriptions and time limits do not change an output, so they are not part of it;
+each other field of a task is, also one that is added later.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from worldsize.azureml import environment
 from worldsize.azureml.model import Field
-from worldsize.running.tasks import Task
+from worldsize.running.environments.layers import describe_interpreter
+from worldsize.running.environments.planning import EnvironmentPlan
+from worldsize.running.model.task import Task
+from worldsize.running.reuse.digests import Digests
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.load import to_python
 
@@ -33,7 +37,7 @@ _ROUNDS = 200_000  # a tenth of a second
 Parts = dict[str, str]  # a digest by the name that a message gives the part
 
 
-def parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
+def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
     """What the key is made of.
 
     Args:
@@ -42,38 +46,38 @@ def parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any)
         inputs: What every input stands for, as plain data: literals as they are rendered, data by digest.
         environment: What its environment is defined by, as plain data.
     """
-    found = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
+    parts = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
     for name in (each.name for each in dataclasses.fields(task)):
         if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
-            found[name] = getattr(task, name)
-    found["environment_variables"] = {
-        name: derive(value) if is_secret(name) else value
+            parts[name] = getattr(task, name)
+    parts["environment_variables"] = {
+        name: derive_secret(value) if is_secret(name) else value
         for name, value in task.environment_variables.items()
     }
-    found["resources"] = (task.step and task.step.resources) or task.component.resources
-    found["command"] = task.component.command
+    parts["resources"] = (task.step and task.step.resources) or task.component.resources
+    parts["command"] = task.component.command
     if task.kind != "command":  # a sweep's space and limits, a parallel step's batches and thresholds
-        found["settings"] = [
+        parts["settings"] = [
             each and to_python(each) for each in (task.step and task.step.raw, task.component.raw)
         ]
-    found |= {f"input `{name}`": value for name, value in inputs.items()}
-    return {name: _digest(value) for name, value in found.items()}
+    parts |= {f"input `{name}`": value for name, value in inputs.items()}
+    return {name: _digest(value) for name, value in parts.items()}
 
 
-def of(found: Parts) -> str:
+def make_key(parts: Parts) -> str:
     """The key itself: 64 hexadecimal digits."""
-    return _digest(found)
+    return _digest(parts)
 
 
 @cache
-def derive(secret: str) -> str:
+def derive_secret(secret: str) -> str:
     """What stands for a secret in a key: slow to compute, so that nobody finds the secret by trying many."""
     return hashlib.pbkdf2_hmac(
         "sha256", secret.encode("utf-8", "surrogateescape"), b"worldsize", _ROUNDS
     ).hex()
 
 
-def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def list_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The names of the parts that differ."""
     names = [*now, *(name for name in before if name not in now)]
     return [name for name in names if before.get(name) != now.get(name)]
@@ -119,3 +123,26 @@ def _members(value: Any) -> Any:
     else:
         raise TypeError(f"{type(value).__name__} cannot be part of a step's key")
     return members
+
+
+def identify_environment(task: Task, plan: EnvironmentPlan, digests: Digests) -> dict[str, Any]:
+    """As plain data.
+
+    Args:
+        task: The step.
+        plan: What the environments of the run are.
+        digests: Hashes the files that the definition names.
+
+    Raises:
+        OSError: Such a file cannot be read.
+    """
+    named = environment.list_references(task.component.environment, task.folder)
+    definition = plan.find_definition(task.name)
+    return {
+        "mode": plan.mode,
+        "definition": task.component.environment,
+        "files": {each.key: digests.tree(each.path).digest() for each in named},
+        "resolved": [definition.image, definition.dockerfile, definition.conda, definition.requirements],
+        "context": None if definition.context is None else digests.tree(definition.context).digest(),
+        "interpreter": None if plan.mode == "docker" else describe_interpreter(),
+    }

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running.recording import history, life
-from worldsize.running.recording.folder import RunFolder, StepFolder
-from worldsize.running.reuse import links
-from worldsize.running.reuse.store import Entry, Store
+from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.record.folder import is_alive
+from worldsize.running.record.history import list_runs
+from worldsize.running.reuse.store import Store, StoreEntry, read_original
 
 _BEGINNING_SECONDS = 60.0  # a folder may be that old before its run holds the lock
 _TRASH = ".removed-"  # runs that begin so are not listed
@@ -22,12 +22,12 @@ _TRASH = ".removed-"  # runs that begin so are not listed
 class Removal:
     """What would go. ``size`` is the bytes of the runs' files; entries themselves are a few hundred each."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StoreEntry, ...]
     runs: tuple[Path, ...]
     size: int
 
 
-def plan(store: Store, *, now: float, older: float, runs: bool) -> Removal:
+def plan_removal(store: Store, *, now: float, older: float, runs: bool) -> Removal:
     """What has not been used for a time.
 
     Args:
@@ -43,7 +43,7 @@ def plan(store: Store, *, now: float, older: float, runs: bool) -> Removal:
     return Removal(going, removed, sum(_size(path) for path in removed))
 
 
-def carry_out(store: Store, removal: Removal) -> list[Path]:
+def remove_unused(store: Store, removal: Removal) -> list[Path]:
     """Remove; what has been taken up since the plan was made stays.
 
     Returns:
@@ -61,7 +61,7 @@ def carry_out(store: Store, removal: Removal) -> list[Path]:
         staying = {entry.run for entry in store.entries()}
         needed = _needed(store, staying, removal.runs)
         for path in removal.runs:
-            if path.name not in needed and not life.alive(path):
+            if path.name not in needed and not is_alive(path):
                 aside = path.with_name(f"{_TRASH}{path.name}")
                 with contextlib.suppress(OSError):
                     path.rename(aside)
@@ -73,10 +73,10 @@ def carry_out(store: Store, removal: Removal) -> list[Path]:
 
 def _unneeded(store: Store, staying: Collection[str], before: float, now: float) -> tuple[Path, ...]:
     candidates = []
-    for path in history.runs(store.home):
+    for path in list_runs(store.home):
         newest = _newest(path)
         young = now - newest < _BEGINNING_SECONDS and not (path / "events.jsonl").exists()
-        if newest <= before and not young and not life.alive(path):
+        if newest <= before and not young and not is_alive(path):
             candidates.append(path)
     needed = _needed(store, staying, candidates)
     return tuple(path for path in candidates if path.name not in needed)
@@ -85,7 +85,7 @@ def _unneeded(store: Store, staying: Collection[str], before: float, now: float)
 def _needed(store: Store, staying: Collection[str], candidates: Iterable[Path]) -> set[str]:
     """The runs that entries and other runs refer to, and those that these refer to."""
     going = {path.name for path in candidates}
-    known = {path.name: path for path in history.runs(store.home)}
+    known = {path.name: path for path in list_runs(store.home)}
     needed: set[str] = set()
     left = [*staying, *(name for name in known if name not in going)]
     while left:
@@ -99,23 +99,23 @@ def _needed(store: Store, staying: Collection[str], candidates: Iterable[Path]) 
 
 def _references(run: Path) -> list[str]:
     """The runs whose outputs a run's steps are links to."""
-    found = []
+    runs = []
     with contextlib.suppress(OSError):
         for step in os.scandir(RunFolder(run).step("x").root.parent):
-            original = links.original(StepFolder(Path(step.path)))
+            original = read_original(StepFolder(Path(step.path)))
             if original is not None:
-                found.append(original.run)
-    return found
+                runs.append(original.run)
+    return runs
 
 
 def _newest(run: Path) -> float:
     """When a run was last written to, as far as its log tells."""
     times = [run, run / "events.jsonl"]
-    found = []
+    times_found = []
     for path in times:
         with contextlib.suppress(OSError):
-            found.append(path.stat().st_mtime)
-    return max(found, default=0.0)
+            times_found.append(path.stat().st_mtime)
+    return max(times_found, default=0.0)
 
 
 def _size(path: Path) -> int:

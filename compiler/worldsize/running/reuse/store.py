@@ -1,8 +1,9 @@
 """The store of reusable steps: for each key where the step ran that has it. No content is copied.
 
-``<home>/cache/steps/<key>.json`` names a run and a step of the same home; what the step made is listed
-beside it (:mod:`~worldsize.running.reuse.made`). Entries appear and vanish whole, so that any number of runs
-may use a store at once; the last of two that add the same key is kept, and either would do.
+``<home>/cache/steps/<key>.json`` names a run and a step of the same home; the outputs of the step are listed
+beside it (:mod:`~worldsize.running.reuse.output_record`). A step that is reused holds links to them. Entries
+appear and vanish whole, so any number of runs may use a store at once; of two that add the same key the last
+is kept, and either would do.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
+import os
 import re
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.running.recording.folder import RunFolder, StepFolder
-from worldsize.running.reuse.files import SUFFIX, is_name, read, write
+from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.record.json_files import SUFFIX, is_file_name, read_json, write_json
 
 VERSION = 1
 _KEY = re.compile(r"[0-9a-f]{64}")
 _STALE_SECONDS = 3600.0  # a file half written for so long has no writer any more
 
+LINK_FILE = "reused.json"
+
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """A step that ran. Times are seconds since the epoch; ``used`` is the last time that it was reused."""
 
     key: str
@@ -60,15 +65,15 @@ class Store:
         """Whether nothing can be found in it."""
         return next(self._files(), None) is None
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> StoreEntry | None:
         """The entry of a key."""
         return self._read(self._place(key))
 
-    def folder(self, entry: Entry) -> StepFolder:
+    def folder(self, entry: StoreEntry) -> StepFolder:
         """The folder of the step that an entry points to."""
         return RunFolder(self.home / "runs" / entry.run).step(entry.step)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: StoreEntry) -> None:
         """Add or replace an entry.
 
         Raises:
@@ -82,23 +87,25 @@ class Store:
             "seconds": round(entry.seconds, 3),
             "size": entry.size,
         }
-        write(self._place(entry.key), document)
+        write_json(self._place(entry.key), document)
 
-    def count(self, entry: Entry) -> None:
+    def count(self, entry: StoreEntry) -> None:
         """Note that an entry was used: one byte each, which any number of runs can append at once."""
         with contextlib.suppress(OSError), self._hits(entry.key).open("ab") as file:
             file.write(b".")
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: StoreEntry) -> None:
         """Remove an entry; what it points to stays."""
         for path in (self._place(entry.key), self._hits(entry.key)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoreEntry]:
         """All entries, the oldest first; what is damaged is left out."""
-        found = [self._read(path) for path in self._files()]
-        return sorted((entry for entry in found if entry is not None), key=lambda each: (each.made, each.key))
+        entries = [self._read(path) for path in self._files()]
+        return sorted(
+            (entry for entry in entries if entry is not None), key=lambda each: (each.made, each.key)
+        )
 
     def tidy(self) -> None:
         """Remove what is damaged, what belongs to no entry, and what writers that died have left."""
@@ -138,8 +145,8 @@ class Store:
                 if path.suffix == ".json" and _KEY.fullmatch(path.stem):
                     yield path
 
-    def _read(self, path: Path) -> Entry | None:
-        document = read(path)
+    def _read(self, path: Path) -> StoreEntry | None:
+        document = read_json(path)
         if document is None or document.get("version") != VERSION:
             return None
         try:
@@ -149,10 +156,55 @@ class Store:
             return None
         if not (math.isfinite(made) and math.isfinite(seconds)):
             return None
-        if not (is_name(run) and is_name(step)):  # it leads to folders of this home only
+        if not (is_file_name(run) and is_file_name(step)):  # it leads to folders of this home only
             return None
         hits, used = 0, None
         with contextlib.suppress(OSError):
             status = self._hits(path.stem).stat()
             hits, used = status.st_size, status.st_mtime
-        return Entry(path.stem, run, step, made, seconds, size, hits, used)
+        return StoreEntry(path.stem, run, step, made, seconds, size, hits, used)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Where a reused step ran."""
+
+    run: str
+    step: str
+
+
+def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], source: Original) -> None:
+    """Make the folder of a reused step. Links are relative: the folder of runs may be moved as a whole.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    pairs = [(folder.code, original.code), (folder.logs, original.logs)]
+    pairs += [(folder.outputs / name, original.outputs / name) for name in outputs]
+    try:
+        folder.outputs.mkdir(parents=True)
+        for mine, theirs in pairs:
+            mine.symlink_to(os.path.relpath(theirs, mine.parent))
+        write_json(folder.root / LINK_FILE, {"run": source.run, "step": source.step})
+    except OSError:
+        unlink_step(folder)
+        raise
+
+
+def unlink_step(folder: StepFolder) -> None:
+    """Remove the folder of a reused step; what its links point to stays."""
+    shutil.rmtree(folder.root, ignore_errors=True)
+
+
+def read_original(folder: StepFolder) -> Original | None:
+    """Where a reused step ran; None for one that is not reused."""
+    document = read_json(folder.root / LINK_FILE)
+    if document is None:
+        return None
+    run, step = str(document.get("run")), str(document.get("step"))
+    return Original(run, step) if is_file_name(run) and is_file_name(step) else None
+
+
+def original_folder(run: RunFolder, source: Original) -> StepFolder:
+    """The folder of an original, in the same home as a run."""
+    return RunFolder(run.root.parent / source.run).step(source.step)

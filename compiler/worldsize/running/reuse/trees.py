@@ -62,7 +62,7 @@ class Tree:
         return {"kind": self.kind, "files": files, "folders": self.folders, "others": self.others}
 
 
-def parse(document: Any) -> Tree:
+def parse_tree(document: Any) -> Tree:
     """A tree from JSON.
 
     Raises:
@@ -82,13 +82,13 @@ def _stamp(size: int, changed: int, inode_changed: int, inode: int) -> Stamp:
     return int(size), int(changed), int(inode_changed), int(inode)
 
 
-def stamp(status: os.stat_result) -> Stamp:
+def make_stamp(status: os.stat_result) -> Stamp:
     """What changes when a file is written, replaced, or given back an old time."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TreeEntry:
     """One thing below a path. ``status`` is None for what is neither file nor folder."""
 
     place: str
@@ -96,7 +96,7 @@ class Found:
     status: os.stat_result | None = None
 
 
-def walk(path: Path) -> Iterator[Found]:
+def walk_tree(path: Path) -> Iterator[TreeEntry]:
     """Everything at and below a path, links followed, except into a folder that is being listed.
 
     The path itself comes first, at the place ``""``. Links that lead to each other make millions of places
@@ -109,18 +109,18 @@ def walk(path: Path) -> Iterator[Found]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        yield Found("", "other" if path.is_symlink() else "missing")
+        yield TreeEntry("", "other" if path.is_symlink() else "missing")
         return
     if S_ISDIR(status.st_mode):
-        yield Found("", "folder", status)
+        yield TreeEntry("", "folder", status)
         yield from _below(str(path))
     elif S_ISREG(status.st_mode):
-        yield Found("", "file", status)
+        yield TreeEntry("", "file", status)
     else:
-        yield Found("", "other")
+        yield TreeEntry("", "other")
 
 
-def _below(root: str) -> Iterator[Found]:
+def _below(root: str) -> Iterator[TreeEntry]:
     first: dict[tuple[int, int], str] = {}
     waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
     listed = repeated = 0
@@ -131,27 +131,27 @@ def _below(root: str) -> Iterator[Found]:
         if identity in above:
             continue
         if identity in first and repeated >= MOST_REPEATED:
-            yield Found(f"{prefix}\0{first[identity]}", "other")
+            yield TreeEntry(f"{prefix}\0{first[identity]}", "other")
             continue
-        found = _sorted_entries(folder)
-        listed += len(found)
-        repeated += len(found) if identity in first else 0
+        entries = _sorted_entries(folder)
+        listed += len(entries)
+        repeated += len(entries) if identity in first else 0
         first.setdefault(identity, prefix)
         if listed > MOST_ENTRIES:
             raise OSError(errno.E2BIG, f"more than {MOST_ENTRIES:,} files and folders", root)
         inner = []
-        for entry in found:
+        for entry in entries:
             place = prefix + entry.name
             try:
                 status = entry.stat()
             except OSError:  # a link to nothing, or round in a circle
-                yield Found(place, "other")
+                yield TreeEntry(place, "other")
                 continue
             if S_ISDIR(status.st_mode):
-                yield Found(place, "folder", status)
+                yield TreeEntry(place, "folder", status)
                 inner.append((entry.path, f"{place}/", above | {identity}))
             else:
-                yield Found(place, "file" if S_ISREG(status.st_mode) else "other", status)
+                yield TreeEntry(place, "file" if S_ISREG(status.st_mode) else "other", status)
         waiting += reversed(inner)
 
 

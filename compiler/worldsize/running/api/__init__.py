@@ -1,0 +1,1 @@
+"""Run a pipeline, resume a run, or show what would be started."""

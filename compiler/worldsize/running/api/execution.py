@@ -1,0 +1,247 @@
+"""Executes a prepared pipeline with the extensions that its options ask for; keeps its record and result."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from worldsize.base.system_error import describe_os_error
+from worldsize.running.engine.attempt import RunContext
+from worldsize.running.engine.extensions import Extensions
+from worldsize.running.engine.restarts import Restarting, RestartPolicy
+from worldsize.running.engine.schedule import Schedule
+from worldsize.running.engine.sweep import make_sweeps
+from worldsize.running.environments.interpreters import Interpreters
+from worldsize.running.faults.hangs import HangWatcher
+from worldsize.running.faults.injection import FaultInjector
+from worldsize.running.faults.rehearsal import Rehearsal, describe_schedule, draw_faults
+from worldsize.running.launch.interrupts import catch_signals
+from worldsize.running.launch.redaction import redact_parameters
+from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult
+from worldsize.running.model.task import Graph, keeps_checkpoints
+from worldsize.running.model.view import View
+from worldsize.running.prepare.preparation import Prepared
+from worldsize.running.record.events import EventLog
+from worldsize.running.record.history import RunRecord
+from worldsize.running.record.reports import read_metrics, read_registrations
+from worldsize.running.record.tracking import Tracking, run_tags
+from worldsize.running.reuse.step_cache import make_step_cache
+from worldsize.running.reuse.store import Store
+from worldsize.running.show.views import MaskedView
+from worldsize.secrecy.masking import Mask
+
+LONGEST_PARAMETER = 500  # characters; a longer text is data
+SPARE_RESTARTS = 2  # of a rehearsal, beyond those that its faults need
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The processes that serve a run, and the folder that runs share.
+
+    Attributes:
+        home: What runs share.
+        tracking: The line to MLflow.
+        supervisor: Forks the guards of the steps.
+    """
+
+    home: Path
+    tracking: Tracking
+    supervisor: Supervisor
+
+
+def execute(
+    prepared: Prepared,
+    folder: RunFolder,
+    services: Services,
+    *,
+    view: View,
+    began: float,
+    interpreters: Interpreters,
+    earlier: RunRecord | None = None,
+) -> RunResult:
+    """Run every step.
+
+    Args:
+        prepared: The pipeline.
+        folder: The run's folder.
+        services: The processes that serve it.
+        view: Shows the run.
+        began: The monotonic time at which the user began to wait.
+        interpreters: What interprets the steps.
+        earlier: What is known of the run, where it is resumed.
+    """
+    view, tracking = MaskedView(view, prepared.mask), services.tracking
+    _describe_run(tracking, prepared, folder, again=earlier is not None)
+    with EventLog(folder.events, mask=prepared.mask) as log, _show(view, prepared.notices):
+        event = "run_started" if earlier is None else "run_resumed"
+        log.write(event, run=folder.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
+        context = RunContext(
+            folder,
+            dict(prepared.code),
+            prepared.machine,
+            log,
+            services.supervisor,
+            experiment=prepared.experiment,
+            interpreters=interpreters,
+            places=prepared.emulation.places,
+            mask=prepared.mask,
+        )
+        with (
+            catch_signals() as interrupts,
+            extend(
+                prepared, context, services, view, stopping=interrupts.happened, earlier=earlier
+            ) as extensions,
+        ):
+            steps = Schedule(
+                prepared.tasks,
+                context,
+                extensions,
+                view=view,
+                tracking=tracking,
+                interrupts=interrupts,
+                keep_going=prepared.graph.keep_going,
+            ).execute()
+        result = _make_result(prepared, folder, steps, interrupts.received)
+        result = replace(result, seconds=time.monotonic() - began)
+        _link_outputs(prepared.graph, folder, steps)
+        result = _finish_tracking(tracking, result, log)
+        log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
+        if log.fault is not None:
+            view.warn(f"the event log is incomplete: {describe_os_error(log.fault)}")
+    return result
+
+
+def _finish_tracking(tracking: Tracking, result: RunResult, log: EventLog) -> RunResult:
+    """Close the record in MLflow; the result says where it is and what it lacks."""
+    result = replace(result, tracking_uri=tracking.uri if tracking.started else None)
+    tracking.finish(result.state, result.metrics)
+    if tracking.unavailable:
+        result = replace(result, untracked=tracking.unavailable, record_incomplete=tracking.incomplete)
+        log.write("run_untracked", reason=tracking.unavailable, incomplete=tracking.incomplete)
+    return result
+
+
+def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, again: bool) -> None:
+    """Tell the tracker what MLflow shows of the run."""
+    parameters = {
+        f"{task.name}.{name}": value
+        for task in prepared.tasks.values()
+        for name, value in redact_parameters(task.inputs, LONGEST_PARAMETER, prepared.mask).items()
+    }
+    name = prepared.job.display_name or prepared.job.name
+    tracking.begin(
+        prepared.experiment,
+        prepared.mask.text(str(name.value)) if name else folder.id,
+        lambda: run_tags(prepared.target, folder.id, prepared.target.absolute().parent),
+        parameters,
+        again=again,
+    )
+
+
+@contextlib.contextmanager
+def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
+    for text in notices:
+        view.notice(text)
+    with view:
+        yield
+
+
+def _make_result(
+    prepared: Prepared, folder: RunFolder, steps: Mapping[str, StepResult], signals: list[int]
+) -> RunResult:
+    states = {step.state for step in steps.values() if step.parent is None}
+    state: RunState = "succeeded" if states <= set(DONE) else "failed"
+    if signals and state == "failed":
+        state = "interrupted"
+    return RunResult(
+        id=folder.id,
+        folder=folder.root,
+        state=state,
+        steps=steps,
+        metrics=read_metrics(steps),
+        registrations=tuple(_mask_registration(each, prepared.mask) for each in read_registrations(steps)),
+        notices=tuple(map(prepared.mask.text, prepared.notices)),
+        signal=signals[0] if signals else None,
+    )
+
+
+def _mask_registration(registration: Registration, mask: Mask) -> Registration:
+    """A step has written why it registered nothing, and may have quoted what it was given."""
+    return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
+
+
+def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResult]) -> None:
+    """Links to the outputs that the pipeline declares: what a user looks for first."""
+    for name, output in graph.outputs.items():
+        path = steps[output.step].outputs.get(output.port)
+        if path is not None and path.exists():
+            with contextlib.suppress(OSError):
+                folder.outputs.mkdir(exist_ok=True)
+                (folder.outputs / name).symlink_to(path)
+
+
+@contextlib.contextmanager
+def extend(
+    prepared: Prepared,
+    context: RunContext,
+    services: Services,
+    view: View,
+    *,
+    stopping: Callable[[], bool],
+    earlier: RunRecord | None,
+) -> Iterator[Extensions]:
+    """What the options of a run add to its schedule, for as long as it goes on.
+
+    Args:
+        prepared: The pipeline, with its options.
+        context: What all attempts share.
+        services: The processes that serve the run.
+        view: Shows the run.
+        stopping: Whether the user has asked to stop.
+        earlier: What is known of the run, where it is resumed.
+    """
+    run, emulation, max_restarts = context.run, prepared.emulation, prepared.options.max_restarts
+    injection = FaultInjector(emulation.faults, emulation.namespaces, view.notice)
+    rehearsal = _plan_rehearsal(prepared, view)
+    restarts = {} if max_restarts is not None else _count_restarts(prepared, rehearsal)
+    store = Store(services.home)
+    yield Extensions(
+        cache=make_step_cache(prepared, run, store, view.notice, stopping=stopping, earlier=earlier),
+        restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
+        watchers=[HangWatcher(view.notice), injection, rehearsal],
+        expansions=make_sweeps(
+            prepared.graph.sweeps, prepared.tasks, run, services.tracking, log=context.log
+        ),
+    )
+    injection.account()
+    for line in rehearsal.report():
+        view.notice(line)
+
+
+def _plan_rehearsal(prepared: Prepared, view: View) -> Rehearsal:
+    """What ``--chaos`` asks for; without it nothing happens."""
+    seed, networks = prepared.options.chaos, prepared.emulation.namespaces
+    if seed is None:
+        return Rehearsal({}, networks, view.notice)
+    plans = {
+        name: draw_faults(seed, name, task.world_size, task.instance_count if networks else 0)
+        for name, task in prepared.tasks.items()
+        if keeps_checkpoints(task)
+    }
+    for line in describe_schedule(seed, plans):
+        view.notice(line)
+    return Rehearsal(plans, networks, view.notice)
+
+
+def _count_restarts(prepared: Prepared, rehearsal: Rehearsal) -> dict[str, int]:
+    """By step, as many as its spec says; a rehearsal brings those that it needs."""
+    restarts = dict(prepared.restarts)
+    for name, faults in rehearsal.plans.items():
+        needed = sum(fault.ends_a_try for fault in faults)
+        restarts[name] = max(restarts.get(name, 0), needed + SPARE_RESTARTS if needed else 0)
+    return restarts

@@ -1,0 +1,1 @@
+"""Runs the tasks: the schedule, one attempt of a step, restarts, and steps that expand into others."""

@@ -1,0 +1,223 @@
+"""One attempt of one step: its folder made, its processes started and watched until they are over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.system_error import describe_os_error
+from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
+from worldsize.running.environments.interpreters import Interpreters
+from worldsize.running.environments.layers import list_installed
+from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.launch.group import Group
+from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.redaction import make_redaction
+from worldsize.running.launch.reserve import reserve_ports
+from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
+from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.process import Places, Process
+from worldsize.running.model.results import Failure, StepState, failure_of_step
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.machine import Machine
+from worldsize.running.record.events import EventLog
+from worldsize.running.record.reports import ProgressFile
+from worldsize.secrecy.masking import Mask
+from wstrain.health import heartbeat
+from wstrain.health.heartbeat import HeartbeatRecord
+from wstrain_deepspeed import stale_locks
+
+SHOWN_CHANGES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all attempts of a run share; ``code`` by the name of the step."""
+
+    run: RunFolder
+    code: MutableMapping[str, Snapshot]
+    machine: Machine
+    log: EventLog
+    supervisor: Supervisor
+    experiment: str
+    interpreters: Interpreters
+    places: Places
+    mask: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended."""
+
+    state: StepState
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A step that holds slots. Its group is None until MLflow has answered.
+
+    Attributes:
+        number: From 1; a step that starts again has the next.
+        began: The monotonic time at which its processes started.
+        blame: What was done to it on purpose, in words; a failure is then due to that.
+    """
+
+    task: Task
+    slots: tuple[str, ...]
+    context: RunContext
+    number: int = 1
+    group: Group | None = None
+    began: float | None = None
+    told_to_stop: bool = False
+    blame: str | None = None
+    progress: ProgressFile = field(init=False)
+    _installed: frozenset[str] = field(default_factory=list_installed)
+    _oom_kills: int = field(default_factory=count_oom_kills)
+    _overdue: bool = False  # told to stop because its time was up
+    _unfinished: tuple[Process, ...] = ()  # those that were, then
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def __post_init__(self) -> None:
+        """Follow the step's progress from here on."""
+        self.progress = ProgressFile(self.context.run.step(self.task.name).progress)
+
+    @property
+    def changed_python(self) -> str | None:
+        """What was added to or removed from this Python's packages since the attempt began; else None."""
+        changed = sorted(self._installed ^ list_installed())
+        if not changed:
+            return None
+        more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
+        return (
+            "the Python that runs Worldsize was changed while the step ran, by the step or by somebody else:"
+            f" {', '.join(f'`{path}`' for path in changed[:SHOWN_CHANGES])}{more}"
+        )
+
+    @property
+    def reached(self) -> int | None:
+        """Training steps done: by its ranks' heartbeats, else by what the script reported."""
+        done = max((beat.done for beat in self.read_heartbeats().values()), default=-1)
+        if done >= 0:
+            return done
+        return self.progress.newest.step if self.progress.newest is not None else None
+
+    def read_heartbeats(self) -> dict[int, HeartbeatRecord]:
+        """The newest record of each rank of this attempt."""
+        records = heartbeat.read_records(self.context.run.step(self.task.name).heartbeats)
+        return {rank: beat for rank, beat in records.items() if beat.ticked_at >= (self.began or 0.0)}
+
+    def prepare(self) -> Outcome | None:
+        """Make the step's folder; the outcome where that fails."""
+        task, run = self.task, self.context.run
+        try:
+            if self.number > 1:
+                clear_step_folder(task, run)
+            prepare_step_folder(task, self.context.code[task.name], run)
+        except OSError as error:
+            return _fail(f"its folder cannot be made: {describe_os_error(error, file=True)}")
+        return None
+
+    def start(self, tracking: Mapping[str, str]) -> Outcome | None:
+        """Start the processes; the outcome where that fails.
+
+        Args:
+            tracking: MLflow's variables.
+        """
+        task, context = self.task, self.context
+        step, values = context.run.step(task.name), resolve_inputs(task, context.run)
+        call = make_call(
+            task,
+            context.run,
+            values,
+            experiment=context.experiment,
+            tracking=tracking,
+            cores=context.machine.cores,
+            gpus=self._lent_gpus(),
+        )
+        try:
+            call = self._stack.enter_context(context.places.place(call))
+            ports = self._stack.enter_context(reserve_ports(count_ports(call)))
+            plan = plan_processes(call, [str(port) for port in ports])
+            plan = self._stack.enter_context(context.interpreters.enter(task, context.run, plan))
+            for root in {stale_locks.find_root({**os.environ, **process.env}) for process in plan}:
+                stale_locks.remove_stale_locks(root)
+            group = Group(plan, context.supervisor, cwd=step.code, logs=step.logs)
+        except OSError as error:
+            return _fail(f"its processes cannot be started: {describe_os_error(error)}")
+        self.group = self._stack.enter_context(group)
+        self.began = time.monotonic()
+        processes = make_redaction(task, call, values, context.mask).processes(plan)
+        context.log.write("step_started", step=task.name, attempt=self.number, processes=processes)
+        return None
+
+    def watch_time(self) -> None:
+        """Stop a step whose time is up; its processes get the usual grace."""
+        limit = self.task.timeout
+        if limit is None or self.began is None or self.group is None or self.told_to_stop or self._overdue:
+            return
+        if time.monotonic() - self.began >= limit:
+            self._overdue = True
+            self._unfinished = tuple(self.group.unfinished)
+            self.group.stop()
+
+    def watch_guard(self) -> Outcome | None:
+        """Check that the guard of the processes works; the outcome where it never will again."""
+        return None if self.group is None or self.group.look() else self._outcome()
+
+    def hear(self) -> Outcome | None:
+        """Read what happened to its processes; the outcome once none of them runs."""
+        assert self.group is not None
+        for ended in self.group.read():
+            self.context.log.write(
+                "process_ended", step=self.task.name, process=ended.process.name, status=ended.status
+            )
+        return self._outcome() if self.group.done else None
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Ask its processes to end; returns at once."""
+        if self.group is not None:
+            self.told_to_stop = True
+            (self.group.kill if at_once else self.group.stop)()
+
+    def when_closed(self, call: Callable[[Group], object], group: Group) -> None:
+        """Call something first when the attempt closes."""
+        self._stack.callback(call, group)
+
+    def close(self) -> None:
+        """Leave no process, and give back ports and places."""
+        self._stack.close()
+
+    def _outcome(self) -> Outcome:
+        assert self.group is not None
+        task, logs = self.task, self.context.run.step(self.task.name).logs
+        if self.told_to_stop:
+            return Outcome("stopped")
+        if self._overdue:
+            return Outcome("failed", explain_timeout(self.group, task, logs, self._unfinished))
+        if not self.group.failure and not self.group.lost:
+            return Outcome("succeeded")
+        failure = explain_failure(
+            self.group,
+            task,
+            logs,
+            self.context.machine.gpus,
+            blame=self.blame,
+            out_of_memory=count_oom_kills() > self._oom_kills,
+        )
+        return Outcome("failed", failure)
+
+    def _lent_gpus(self) -> tuple[str, ...]:
+        """GPUs that a distributed step is restricted to; one that has them all needs no restriction."""
+        gpus = self.context.machine.gpus
+        has_all = len(self.slots) == len(gpus) and self.task.instance_count == 1
+        return () if not gpus or self.task.launcher == "none" or has_all else self.slots
+
+
+def _fail(reason: str) -> Outcome:
+    return Outcome("failed", failure_of_step(reason))

@@ -1,0 +1,291 @@
+"""Why a step failed: the process that failed first, and the cause that its log or the machine shows.
+
+A process that dies closes its connections, and each peer fails too: with gloo or NCCL at once, so that the
+guard may report them in any order. Three things tell the cause from what follows: a process that ended of
+its own accord comes before one that was asked to end; a log that ends in a lost connection belongs to a
+follower; and among those that remain, the first that was seen to end.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from worldsize.running.launch.group import EndedProcess, Group
+from worldsize.running.launch.logs import last_lines
+from worldsize.running.model.process import Process
+from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
+from worldsize.running.model.source import Source, Text
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.installed import EXTRAS
+from wsshards.errors import RESUME_EXIT_STATUS
+from wstrain.health.out_of_memory import smaller_batch
+from wstrain.health.watchdog import HANG_EXIT_STATUS
+
+TAIL_LINES = 40  # of a log that are searched for a cause
+SHOWN_LINES = 15  # of it that a user sees
+# What gloo, NCCL, the stores of torch, MPI, Horovod, gRPC and our own components write of a lost peer.
+_PEER_GONE = re.compile(
+    r"connection (?:was )?(?:likely )?(?:closed|reset|refused)|closed by (?:the )?(?:peer|remote)"
+    r"|broken pipe|socket closed|socket timeout|end of file|timed out (?:waiting|after)"
+    r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|remote process exited"
+    r"|watchdog caught collective operation timeout|DistNetworkError|DistStoreError"
+    r"|(?:send|recv)\w{0,30} failed|got 0 bytes|horovod has been shut down|hvd.{0,200}aborted"
+    r"|UnavailableError|CancelledError|collective ops is aborted|has gone, so this (?:one|process) stops",
+    re.IGNORECASE,
+)
+_ERROR_LINE = re.compile(r"^error: (.+)$")
+_RANK = re.compile(r"^ranks? (\d+)\b.* did not arrive")
+
+Tail = Callable[[Process], Sequence[str]]
+
+LEAST_BYTES = 256 * 1024  # with less than this, hardly anything can be written
+# torch.distributed and what builds on it: with GPUs in the build but not in the machine, and without.
+_NCCL = re.compile(
+    r"ProcessGroupNCCL is only supported with GPUs"
+    r"|doesn't have NCCL built in|nccl\b.{0,80}only supported (?:on|with) GPU",
+    re.IGNORECASE,
+)
+_TENSORFLOW = re.compile(r"\[\[Nccl\w+\]\]|Op 'Nccl\w+'")
+_CUDA = re.compile(
+    r"Torch not compiled with CUDA enabled|Found no NVIDIA driver on your system|No CUDA GPUs are available"
+    r"|has no attribute '_cuda_\w+'|no CUDA-capable device is detected|CUDA driver version is insufficient"
+    r"|torch\.cuda\.is_available\(\) is False|CUDAAccelerator.* can ?not run on your system"
+    r"|No supported gpu backend found|Could not satisfy device specification '[^']*GPU"
+    r"|unknown device\.? /\S*GPU:\d",
+    re.IGNORECASE,
+)
+_CHOICE = (
+    'where `torch.cuda.is_available()` is false, as in `"nccl" if torch.cuda.is_available() else "gloo"`'
+)
+_NOT_FOUND = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'$")
+_VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
+_MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The process that failed first, and those that followed.
+
+    Attributes:
+        cause: the process that failed first.
+        followers: those that failed because of it.
+        message: what happened, in words.
+    """
+
+    cause: EndedProcess
+    followers: tuple[Process, ...]
+    message: str
+
+
+def explain_failure(
+    group: Group, task: Task, logs: Path, gpus: Sequence[str], *, blame: str | None, out_of_memory: bool
+) -> Failure:
+    """Why a group of processes failed.
+
+    Args:
+        group: The processes, which have ended or are lost.
+        task: Their step.
+        logs: The folder of their logs.
+        gpus: Those of this machine.
+        blame: What was done to the step on purpose; None where nothing was.
+        out_of_memory: Whether the kernel has killed processes for memory meanwhile.
+    """
+
+    def read_tail(process: Process) -> list[str]:
+        return last_lines(logs / f"{process.name}.log", TAIL_LINES)
+
+    verdict = find_cause(group.ended, read_tail, group.ranks)
+    if verdict is None:
+        return failure_of_step(blame or group.lost or "its processes were lost")
+    process, status = verdict.cause.process, verdict.cause.status
+    notes = [describe_followers(verdict.followers)] if verdict.followers else []
+    message = blame or verdict.message
+    if status == -signal.SIGKILL and not blame and out_of_memory:
+        message += ": the kernel had no memory left"
+        notes += explain_oom_kill(task.inputs)
+    tail = read_tail(process)
+    lack = explain_missing_package(tail) or explain_missing_gpus(tail, gpus)
+    if lack is not None and not blame:
+        message += f": {lack[0]}"
+        notes.append(lack[1])
+    notes += explain_full_disk(logs)
+    log, shown = logs / f"{process.name}.log", tuple(tail[-SHOWN_LINES:])
+    return Failure(process.name, process.rank, status, log, shown, message, tuple(notes))
+
+
+def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[Process]) -> Failure:
+    """Why a step failed that was stopped at its timeout, when these processes had not ended."""
+    message = f"it was stopped at its timeout of {task.timeout} s"
+    running = [each for each in unfinished if not each.serves] or list(unfinished)
+    if task.process_count > 1:
+        message += f", {describe_running(running, group.ranks)}"
+    log = logs / f"{running[0].name if running else 'rank-0'}.log"
+    return Failure(None, None, None, log, tuple(last_lines(log, SHOWN_LINES)), message)
+
+
+def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Process]) -> Verdict | None:
+    """Find the process that failed first.
+
+    Args:
+        ended: what has ended, in the order in which it was seen.
+        tail: the last lines that a process wrote.
+        ranks: the processes that run the command.
+
+    Returns:
+        None where nothing has failed.
+    """
+    failed = [each for each in ended if each.status != 0 and not (each.told and each.process.serves)]
+    if not failed:
+        return None
+    tails = {id(each): list(tail(each.process)) for each in failed}
+    cause = min(failed, key=lambda each: _lateness(each, tails[id(each)]))  # the first of the least
+    if cause.status == HANG_EXIT_STATUS:
+        return _hang(cause, failed, tails, ranks)
+    followers = [
+        each.process
+        for each in failed
+        if each is not cause and not each.process.members and _followed(tails[id(each)])
+    ]
+    return Verdict(cause, tuple(followers), _words(cause))
+
+
+def last_error(lines: Sequence[str]) -> str | None:
+    """The last line ``error: …`` of a log, without that word."""
+    errors = [matched[1] for line in lines if (matched := _ERROR_LINE.match(line))]
+    return errors[-1] if errors else None
+
+
+def failure_signature(message: str, lines: Sequence[str]) -> str:
+    """What makes two failures the same: their words without what changes from try to try."""
+    last = last_error(lines) or (lines[-1] if lines else "")
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", f"{message} {last}")
+
+
+def describe_followers(followers: Sequence[Process]) -> str:
+    """``3 other ranks failed because of it``."""
+    kind = followers[0].title.split()[0]
+    return f"{len(followers)} other {kind}{'s' * (len(followers) > 1)} failed because of it"
+
+
+def _words(cause: EndedProcess) -> str:
+    if cause.status == RESUME_EXIT_STATUS:
+        return f"{cause.process.title} was asked to stop, and saved its state"
+    return describe_ending(cause.process.title, cause.status)
+
+
+def _lateness(each: EndedProcess, lines: Sequence[str]) -> int:
+    if each.told:
+        return 3
+    if each.process.members:
+        return 2  # mpirun fails because of a rank
+    return 1 if _followed(lines) else 0
+
+
+def _followed(lines: Sequence[str]) -> bool:
+    """Whether a log ends in a lost connection."""
+    return any(_PEER_GONE.search(line) for line in lines[-TAIL_LINES:])
+
+
+def _hang(
+    first: EndedProcess, failed: Sequence[EndedProcess], tails: dict[int, list[str]], ranks: Sequence[Process]
+) -> Verdict:
+    """Ranks that found a hang say who did not arrive; that one is the cause if it is known to have ended."""
+    words = next((text for each in failed if (text := last_error(tails[id(each)]))), None)
+    message = words or describe_ending(first.process.title, first.status)
+    matched = _RANK.match(message)
+    named = next((each for each in ranks if matched and each.rank == int(matched[1])), None)
+    cause = next((each for each in failed if each.process is named), first)
+    return Verdict(EndedProcess(cause.process, HANG_EXIT_STATUS, told=cause.told), (), message)
+
+
+def explain_full_disk(folder: Path) -> tuple[str, ...]:
+    """What to tell the user about a full disk; nothing where there is room."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ()
+    if free >= LEAST_BYTES:
+        return ()
+    return (f"the disk of the run's folder has {free // 1024} KiB left: free space, then resume the run",)
+
+
+def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str, str] | None:
+    """Return why a process failed and what to do about it, None where a missing GPU is not the cause.
+
+    Args:
+        lines: The last lines that it wrote.
+        gpus: Those of this machine.
+    """
+    if gpus or last_error(lines) is not None:  # a script that explains its error needs no other explanation
+        return None
+    nccl = "it asks for NCCL, which moves data between GPUs, and this machine has none"
+    if any(_NCCL.search(line) for line in lines):
+        return nccl, f"help: take the backend `gloo` {_CHOICE}"
+    if any(_TENSORFLOW.search(line) for line in lines):
+        return nccl, "help: leave the choice to TensorFlow: `NcclAllReduce` is only for GPUs"
+    if any(_CUDA.search(line) for line in lines):
+        words = "it asks for a GPU, and this machine has none"
+        return words, 'help: take the device "cpu" where `torch.cuda.is_available()` is false'
+    return None
+
+
+def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Return why a process failed and what to do about it, None where a missing package is not the cause.
+
+    Args:
+        lines: The last lines that it wrote; only the very last tells.
+    """
+    matched = _NOT_FOUND.match(lines[-1].strip()) if lines else None
+    if matched is None:
+        return None
+    module = matched[1].partition(".")[0]
+    extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
+    advice = f"run `pip install 'worldsize[{extra}]'`" if extra else "install it"
+    return (
+        f"its Python has no module `{matched[1]}`",
+        f"help: {advice}, or name it in the step's environment and run with `--environment isolated`",
+    )
+
+
+def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
+    """How many processes the kernel has killed for memory since the machine, or the container, started."""
+    return max(_counter(vmstat, "oom_kill"), _counter(events, "oom_kill"))
+
+
+def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
+    """What to tell the user about it, given the inputs of the step."""
+    total = _counter(_MEMORY, "MemTotal:") * 1024
+    said = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
+    planned = _number(inputs, "predicted_memory_bytes")
+    if planned and said:
+        said[0] += f"; {planned / 2**30:.1f} GiB were planned for each process"
+    micro = _number(inputs, "batch_size_per_device")
+    accumulation = _number(inputs, "gradient_accumulation_steps") or 1
+    smaller = smaller_batch(micro, 0.5) if micro else 0
+    if micro and smaller < micro:
+        said.append(
+            f"help: set `batch_size_per_device` to {smaller} and `gradient_accumulation_steps` to"
+            f" {accumulation * (micro // smaller)}: the same global batch, with half the activations or less"
+        )
+    else:
+        said.append("help: let a process hold less at once, or start fewer of them")
+    return tuple(said)
+
+
+def _number(inputs: Mapping[str, Source | None], name: str) -> int:
+    source = inputs.get(name)
+    text = source.rendered if isinstance(source, Text) else ""
+    return int(text) if text.isdigit() else 0
+
+
+def _counter(path: Path, name: str) -> int:
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,344 @@
+"""A sweep while it runs: which trials follow, which are stopped early, and which was best."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from worldsize.running.engine import early_stopping
+from worldsize.running.engine.early_stopping import best_value, is_to_stop
+from worldsize.running.engine.extensions import Expansion
+from worldsize.running.engine.failures import failure_signature
+from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
+from worldsize.running.model.sweep import SweepPlan
+from worldsize.running.model.task import Task
+from worldsize.running.record.events import EventLog
+from worldsize.running.record.tracking import LoggedMetric, Tracking
+from worldsize.secrecy.masking import HIDDEN
+from worldsize.secrecy.names import is_secret
+
+ASK_SECONDS = 1.0  # between looks at what the running trials have logged
+ALIKE_ENOUGH = 3  # trials that end badly in the same way before no further one is started
+MOST_NAMES = 6  # metrics listed where the wanted one is missing
+
+
+def make_sweeps(
+    plans: Mapping[str, SweepPlan],
+    tasks: Mapping[str, Task],
+    run: RunFolder,
+    tracking: Tracking,
+    *,
+    log: EventLog,
+) -> dict[str, Expansion]:
+    """The expansion of every sweep of a graph, by the name of its step."""
+    return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
+
+
+@dataclass(slots=True)
+class Trial:
+    """One trial and what is known of it."""
+
+    name: str
+    number: int
+    values: Values
+    history: tuple[float, ...] = ()  # of the primary metric
+    state: str = "running"
+    judged: int = 0  # the interval at which the policy was last applied
+    asked: bool = False
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Sweep:
+    """The expansion of a step of kind ``sweep``.
+
+    Trials that fail are counted; the sweep goes on, unless the first three all end badly in the same way:
+    the next would as well. Of those that succeed the one with the best value of
+    the primary metric gives the step its outputs; of equal ones the first.
+
+    Args:
+        task: The step.
+        plan: What it tries.
+        run: Where the run keeps its steps.
+        tracking: Where trials log their metric.
+        log: The event log.
+    """
+
+    task: Task
+    plan: SweepPlan
+    run: RunFolder
+    tracking: Tracking
+    log: EventLog
+    trials: dict[str, Trial] = field(default_factory=dict)
+    best: Trial | None = None
+    _sampler: Sampler | None = None
+    _began: float = 0.0
+    _next_look: float = 0.0
+    _over: bool = False  # no further trial is made
+    _late: bool = False
+    _reason: str | None = None  # why it cannot be run at all
+    _names: tuple[str, ...] = ()  # metrics that were logged instead
+
+    def begin(self) -> Sequence[Task]:
+        """The first trials; none where nothing is tracked."""
+        self._began = time.monotonic()
+        if self._is_untracked():
+            return []
+        self._sampler = make_sampler(self.plan)
+        return self._following()
+
+    def ended(self, child: str, result: StepResult) -> Sequence[Task]:
+        """Read what a trial has logged, learn from it, and give those that follow."""
+        trial = self.trials[child]
+        trial.state, trial.failure = result.state, result.failure
+        logged = self.tracking.wait_for(child, self.plan.primary_metric)
+        self._is_untracked()
+        if logged is not None:
+            self._take(trial, logged)
+        score = self._score(trial)
+        if self._sampler is not None:
+            self._sampler.tell(trial.number, score)
+        self.log.write(
+            "trial_ended", step=child, state=trial.state, parameters=trial.values, value=_plain(score)
+        )
+        return self._following()
+
+    def to_stop(self) -> Sequence[str]:
+        """The trials whose time is up, or that the policy ends."""
+        running = [trial for trial in self.trials.values() if trial.state == "running"]
+        now = time.monotonic()
+        if self.plan.timeout is not None and now - self._began >= self.plan.timeout:
+            self._late = self._over = True
+        if self._late or self._is_untracked():
+            return [trial.name for trial in running]
+        if self.plan.policy is None:
+            return []
+        if now >= self._next_look:
+            self._next_look = now + ASK_SECONDS
+            for trial in running:
+                if not trial.asked:
+                    trial.asked = True
+                    self.tracking.ask(trial.name, self.plan.primary_metric)
+        for trial in running:
+            logged = self.tracking.logged(trial.name, self.plan.primary_metric)
+            if logged is not None:
+                trial.asked = False
+                self._take(trial, logged)
+        return [trial.name for trial in running if self._is_judged_bad(trial)]
+
+    @property
+    def done(self) -> bool:
+        """Whether no further trial is made."""
+        return self._over or self._is_futile()
+
+    def finish(self) -> Failure | None:
+        """Link the best trial's outputs as the step's own, and write down what was tried."""
+        failure = self._failure()
+        if failure is None:
+            self.best = self._best()
+            assert self.best is not None
+            try:
+                self._link(self.best)
+            except OSError as error:
+                failure = failure_of_step(f"the best trial's outputs cannot be linked: {error.strerror}")
+        self._record()
+        if self.best is not None:
+            run = self.tracking.run_of(self.best.name)
+            if run is not None:  # the tags that Azure ML sets
+                tags = {"best_child_run_id": run, "score": str(self._score(self.best))}
+                self.tracking.tag(self.task.name, tags)
+        return failure
+
+    @property
+    def summary(self) -> str | None:
+        """The best trial in words, once there is one."""
+        if self.best is None:
+            return None
+        shown = {
+            name: HIDDEN if is_secret(name) else _shown(value) for name, value in self.best.values.items()
+        }
+        values = ", ".join(f"{name} {value}" for name, value in shown.items())
+        short = self.best.name.rpartition(".")[2]
+        score = _shown(self._score(self.best))
+        return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
+
+    def _following(self) -> list[Task]:
+        """As many new trials as may run beside those that do."""
+        tasks: list[Task] = []
+        running = sum(trial.state == "running" for trial in self.trials.values())
+        while not self.done and running < self.plan.max_concurrent_trials:
+            number = len(self.trials)
+            values = self._sampler.ask(number) if self._sampler is not None else None
+            if values is not None:
+                tasks.append(self._trial(number, values))
+                running += 1
+            self._over = values is None or len(self.trials) >= self.plan.max_total_trials
+        return tasks
+
+    def _trial(self, number: int, values: Values) -> Task:
+        task = make_trial(self.task, self.plan, number, values)
+        self.trials[task.name] = Trial(task.name, number, values)
+        self.log.write("trial_made", step=task.name, parameters=values)
+        return task
+
+    def _is_futile(self) -> bool:
+        """Whether every trial that has ended did so without a score, and enough of them in the same way."""
+        ended = [trial for trial in self.trials.values() if trial.state != "running"]
+        ways = {_way_to_fail(trial) for trial in ended}
+        return len(ended) >= ALIKE_ENOUGH and len(ways) == 1 and None not in ways
+
+    def _take(self, trial: Trial, logged: LoggedMetric) -> None:
+        trial.history = logged.values
+        self._names = self._names or logged.names
+
+    def _is_judged_bad(self, trial: Trial) -> bool:
+        """Apply the policy once at each interval."""
+        policy = self.plan.policy
+        assert policy is not None
+        due = policy.last_due(len(trial.history))
+        if due <= trial.judged:
+            return False
+        trial.judged = due
+        histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
+        running = frozenset(each.name for each in self.trials.values() if each.state == "running")
+        bad = is_to_stop(policy, self.plan.goal, trial.name, histories, running)
+        if bad:
+            self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
+        return bad
+
+    def _score(self, trial: Trial) -> float | None:
+        return best_value(trial.history, self.plan.goal) if trial.history else None
+
+    def _best(self) -> Trial | None:
+        best: Trial | None = None
+        for trial in self.trials.values():
+            score = self._score(trial)
+            if trial.state not in DONE or score is None or math.isnan(score):
+                continue
+            top = self._score(best) if best is not None else None
+            if top is None or early_stopping.is_worse(top, score, self.plan.goal):
+                best = trial
+        return best
+
+    def _failure(self) -> Failure | None:
+        if self._reason is not None:
+            return failure_of_step(self._reason)
+        if self._late:
+            ended = self._counts()
+            return failure_of_step(f"it was stopped at its timeout of {self.plan.timeout} s, after {ended}")
+        failed = [trial for trial in self.trials.values() if trial.state == "failed"]
+        if len(failed) == len(self.trials):
+            return self._all_failed(failed)
+        if self._best() is None:
+            return failure_of_step(self._not_logged() + self._given_up())
+        return None
+
+    def _given_up(self) -> str:
+        """Why there are fewer trials than were asked for, where the first have all ended badly alike."""
+        if self._over or not self._is_futile():
+            return ""
+        return f"; after {len(self.trials)} that ended alike no further trial was started"
+
+    def _all_failed(self, failed: Sequence[Trial]) -> Failure:
+        first = failed[0].failure if failed else None
+        many = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
+        if first is None:
+            return failure_of_step(many + self._given_up())
+        message = f"{many}; in {failed[0].name.rpartition('.')[2]} {first.message}{self._given_up()}"
+        return Failure(first.process, first.rank, first.status, first.log, first.last_lines, message)
+
+    def _not_logged(self) -> str:
+        metric = self.plan.primary_metric
+        if any(trial.history for trial in self.trials.values()):
+            return f"no trial that succeeded logged a number as `{metric}`"
+        names = [f"`{name}`" for name in self._names[:MOST_NAMES]]
+        logged = f"they logged {', '.join(names)}" if names else "they logged no metric"
+        return f"no trial logged `{metric}` to MLflow; {logged}"
+
+    def _counts(self) -> str:
+        states = [trial.state for trial in self.trials.values()]
+        said = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
+        for state, word in (("failed", "failed"), ("stopped", "stopped" if self._late else "stopped early")):
+            if state in states:
+                said.append(f"{states.count(state)} {word}")
+        return said[0] + (f" ({', '.join(said[1:])})" if said[1:] else "")
+
+    def _link(self, best: Trial) -> None:
+        mine, theirs = self.run.step(self.task.name), self.run.step(best.name)
+        mine.outputs.mkdir(parents=True, exist_ok=True)
+        for name in self.task.outputs:
+            _symlink(theirs.outputs / name, mine.outputs / name)
+        _symlink(theirs.code, mine.code)
+
+    def _record(self) -> None:
+        """`sweep.json` in the step's folder, for whoever compares trials later."""
+        tried = [
+            {
+                "name": trial.name,
+                "state": trial.state,
+                "parameters": trial.values,
+                "value": _plain(self._score(trial)),
+            }
+            for trial in self.trials.values()
+        ]
+        document = {
+            "metric": self.plan.primary_metric,
+            "goal": self.plan.goal,
+            "best": self.best.name if self.best else None,
+            "trials": tried,
+        }
+        best = self.best
+        self.log.write(
+            "sweep_ended",
+            step=self.task.name,
+            best=best.name if best else None,
+            parameters=best.values if best else None,
+            value=_plain(self._score(best)) if best else None,
+            trials=len(tried),
+        )
+        with contextlib.suppress(OSError):
+            folder = self.run.step(self.task.name).root
+            folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(self.log.mask.data(document), indent=1) + "\n"
+            (folder / "sweep.json").write_text(text, encoding="utf-8")
+
+    def _is_untracked(self) -> bool:
+        """Whether MLflow is not there, which may turn out only while trials run: no further one is made."""
+        why = self.tracking.unavailable
+        if why is not None:
+            self._over = True
+            self._reason = f"a sweep reads `{self.plan.primary_metric}` from MLflow, and nothing is tracked"
+            self._reason += f": {why}" if why else "; leave out `--no-track`"
+        return why is not None
+
+
+def _way_to_fail(trial: Trial) -> str | None:
+    """What makes two trials that ended without a score the same; None for one with a score, or stopped."""
+    if trial.history or trial.state == "stopped":
+        return None
+    if trial.failure is None:
+        return trial.state
+    return failure_signature(trial.failure.message, trial.failure.last_lines)
+
+
+def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
+    """A relative link, so that the run's folder can be moved; one of an earlier try makes way."""
+    if os.path.islink(link):  # noqa: PTH114
+        os.unlink(link)  # noqa: PTH108
+    os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
+
+
+def _plain(value: float | None) -> float | None:
+    """What JSON can hold."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,187 @@
+"""The trials of a sweep: which values the next one gets, and its task.
+
+Random draws and grids need the standard library only. Sobol points are SciPy's, Bayesian sampling is
+Optuna's tree-structured Parzen estimator (Bergstra et al., 2011), which learns from the trials that have
+ended. With the same seed random, Sobol and grid give the same trials each time; Bayesian sampling does so
+where one trial runs at a time, because otherwise it depends on which ends first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import random
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Protocol
+
+from msgspec import structs
+
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Component, Field
+from worldsize.running.model.source import Text
+from worldsize.running.model.sweep import Parameter, SweepPlan, Value
+from worldsize.running.model.task import Task
+from worldsize.secrecy.names import is_secret
+
+Values = dict[str, Value]
+
+
+class Sampler(Protocol):
+    """Asked for the values of each trial in turn, and told what came of it."""
+
+    def ask(self, number: int) -> Values | None:
+        """The values of a trial; None where nothing is left to try. Numbers count up from 0."""
+
+    def tell(self, number: int, value: float | None) -> None:
+        """The best metric of an ended trial; None for one that failed or logged none."""
+
+
+def make_sampler(plan: SweepPlan) -> Sampler:
+    """The sampler of a plan, whose library is installed: reading the plan has looked."""
+    if plan.algorithm == "bayesian":
+        return _Bayesian(plan)
+    if plan.algorithm == "grid":
+        return _Listed(_grid(plan.parameters))
+    draw = _sobol if plan.algorithm == "sobol" else _random
+    return _Listed(draw(plan))
+
+
+class _Listed:
+    """Trials that do not depend on each other."""
+
+    def __init__(self, trials: Iterator[Values]) -> None:
+        self._trials = trials
+
+    def ask(self, number: int) -> Values | None:
+        del number
+        return next(self._trials, None)
+
+    def tell(self, number: int, value: float | None) -> None:
+        """Nothing is learnt."""
+
+
+def _random(plan: SweepPlan) -> Iterator[Values]:
+    source = random.Random(plan.seed)  # noqa: S311 - nothing secret
+    while True:
+        yield {parameter.name: parameter.at(source.random()) for parameter in plan.parameters}
+
+
+def _grid(parameters: tuple[Parameter, ...]) -> Iterator[Values]:
+    """Every combination; the last parameter changes fastest."""
+    for values in itertools.product(*(parameter.values for parameter in parameters)):
+        yield dict(zip((parameter.name for parameter in parameters), values, strict=True))
+
+
+def _sobol(plan: SweepPlan) -> Iterator[Values]:
+    """Scrambled Sobol points, which fill the space more evenly than random ones (Owen, 1998)."""
+    qmc = importlib.import_module("scipy.stats.qmc")
+    engine = qmc.Sobol(len(plan.parameters), scramble=True, rng=plan.seed)
+    points = engine.random_base2(math.ceil(math.log2(max(2, plan.max_total_trials))))
+    return iter(
+        [
+            {
+                parameter.name: parameter.at(float(x))
+                for parameter, x in zip(plan.parameters, point, strict=True)
+            }
+            for point in points
+        ]
+    )
+
+
+class _Bayesian:
+    """Optuna, asked and told."""
+
+    def __init__(self, plan: SweepPlan) -> None:
+        import optuna  # noqa: PLC0415 - only for this kind of sampling
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._failed = optuna.trial.TrialState.FAIL
+        self._parameters = plan.parameters
+        self._space = {parameter.name: _distribution(parameter, optuna) for parameter in plan.parameters}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the liar is marked experimental
+            # Trials that still run count as bad ones, so that those beside them look elsewhere.
+            sampler = optuna.samplers.TPESampler(seed=plan.seed, constant_liar=True)
+        self._study = optuna.create_study(sampler=sampler, direction=plan.goal)
+        self._asked: dict[int, Any] = {}
+
+    def ask(self, number: int) -> Values | None:
+        trial = self._study.ask(self._space)
+        self._asked[number] = trial
+        return {
+            parameter.name: _value(parameter, trial.params[parameter.name]) for parameter in self._parameters
+        }
+
+    def tell(self, number: int, value: float | None) -> None:
+        trial = self._asked.pop(number)
+        if value is None or not math.isfinite(value):
+            self._study.tell(trial, state=self._failed)
+        else:
+            self._study.tell(trial, value)
+
+
+def _distribution(parameter: Parameter, optuna: Any) -> Any:
+    """Choices by their index, because Optuna takes no two equal ones; the others before rounding."""
+    if parameter.kind == "choice":
+        return optuna.distributions.CategoricalDistribution(range(len(parameter.values)))
+    return optuna.distributions.FloatDistribution(parameter.first, parameter.second)
+
+
+def _value(parameter: Parameter, drawn: Any) -> Value:
+    return parameter.values[drawn] if parameter.kind == "choice" else parameter.finish(float(drawn))
+
+
+def trial_name(step: str, number: int) -> str:
+    """What a trial is called, counting from 0."""
+    return f"{step}.trial-{number:03}"
+
+
+def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
+    """The task of a trial.
+
+    A command names a parameter ``${{search_space.x}}`` in an inline trial and ``${{inputs.x}}`` where the
+    trial is a component. Its processes also see ``AZUREML_SWEEP_<x>``, as in Azure ML.
+
+    Args:
+        step: The task of the sweep.
+        plan: What the sweep tries.
+        number: Of the trial, from 0.
+        values: Its parameters.
+    """
+    fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
+    seen = {f"AZUREML_SWEEP_{key}": literals.render(value) for key, value in fitting.items()}
+    return replace(
+        step,
+        name=trial_name(step.name, number),
+        kind="command",
+        component=structs.replace(
+            step.component,
+            command=Field(fill_command(step.command, fitting)),
+            is_deterministic=Field(False),  # its metric is not kept with its outputs, so it is never reused
+        ),
+        inputs={**step.inputs, **{key: Text(value, is_secret(key)) for key, value in fitting.items()}},
+        environment_variables={**step.environment_variables, **seen},
+        timeout=plan.trial_timeout,
+    )
+
+
+def fill_command(command: str, values: Values) -> str:
+    """A command with every ``${{search_space.x}}`` replaced; what names no parameter stays."""
+    pieces: list[str] = []
+    position = 0
+    for expression in binding.find(command):
+        if expression.scope == "search_space" and expression.port in values:
+            pieces += [command[position : expression.start], literals.render(values[expression.port])]
+            position = expression.end
+    return "".join([*pieces, command[position:]])
+
+
+def _fitting(component: Component, key: str, value: Value) -> Value:
+    """A whole number for an input that takes one: ``quniform`` over fractions makes 16.0 otherwise."""
+    port = component.inputs.get(key)
+    if port is not None and port.type == "integer" and isinstance(value, float) and value == int(value):
+        return int(value)
+    return value

@@ -1,0 +1,163 @@
+"""Finds ranks that no longer run: a process that was stopped cannot report it itself.
+
+The ranks of a training of ours keep records (:mod:`wstrain.health.heartbeat`) and watch each other. What only
+the runner can see is that a process is stopped, and a group of which every process is. A script that keeps no
+records is watched by its ``limits: {timeout}`` alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from worldsize.running.engine.attempt import Attempt
+from wstrain.health.heartbeat import HeartbeatRecord, Phase
+
+LOOK_SECONDS = 1.0
+SILENT_SECONDS = 5.0  # ten times what lies between two signs of life
+MARGIN_SECONDS = 15.0  # beyond a rank's own limit: its own watchdog comes first
+CERTAIN_SECONDS = 60.0
+STACK_SECONDS = 10.0
+_HALTED = ("T", "t", "Z")
+_STATES = {
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "D": "waiting in the kernel",
+    "Z": "dead",
+    "R": "short of processor time",
+    "S": "asleep",
+}
+
+
+@dataclass(slots=True)
+class HangWatcher:
+    """Names ranks that have fallen silent, and stops a group that nobody else can; an ``extensions.Watcher``.
+
+    Args:
+        say: Tells the user.
+    """
+
+    say: Callable[[str], None]
+    _looked: float = 0.0
+    _told: set[tuple[str, int, int]] = field(default_factory=set)  # step, try and rank
+
+    def tick(self, attempts: Collection[Attempt]) -> None:
+        """Look at every attempt, once a second."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for attempt in attempts:
+            if attempt.group is not None and attempt.began is not None and not attempt.told_to_stop:
+                self._look(attempt, attempt.read_heartbeats(), now)
+
+    def _look(self, attempt: Attempt, heartbeats: Mapping[int, HeartbeatRecord], now: float) -> None:
+        self._tell_slow(attempt)
+        silent = {rank for rank, beat in heartbeats.items() if is_silent(beat, now)}
+        for rank in sorted(silent):
+            told = (attempt.task.name, attempt.number, rank)
+            if told not in self._told and is_certain(heartbeats[rank], now):
+                self._told.add(told)
+                self._tell(attempt, heartbeats[rank])
+        late = [beat for beat in heartbeats.values() if is_late(beat, now)]
+        if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
+            attempt.blame = _blame(heartbeats, silent, late, now)
+            attempt.group.stop()
+
+    def _tell_slow(self, attempt: Attempt) -> None:
+        newest = attempt.progress.newest
+        if newest is None or newest.slow_rank is None or newest.slow_ratio is None:
+            return
+        told = (attempt.task.name, -1, int(newest.slow_rank))
+        if told not in self._told:
+            self._told.add(told)
+            text = f"rank {newest.slow_rank:.0f} is {newest.slow_ratio:.1f} times as slow as the others"
+            self.say(f"{attempt.task.name}: {text}")
+            attempt.context.log.write("rank_slow", step=attempt.task.name, reason=text)
+
+    def _tell(self, attempt: Attempt, beat: HeartbeatRecord) -> None:
+        text = f"rank {beat.rank} does not run: it is {read_state(beat.pid)}, last seen {beat.description}"
+        self.say(f"{attempt.task.name}: {text}")
+        attempt.context.log.write("rank_silent", step=attempt.task.name, rank=beat.rank, reason=text)
+        log = attempt.context.run.step(attempt.task.name).logs / f"rank-{beat.rank}.log"
+        if log.exists():
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+                file.write("".join(f"{line}\n" for line in [f"worldsize: {text}", *read_stack(beat.pid)]))
+
+
+def is_silent(beat: HeartbeatRecord, now: float) -> bool:
+    """Whether a rank that has not ended has given no sign of life."""
+    if beat.phase == Phase.OVER or now - beat.ticked_at < SILENT_SECONDS:
+        return False
+    return Path(f"/proc/{beat.pid}").exists() or not Path("/proc/self").exists()
+
+
+def is_certain(beat: HeartbeatRecord, now: float) -> bool:
+    """Whether a silent rank is stopped; one that sits on Python's lock, as imports may, only looks so."""
+    state = _status(beat.pid).get("State", "?")[:1]
+    return state in _HALTED or now - beat.ticked_at > CERTAIN_SECONDS
+
+
+def is_late(beat: HeartbeatRecord, now: float) -> bool:
+    """Whether a rank has not got on for longer than it allows itself, and did not end because of it."""
+    return beat.limit > 0 and now - beat.progressed_at > beat.limit + MARGIN_SECONDS and is_silent(beat, now)
+
+
+def read_state(pid: int) -> str:
+    """What a process is doing, as far as the kernel says."""
+    fields = _status(pid)
+    return _STATES.get(fields.get("State", "?")[:1], "not heard of")
+
+
+def read_stack(pid: int) -> list[str]:
+    """Where a process is: by py-spy where that is installed, else what the kernel knows."""
+    spy = shutil.which("py-spy")
+    if spy is not None:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                [spy, "dump", "--nonblocking", "--pid", str(pid)],
+                capture_output=True,
+                text=True,
+                timeout=STACK_SECONDS,
+                check=False,
+            )
+            if done.returncode == 0:
+                return done.stdout.splitlines()
+    fields = _status(pid)
+    lines = [f"{name}: {fields[name]}" for name in ("State", "SigPnd", "VmRSS", "Threads") if name in fields]
+    for name in ("wchan", "stack"):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/{name}").read_text(encoding="ascii", errors="replace").strip()
+            lines += [f"{name}: {line}" for line in text.splitlines() if line not in ("", "0")]
+    return lines
+
+
+def _status(pid: int) -> dict[str, str]:
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+    return {}
+
+
+def _blame(
+    heartbeats: Mapping[int, HeartbeatRecord],
+    silent: Collection[int],
+    late: Collection[HeartbeatRecord],
+    now: float,
+) -> str:
+    seconds = now - min(beat.progressed_at for beat in late)
+    if len(silent) == len(heartbeats):
+        first = min(heartbeats.values(), key=lambda beat: beat.position)
+        state = read_state(first.pid)
+        return f"no rank runs any more: no progress for {seconds:.0f} s, rank {first.rank} is {state}"
+    names = ", ".join(map(str, sorted(beat.rank for beat in late)))
+    plural = "s" * (len(late) > 1)
+    first = min(late, key=lambda beat: beat.position)
+    return (
+        f"rank{plural} {names} did not arrive: no progress for {seconds:.0f} s, last seen {first.description}"
+    )

@@ -1,0 +1,122 @@
+"""Makes ordered faults happen while steps run: kills everything on a node, pulls its cable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from worldsize.running.engine.attempt import Attempt
+from worldsize.running.nodes.namespaces import KILL_SECONDS, Namespaces
+from worldsize.running.nodes.node_faults import NodeFault, describe_fault
+
+
+@dataclass(slots=True)
+class FaultInjector:
+    """Watches running steps and makes each fault happen once; see ``extensions.Watcher``.
+
+    Args:
+        ordered: The faults, each with its step.
+        places: Where the nodes are; None where they are only processes.
+        say: Tells the user.
+    """
+
+    ordered: Sequence[NodeFault]
+    places: Namespaces | None
+    say: Callable[[str], None]
+    _done: set[NodeFault] = field(default_factory=set)
+    _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to plug in again
+
+    def tick(self, attempts: Collection[Attempt]) -> None:
+        """Let happen what is due."""
+        for attempt in attempts:
+            for fault in self.ordered:
+                if fault.step == attempt.task.name and fault not in self._done and _is_due(fault, attempt):
+                    self._done.add(fault)
+                    self._happen(fault, attempt)
+        now = time.monotonic()
+        for each in [each for each in self._cut if each[0] <= now]:
+            self._cut.remove(each)
+            if any(each[2] is attempt for attempt in attempts):
+                self._plug(each[1])
+
+    def account(self) -> None:
+        """Name the faults whose time never came."""
+        for fault in self.ordered:
+            if fault not in self._done:
+                self.say(f"`{fault.option}` changed nothing: step `{fault.step}` did not run until then")
+
+    def _happen(self, fault: NodeFault, attempt: Attempt) -> None:
+        assert attempt.group is not None
+        said = describe_fault(fault, attempt.group.ranks)
+        newest = attempt.progress.newest
+        reached = f", at step {newest.step}" if newest is not None and newest.step is not None else ""
+        self.say(f"{attempt.task.name}: {said}{reached}")
+        site = self.places.sites.get(attempt.task.name) if self.places else None
+        if fault.kind == "kill":
+            attempt.blame = said
+            if site is not None:
+                site.kill(site.nodes[fault.node])
+            else:
+                kill_processes(attempt.context.run.step(attempt.task.name).progress, fault.node)
+        elif site is not None:
+            try:
+                site.pull(site.nodes[fault.node])
+            except OSError as error:
+                self.say(f"{attempt.task.name}: {error.strerror}")
+                return
+            if fault.lasts is not None:
+                self._cut.append((time.monotonic() + fault.lasts, fault, attempt))
+
+    def _plug(self, fault: NodeFault) -> None:
+        site = self.places.sites.get(fault.step or "") if self.places else None
+        if site is None:
+            return
+        try:
+            site.pull(site.nodes[fault.node], plug=True)
+        except OSError as error:
+            self.say(f"{fault.step}: {error.strerror}")
+        else:
+            self.say(f"{fault.step}: the link of {fault.where} is up again")
+
+
+def _is_due(fault: NodeFault, attempt: Attempt) -> bool:
+    if attempt.group is None or attempt.group.done or attempt.began is None:
+        return False
+    newest = attempt.progress.newest
+    return fault.due(time.monotonic() - attempt.began, newest.step if newest else None)
+
+
+def kill_processes(progress: Path, node: int) -> int:
+    """Kill what runs for an instance that is no namespace: whatever has its variables.
+
+    Args:
+        progress: The step's progress file, whose path every process of the step has, and nobody else.
+        node: The instance.
+
+    Returns:
+        How many processes were killed.
+    """
+    marks = {f"WORLDSIZE_PROGRESS={progress}".encode(), f"AZUREML_CR_NODE_RANK={node}".encode()}
+    killed: set[int] = set()
+    deadline = time.monotonic() + KILL_SECONDS
+    while (pids := _marked(marks)) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        killed.update(pids)
+    return len(killed)
+
+
+def _marked(marks: set[bytes]) -> list[int]:
+    """Pids of the processes that have all these variables; one that has ended has none."""
+    pids = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        with contextlib.suppress(OSError):
+            if name.isdigit() and marks <= set(Path(f"/proc/{name}/environ").read_bytes().split(b"\0")):
+                pids.append(int(name))
+    return pids

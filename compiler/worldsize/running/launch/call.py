@@ -1,0 +1,195 @@
+"""From a task to the call that a launcher multiplies: inputs resolved, command rendered, environment set.
+
+The names in the environment are those that Azure ML's documentation, SDK and examples agree on. They win over
+a step's own ``environment_variables``, because they do so there; defaults of ours give way to them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from worldsize.azureml import command
+from worldsize.running.launch.launchers import LAUNCHERS
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.process import Call
+from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, Source, StepValues, Text, is_text
+from worldsize.running.model.task import Task
+
+# Set by another launcher around the runner, these would make a step believe it is part of that one's group.
+LAUNCHER_VARIABLES = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE",
+     "GROUP_RANK", "TF_CONFIG", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME",
+     "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS"}
+)  # fmt: skip
+LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_", "AZUREML_", "AZURE_ML_", "AZ_BATCH")
+PRESET_PREFIXES = (
+    "AZUREML_", "AZURE_ML_", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_", "MLFLOW_TRACKING_URI",
+    "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS",
+)  # fmt: skip
+DEFAULTS = {
+    "PYTHONUNBUFFERED": "1",  # a log is read while it is written
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing that runs here talks to anybody unasked
+}
+
+
+def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str) -> StepValues:
+    """The values of a task in a run.
+
+    Args:
+        task: The step.
+        run: Where the run keeps its steps.
+        show: How paths of data outside the run are written; a dry run shows them relative.
+    """
+    literals: dict[str, str] = {}
+    data: dict[str, str] = {}
+    for name, source in task.inputs.items():
+        if source is not None:
+            (literals if is_text(source) else data)[name] = render_source(source, task, run, show)
+    return StepValues(
+        literals,
+        data,
+        frozenset(name for name, source in task.inputs.items() if source is None),
+        {name: _output_path(task.name, name, run) for name in task.outputs},
+    )
+
+
+def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Path], str]) -> str:
+    """The text of a source; ``show`` writes the paths of data outside the run."""
+    if isinstance(source, Text):
+        return source.rendered
+    if isinstance(source, File):
+        return show(source.path.absolute())
+    if isinstance(source, Output):
+        return _output_path(source.step, source.port, run)
+    if isinstance(source, Joined):
+        return "".join(render_source(part, task, run, show) for part in source.parts)
+    return f"{run.id}_{task.name}"  # as AZUREML_RUN_ID has it
+
+
+def _output_path(step: str, port: str, run: RunFolder) -> str:
+    folder = run.step(step)
+    # The working folder is where ./outputs and ./logs lie.
+    path = folder.code if port == ARTIFACTS else folder.outputs / port
+    return str(path.resolve() if path.is_symlink() else path)  # a step that was reused has links
+
+
+def make_call(
+    task: Task,
+    run: RunFolder,
+    values: StepValues,
+    *,
+    experiment: str,
+    tracking: Mapping[str, str],
+    cores: int,
+    gpus: tuple[str, ...] = (),
+) -> Call:
+    """The call of a task.
+
+    Args:
+        task: The step.
+        run: The run.
+        values: What its placeholders stand for.
+        experiment: The experiment's name.
+        tracking: MLflow's variables.
+        cores: Cores of the machine, shared out among the processes.
+        gpus: The GPUs lent to the step, empty where there are none.
+    """
+    return Call(
+        step=task.name,
+        launcher=task.launcher,
+        command=command.render(task.command, values.inputs, values.outputs).strip(),
+        instance_count=task.instance_count,
+        process_count_per_instance=task.process_count_per_instance,
+        worker_count=task.worker_count,
+        parameter_server_count=task.parameter_server_count,
+        env=step_environment(task, run, values, experiment=experiment, tracking=tracking),
+        gpus=gpus,
+        cores=cores,
+        shell=find_shell(),
+    )
+
+
+def find_shell() -> str:
+    """Bash, as in Azure ML's images; the POSIX shell where it is not installed."""
+    return "bash" if shutil.which("bash") else "sh"
+
+
+def step_environment(
+    task: Task, run: RunFolder, values: StepValues, *, experiment: str, tracking: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that are the same in every process of a step.
+
+    Args:
+        task: The step.
+        run: The run.
+        values: Its inputs and outputs.
+        experiment: The experiment's name.
+        tracking: MLflow's variables, empty without MLflow.
+    """
+    return {
+        **DEFAULTS,
+        **task.environment_variables,
+        **preset_variables(task, run, values, experiment),
+        **tracking,
+    }
+
+
+def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment: str) -> dict[str, str]:
+    """What Azure ML presets and no step can change."""
+    return {
+        "AZUREML_RUN_ID": f"{run.id}_{task.name}",
+        "AZUREML_ROOT_RUN_ID": run.id,
+        "AZUREML_ARM_PROJECT_NAME": experiment,
+        "AZUREML_NODE_COUNT": str(task.instance_count),
+        **{f"AZUREML_PARAMETER_{name}": text for name, text in values.literals.items()},
+        **{f"AZURE_ML_INPUT_{name}": path for name, path in values.data.items()},
+        **{f"AZURE_ML_OUTPUT_{name}": path for name, path in values.outputs.items()},
+        "WORLDSIZE_PROGRESS": str(run.step(task.name).progress),
+        "WORLDSIZE_HEARTBEATS": str(run.step(task.name).heartbeats),
+    }
+
+
+def find_overridden(task: Task) -> list[str]:
+    """The step's own variables that have no effect, because the contract sets them."""
+    return sorted(name for name in task.environment_variables if name.startswith(PRESET_PREFIXES))
+
+
+def find_not_passed_on(tasks: Iterable[Task]) -> list[str]:
+    """Variables of the runner itself that another launcher has set and that mean nothing to these steps."""
+    theirs = [name for task in tasks for name in LAUNCHERS[task.launcher].variables]
+    return sorted({name for name in theirs if name in os.environ})
+
+
+def inherited_environment(bin_folder: Path) -> dict[str, str]:
+    """The runner's environment as the steps inherit it.
+
+    Args:
+        bin_folder: Put first on PATH, so that ``python`` means the interpreter that runs this.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES)
+    }
+    return {**kept, "PATH": os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])}
+
+
+def make_interpreter_folder(run: Path) -> Path:
+    """A folder where ``python`` is this interpreter: its own, or one made for the run.
+
+    Some installations have only ``python3`` beside it; a link would lose a virtual environment, so a
+    two-line script stands in.
+    """
+    own = Path(sys.executable).parent
+    if (own / "python").exists():
+        return own
+    folder = run / "bin"
+    folder.mkdir(exist_ok=True)
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    script.chmod(0o700)
+    return folder

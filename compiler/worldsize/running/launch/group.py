@@ -1,0 +1,247 @@
+"""One step's group of processes, seen from the runner: start it, read what happens to it, stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from worldsize.running.launch.programs.guard import REPORTS
+from worldsize.running.launch.reserve import mpi_folder
+from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, LivenessTimer, Supervisor
+from worldsize.running.model.process import Process, walk_processes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LOOK_SECONDS = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class EndedProcess:
+    """A process is over. ``status`` is its exit status, or the negative number of a signal.
+
+    ``told`` says whether it, or the whole group, had been asked to end before.
+    """
+
+    process: Process
+    status: int
+    told: bool = False
+
+
+class Group:
+    """The running processes of one step; a context manager that leaves none of them behind.
+
+    Args:
+        processes: What to start.
+        supervisor: Who forks their guard.
+        cwd: Their working folder.
+        logs: The folder for ``<name>.log`` of each.
+        grace: Seconds between SIGTERM and SIGKILL.
+
+    Raises:
+        OSError: The guard cannot be reached.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        supervisor: Supervisor,
+        *,
+        cwd: Path,
+        logs: Path,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self.processes = tuple(walk_processes(processes))
+        self.ended: list[EndedProcess] = []
+        self.left: tuple[int, ...] = ()  # processes that even SIGKILL did not end
+        self.lost: str | None = None  # how the guard was lost before its group was over
+        self.guard: int | None = None  # its pid
+        self._pids: list[int] = []
+        self._leaders = {self.processes.index(each) for each in processes}  # of sessions of their own
+        self._grace = grace
+        self._done = False
+        self._rest = b""
+        self._supervisor = supervisor
+        self._liveness = LivenessTimer()
+        self._line = supervisor.connect()
+        self._stack = contextlib.ExitStack()
+        shares = any(each.members for each in processes)
+        self._folder = self._stack.enter_context(mpi_folder()) if shares else None
+        self._send(
+            {
+                "processes": [make_request(each, self.processes, logs, self._folder) for each in processes],
+                "cwd": str(cwd),
+                "grace": grace,
+                "folder": None if self._folder is None else str(self._folder),
+            }
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of the group runs any more."""
+        return self._done
+
+    @property
+    def failure(self) -> EndedProcess | None:
+        """The process that failed first, of its own accord where there is one such.
+
+        One that serves is ended by us once it is no longer needed, which is no failure.
+        """
+        failed = [each for each in self.ended if each.status != 0 and not (each.told and each.process.serves)]
+        return next((each for each in failed if not each.told), failed[0] if failed else None)
+
+    @property
+    def unfinished(self) -> list[Process]:
+        """The ranks that have not ended."""
+        over = {id(each.process) for each in self.ended}
+        return [each for each in self.ranks if id(each) not in over]
+
+    @property
+    def ranks(self) -> list[Process]:
+        """The processes that run the command."""
+        return [each for each in self.processes if not each.members]
+
+    def fileno(self) -> int:
+        """What a selector waits on."""
+        return self._line.fileno()
+
+    def read(self) -> list[EndedProcess]:
+        """Read what has happened, waiting for it if necessary; the processes that ended since."""
+        before = len(self.ended)
+        try:
+            chunk = self._line.recv(1 << 16)
+        except ConnectionError:
+            chunk = b""
+        self._liveness.reset()
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+        if not chunk and not self._done:
+            self._guard_died("the process that watched over it was killed")
+        return self.ended[before:]
+
+    def look(self) -> bool:
+        """Whether the guard still works; a stopped one is continued, a silent one is given up."""
+        if not self._done and self._liveness.has_expired(self.guard or self._supervisor.pid):
+            if self.guard is None:
+                self._supervisor.give_up()
+            self._give_up()
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ask the group to end; what has not after the grace time is killed. Returns at once."""
+        self._send("stop")
+
+    def kill(self) -> None:
+        """End the group without grace. Returns at once."""
+        self._send("kill")
+
+    def wait(self) -> None:
+        """Wait for the group to end by itself."""
+        while not self._done and self.look():
+            if select.select([self._line], [], [], LOOK_SECONDS)[0]:
+                self.read()
+
+    def close(self) -> None:
+        """Stop whatever still runs, and return when it is gone."""
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + self._grace + MARGIN_SECONDS
+        while not self._done and self.look():
+            if select.select([self._line], [], [], LOOK_SECONDS)[0]:
+                self.read()
+            elif time.monotonic() >= deadline:
+                self._give_up()
+        self._line.close()
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _give_up(self) -> None:
+        """A guard that does not answer in time is itself stuck."""
+        if self.guard is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.guard, signal.SIGKILL)
+        self._guard_died("the process that watched over it did not answer")
+
+    def _take(self, event: dict[str, object]) -> None:
+        if event["event"] == "guarded":
+            self.guard = int(str(event["pid"]))
+        elif event["event"] == "started":
+            if int(str(event["index"])) in self._leaders:
+                self._pids.append(int(str(event["pid"])))
+        elif event["event"] == "ended":
+            process = self.processes[int(str(event["index"]))]
+            self.ended.append(EndedProcess(process, int(str(event["status"])), told=bool(event["told"])))
+        elif event["event"] == "abandoned":
+            self.lost = "the process that starts those of the run was killed"
+        elif event["event"] == "done":
+            left = event["left"]
+            self.left = tuple(left) if isinstance(left, list) else ()
+            self._done = True
+
+    def _guard_died(self, how: str) -> None:
+        """The kernel has killed the ranks; what they started is still in their sessions."""
+        for pid in self._pids:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        self._done, self.lost = True, how
+
+    def _send(self, document: object) -> None:
+        with contextlib.suppress(OSError):  # a guard that is gone has nothing left to stop
+            self._line.sendall(json.dumps(document).encode() + b"\n")
+
+
+def make_request(
+    process: Process, known: Sequence[Process], logs: Path, shared: Path | None
+) -> dict[str, Any]:
+    """One process of the plan as the guard is told to start it.
+
+    Args:
+        process: One that is started here.
+        known: All processes, by the index under which the guard and the members speak of them.
+        logs: The folder for ``<name>.log`` of each.
+        shared: What :func:`folder` made; not None where the process has members.
+    """
+    env = dict(process.env)
+    if shared is not None:
+        env = {**dict.fromkeys(process.private_folder, str(shared)), **env}
+    if process.members:
+        assert shared is not None
+        env["WORLDSIZE_MEMBERS"] = _members_table(process, known, logs, shared)
+    return {
+        "index": known.index(process),
+        "argv": process.argv,
+        "env": env,
+        "log": str(logs / f"{process.name}.log"),
+        "serves": process.serves,
+        "launches": bool(process.members),
+    }
+
+
+def _members_table(process: Process, known: Sequence[Process], logs: Path, shared: Path) -> str:
+    """The plan of a launcher's ranks for their parents; of the variables what differs from the launcher's."""
+    ranks = [
+        {
+            "index": known.index(each),
+            "env": {name: value for name, value in each.env.items() if process.env.get(name) != value},
+            "log": str(logs / f"{each.name}.log"),
+        }
+        for each in process.members
+    ]
+    table = {"reports": str(shared / REPORTS), "rank": process.rank_variable, "members": ranks}
+    return json.dumps(table)

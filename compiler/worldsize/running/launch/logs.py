@@ -1,0 +1,82 @@
+"""Log files as they grow: whole characters and whole lines, whatever the reads cut through.
+
+Ranks write straight into their files, not through the runner: nothing is lost when the runner dies, and a
+slow terminal never slows a training. So a reader may meet half a character or half a line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from pathlib import Path
+
+from worldsize.diagnostics.snippet import printable
+
+CHUNK_BYTES = 1 << 16
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+
+
+class Decoder:
+    """Bytes in, finished lines out; a character or line that is cut waits for its rest.
+
+    Bytes that are no UTF-8 become the replacement character.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+
+    def feed(self, data: bytes, *, final: bool = False) -> list[str]:
+        """The lines that these bytes complete, without their ends; ``final`` gives the last one too."""
+        text = self._rest + self._decoder.decode(data, final)
+        *lines, self._rest = text.split("\n")
+        if final and self._rest:
+            lines.append(self._rest)
+            self._rest = ""
+        return [_settled(line) for line in lines]
+
+
+class Follower:
+    """Reads a growing file from where it last stopped; a file that does not exist yet is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._position = 0
+        self._inode = 0
+        self._decoder = Decoder()
+
+    def lines(self, *, final: bool = False) -> list[str]:
+        """The lines that were finished since the last call."""
+        lines: list[str] = []
+        try:
+            with self.path.open("rb") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:  # another try of the step has begun a new file
+                    self._inode, self._position, self._decoder = inode, 0, Decoder()
+                file.seek(self._position)
+                while chunk := file.read(CHUNK_BYTES):
+                    self._position += len(chunk)
+                    lines += self._decoder.feed(chunk)
+        except OSError:
+            pass
+        return lines + (self._decoder.feed(b"", final=True) if final else [])
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last lines of a file that are not empty; at most 64 KiB of it are read."""
+    try:
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
+            file.seek(start)
+            data = file.read(CHUNK_BYTES)
+    except (OSError, ValueError):  # a name from a record, which may hold anything
+        return []
+    lines = Decoder().feed(data, final=True)
+    whole = lines[1:] if start else lines
+    return [line for line in whole if line.strip()][-count:]
+
+
+def _settled(line: str) -> str:
+    """What a terminal would show in the end: without colours, and of what was written over the last."""
+    return printable(_ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2])

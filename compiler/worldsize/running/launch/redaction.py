@@ -1,0 +1,157 @@
+"""What of a run may be written down or shown: never a value that was given as a secret.
+
+A secret is known by where it came from: a value that was given to an input or variable whose name says so
+(:mod:`worldsize.secrecy.names`), or that reached one. It is hidden in each text from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import command as commands
+from worldsize.azureml import literals
+from worldsize.running.model.process import Call, Process, walk_processes
+from worldsize.running.model.results import Failure
+from worldsize.running.model.source import Source, StepValues, Text, list_parts
+from worldsize.running.model.task import Graph, Task
+from worldsize.secrecy import assignments, masking
+from worldsize.secrecy.masking import HIDDEN, Mask
+from worldsize.secrecy.names import is_secret
+
+_LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one holds no settings
+
+
+def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
+    """What hides the secrets of a run.
+
+    Args:
+        graph: Its steps.
+        settings: What ``--set`` gave, by name.
+    """
+    secrets = {*graph.secrets}
+    for name, text in settings.items():
+        secrets |= masking.literals(name, text)
+    for task in graph.tasks.values():
+        secrets |= set(_task_secrets(task))
+    for plan in graph.sweeps.values():
+        searched = [each for each in plan.parameters if is_secret(each.name)]
+        secrets |= {literals.render(value) for each in searched for value in each.values}
+    return Mask(secrets)
+
+
+def _task_secrets(task: Task) -> Iterator[str]:
+    for name, value in task.environment_variables.items():
+        yield from masking.literals(name, value)
+    for name, source in task.inputs.items():
+        for part in list_parts(source) if source is not None else ():
+            if isinstance(part, Text):
+                yield from [part.rendered] if part.secret else masking.literals(name, part.rendered)
+
+
+def is_hidden(name: str, source: Source | None) -> bool:
+    """Whether an input holds a secret by its name or by where its value came from."""
+    parts = list_parts(source) if source is not None else ()
+    texts = [part for part in parts if isinstance(part, Text)]
+    return any(part.secret for part in texts) or (bool(texts) and is_secret(name))
+
+
+def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: Mask) -> dict[str, str]:
+    """The inputs that are texts, cut where they are long, for records that others can read."""
+    return {
+        name: HIDDEN if is_hidden(name, source) else mask.text(source.rendered)[:longest]
+        for name, source in inputs.items()
+        if isinstance(source, Text)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """How the processes of one step are shown.
+
+    Attributes:
+        mask: Hides the secrets of the run.
+        command: The command as it is run.
+        shown: The same with each secret input replaced, also one that is too short to be looked for.
+        variables: Those that hold a secret input.
+    """
+
+    mask: Mask
+    command: str = ""
+    shown: str = ""
+    variables: frozenset[str] = field(default_factory=frozenset)
+
+    def processes(self, plan: Iterable[Process]) -> list[dict[str, Any]]:
+        """All processes of a plan for the event log."""
+        return [_document(self.process(process)) for process in walk_processes(plan)]
+
+    def process(self, process: Process) -> Process:
+        """A process as it may be seen; it is not one to start."""
+        return replace(
+            process,
+            argv=tuple(map(self._word, process.argv)),
+            env=self._environment(process.env),
+            members=tuple(map(self.process, process.members)),
+        )
+
+    def _word(self, word: str) -> str:
+        return self.mask.text(self.shown if word == self.command else word)
+
+    def _environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        hidden = dict.fromkeys(self.variables & environment.keys(), HIDDEN)
+        return {**self.mask.named(environment), **hidden}
+
+
+def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Redaction:
+    """How the processes of a step are shown.
+
+    Args:
+        task: The step.
+        call: What it runs.
+        values: Its inputs and outputs.
+        mask: Hides the secrets of the run.
+    """
+    secret = [name for name, source in task.inputs.items() if is_hidden(name, source)]
+    hidden = {**values.inputs, **dict.fromkeys((name for name in secret if values.inputs[name]), HIDDEN)}
+    shown = commands.render(task.command, hidden, values.outputs).strip()
+    return Redaction(mask, call.command, shown, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret))
+
+
+def redact_failure(failure: Failure | None, mask: Mask) -> Failure | None:
+    """Why a step failed, without secrets in what it had written or what is said of it."""
+    if failure is None:
+        return None
+    lines, notes = (tuple(map(mask.text, texts)) for texts in (failure.last_lines, failure.notes))
+    return replace(failure, last_lines=lines, notes=notes, message=mask.text(failure.message))
+
+
+def _document(process: Process) -> dict[str, Any]:
+    return {
+        "name": process.name,
+        "rank": process.rank,
+        "local_rank": process.local_rank,
+        "node": process.node,
+        "argv": list(process.argv),
+        "env": dict(process.env),
+    }
+
+
+def hide_in_compiled(folder: Path, mask: Mask) -> None:
+    """Take the secrets out of what a spec was compiled to; what runs is in memory already.
+
+    Args:
+        folder: The compiled pipeline in the run's folder.
+        mask: Hides the secrets of the run.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    for path in [*folder.glob("*.yml"), *folder.glob("*.json")]:
+        if path.stat().st_size > _LONGEST_COPY:
+            continue
+        text = path.read_text(encoding="utf-8")
+        shown = mask.text(assignments.replace_values(str(path), text, HIDDEN))
+        if shown != text:
+            path.write_text(shown, encoding="utf-8")

@@ -1,0 +1,143 @@
+"""What a step holds while it runs: free ports, and folders outside the run's own.
+
+Processes and namespaces end with the kernel's help; files do not. So each folder holds a lock of those who
+use it, which the kernel releases when they die. A folder whose lock is free belongs to a dead run, and the
+next run removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+LOCK = "lock"
+YOUNG_SECONDS = 60.0  # a folder without a lock may be one that is just being made
+MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
+MPI_PREFIX = "worldsize-mpi-"
+
+
+@contextlib.contextmanager
+def reserve_ports(count: int) -> Iterator[tuple[int, ...]]:
+    """Hold free TCP ports for as long as the context lasts.
+
+    Each port is bound but not listened on. With SO_REUSEADDR set *after* the bind, Linux lets a server
+    that sets it too (torch, gRPC, nearly all) listen there, yet gives the port to nobody who asks for
+    any free one. Two runs side by side can therefore never get the same port. Other systems refuse the
+    second bind, so the ports are let go before they are used.
+    """
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(_bound()) for _ in range(count)]
+        numbers = tuple(int(each.getsockname()[1]) for each in sockets)
+        if sys.platform != "linux":
+            held.close()
+        yield numbers
+
+
+def _bound() -> socket.socket:
+    # The wildcard address is what torch's store binds, so that is what must be free.
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return _bind(socket.AF_INET6, "::")
+    return _bind(socket.AF_INET, "0.0.0.0")  # noqa: S104 - never listened on
+
+
+def _bind(family: socket.AddressFamily, address: str) -> socket.socket:
+    holder = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        holder.bind((address, 0))
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except OSError:
+        holder.close()
+        raise
+    return holder
+
+
+@contextlib.contextmanager
+def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A folder with a short path, because sockets are made below it, for as long as the context lasts.
+
+    Args:
+        prefix: Of its name.
+        parent: Where; by default where temporary files are.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        new = path / f"{LOCK}.new"
+        with new.open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            new.rename(path / LOCK)  # whoever sees it finds it held
+            yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_abandoned_folders(prefix: str, parent: Path | None = None) -> list[Path]:
+    """Remove the folders of runs that have died.
+
+    Args:
+        prefix: Of their names.
+        parent: Where they are.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    for path in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError), _abandoned(path) as gone:
+            if gone:
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+    return removed
+
+
+@contextlib.contextmanager
+def _abandoned(path: Path) -> Iterator[bool]:
+    """Whether it is a folder of ours that nobody uses; nobody can begin to in the meantime."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        yield False
+        return
+    try:
+        lock = (path / LOCK).open("rb")
+    except FileNotFoundError:
+        yield time.time() - status.st_mtime > YOUNG_SECONDS
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def mpi_folder() -> contextlib.AbstractContextManager[Path]:
+    """A folder that lasts as long as the context, in memory where there is such a place.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    return scratch_folder(MPI_PREFIX, _memory_folder())
+
+
+def remove_abandoned_mpi_folders() -> list[Path]:
+    """Remove the folders of runs of which nothing is left; what was removed."""
+    return remove_abandoned_folders(MPI_PREFIX, _memory_folder())
+
+
+def _memory_folder() -> Path | None:
+    return MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None

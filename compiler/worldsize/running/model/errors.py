@@ -1,0 +1,53 @@
+"""The exception of a run that cannot start: what `check` cannot know, because it depends on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from worldsize.base.problem import Problem
+from worldsize.diagnostics.snippet import draw, flatten
+from worldsize.diagnostics.sources import Sources, line_of, shown_path
+from worldsize.secrecy import reports
+
+
+class RunError(Exception):
+    """A pipeline cannot be run here; nothing was started.
+
+    ``problems`` are all causes, in the order of the file.
+    """
+
+    def __init__(self, problems: Sequence[Problem], sources: Sources | None = None) -> None:
+        super().__init__()
+        masked, shown = reports.mask_findings(problems, dict(sources or {}))
+        self.problems = tuple(masked)
+        self.sources: Sources = shown
+
+    def __str__(self) -> str:
+        return "\n".join(_block(problem, self.sources) for problem in self.problems)
+
+
+def _block(problem: Problem, sources: Sources) -> str:
+    """One problem with its source line; a fault of the whole file has no line to show."""
+    span = problem.span
+    path = flatten(shown_path(span.path))
+    line = line_of(sources, span.path, span.line)
+    gutter = " " * len(str(span.line))
+    if line is None:
+        lines = [f"{path}: error: {flatten(problem.message)}"]
+    else:
+        shown, column, length = draw(line, span)
+        lines = [
+            f"{path}:{span.line}:{span.column}: error: {flatten(problem.message)}",
+            f"{gutter} |",
+            f"{span.line} | {shown}".rstrip(),
+            f"{gutter} | {' ' * column}{'^' * length}",
+        ]
+    return "\n".join([*lines, *_help(problem.help or "", gutter)])
+
+
+def _help(text: str, gutter: str) -> list[str]:
+    """The help, which may quote several lines of another program."""
+    return [
+        f"{gutter} {'= help:' if number == 0 else '       '} {flatten(line)}"
+        for number, line in enumerate(text.splitlines())
+    ]

@@ -1,0 +1,78 @@
+"""Where a run keeps its files: ``<home>/runs/<id>/``, with one folder for each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME = ".worldsize"
+
+OTHERS = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class StepFolder:
+    """The places of one step."""
+
+    root: Path
+
+    @property
+    def code(self) -> Path:
+        """A copy of the code, the working folder of the command."""
+        return self.root / "code"
+
+    @property
+    def inputs(self) -> Path:
+        """Links to what the step read; commands get the real paths."""
+        return self.root / "inputs"
+
+    @property
+    def outputs(self) -> Path:
+        """One entry an output."""
+        return self.root / "outputs"
+
+    @property
+    def logs(self) -> Path:
+        """``rank-N.log`` of every process."""
+        return self.root / "logs"
+
+    @property
+    def heartbeats(self) -> Path:
+        """A small record of each rank, kept while it runs."""
+        return self.root / "heartbeats"
+
+    @property
+    def progress(self) -> Path:
+        """What the training appends for the live view."""
+        return self.root / "progress.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The places of one run."""
+
+    root: Path
+
+    @property
+    def id(self) -> str:
+        """The run's id: sorts by start, unique within its home."""
+        return self.root.name
+
+    @property
+    def pipeline(self) -> Path:
+        """The compiled pipeline, where the run compiled one."""
+        return self.root / "pipeline"
+
+    @property
+    def events(self) -> Path:
+        """The event log."""
+        return self.root / "events.jsonl"
+
+    @property
+    def outputs(self) -> Path:
+        """Links to the outputs that the pipeline itself declares."""
+        return self.root / "outputs"
+
+    def step(self, name: str) -> StepFolder:
+        """The folder of a step."""
+        return StepFolder(self.root / "steps" / name)

@@ -1,0 +1,123 @@
+"""What a run leaves behind, as data."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from worldsize.running.model.process import Process
+
+StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
+DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states whose outputs are there
+RunState = Literal["succeeded", "failed", "interrupted"]
+
+MOST_NAMES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a step failed: the process that failed first, and the end of what it wrote."""
+
+    process: str | None  # "rank-1"; None where no process is to blame
+    rank: int | None
+    status: int | None  # exit status; a signal as a negative number
+    log: Path | None
+    last_lines: tuple[str, ...]
+    message: str  # "rank 1 ended with exit status 3", "worker 1 was killed by SIGKILL"
+    notes: tuple[str, ...] = ()  # what follows from it, such as "3 other ranks failed because of it"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step of a run. ``seconds`` is 0 for a step that never started."""
+
+    name: str
+    state: StepState
+    seconds: float
+    folder: Path
+    outputs: Mapping[str, Path]
+    failure: Failure | None = None
+    parent: str | None = None  # the step that expanded into this one, which says what its end means
+    summary: str | None = None  # what came of a step that expanded, such as the best trial of a sweep
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The log of each process, by rank."""
+        return tuple(
+            sorted((self.folder / "logs").glob("*.log"), key=lambda path: (len(path.name), path.name))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A model that the run registered, or the reason why it did not."""
+
+    name: str
+    version: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A finished run."""
+
+    id: str
+    folder: Path
+    state: RunState
+    steps: Mapping[str, StepResult]
+    seconds: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    registrations: tuple[Registration, ...] = ()
+    tracking_uri: str | None = None  # None where the run was not tracked
+    untracked: str | None = None  # why it was not, though it should have been
+    record_incomplete: bool = False  # MLflow has a record of it, to which something is missing
+    notices: tuple[str, ...] = ()
+    signal: int | None = None  # the signal that interrupted it
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the run failed."""
+        failures = (step.failure for step in self.steps.values() if step.parent is None)
+        return next((failure for failure in failures if failure), None)
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 for a failed step or an incomplete record in MLflow, 128 + the signal of an interruption."""
+        if self.state == "interrupted":
+            return 128 + (self.signal or signal.SIGINT)
+        return 0 if self.state == "succeeded" and not self.record_incomplete else 1
+
+
+def failure_of_step(message: str) -> Failure:
+    """A failure for which no process is to blame."""
+    return Failure(None, None, None, None, (), message)
+
+
+def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
+    """Which processes of a group had not ended, and which had, in words."""
+    left = [each for each in ranks if each in running]
+    over = [each for each in ranks if each not in running and not each.serves]
+    if not left:
+        return "when every process had ended"
+    said = f"when {_named(left)} still ran"
+    return f"{said} and {_named(over)} had ended" if over else said
+
+
+def _named(processes: Sequence[Process]) -> str:
+    titles = [each.title for each in processes]
+    if len(titles) > MOST_NAMES:
+        titles = [*titles[: MOST_NAMES - 1], f"{len(titles) - MOST_NAMES + 1} more"]
+    return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)
+
+
+def describe_ending(name: str, status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"{name} ended with exit status {status}"
+    try:
+        return f"{name} was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"{name} was killed by signal {-status}"

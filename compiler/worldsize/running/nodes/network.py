@@ -1,0 +1,281 @@
+"""The network of a step's instances: how links are shaped, and the commands that make it, without making it.
+
+Each node has one device, ``eth0`` as on Azure's machines, whose other end is a port of a bridge. The bridge
+is in a namespace of its own, so two runs at the same time can use the same names and addresses.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from worldsize.facts import vm_sizes
+
+# What veth pairs carry is the processor's work: two cores move about 11 Gbit/s from one namespace to another
+# (measured with 1 MiB writes over one TCP connection), so a rate above this would shape nothing.
+MOST_BITS_PER_S = 10e9
+LEAST_BITS_PER_S = 8e3
+MOST_DELAY_S = 60.0
+BURST_S = 1e-3  # of sending at full rate: the timers of a kernel with HZ=1000 fill the bucket so often
+LEAST_BURST_BYTES = 128 * 1024  # two segments as TCP hands them down (64 KiB); smaller ones would be cut up
+QUEUE_S = 0.05  # what a full queue holds back before it drops
+PACKET_BYTES = 1500
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s)?", re.IGNORECASE)
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s)", re.IGNORECASE)
+_LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_PREFIX = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+_HELP = (
+    "write a rate, a delay and a loss, each at most once, such as `1gbit`, `25gbit,50us` or `1gbit,2ms,0.1%`"
+)
+Command = tuple[str, ...]
+NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and seldom anybody's
+DEVICE = "eth0"
+SWITCH = "switch"
+MOST_NODES = 1000  # a bridge has 1023 ports
+
+
+class LinkError(ValueError):
+    """A ``--link`` that cannot be meant. ``help`` says what to write."""
+
+    def __init__(self, message: str, help_: str) -> None:
+        super().__init__(message)
+        self.help = help_
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a node's link carries, each way. None or 0: not limited."""
+
+    bits_per_s: float | None = None
+    delay_s: float = 0.0  # from one node to another
+    loss: float = 0.0  # share of packets that do not arrive
+
+    def __str__(self) -> str:
+        said = [format_rate(self.bits_per_s)] if self.bits_per_s is not None else []
+        said += [f"{format_delay(self.delay_s)} delay"] if self.delay_s else []
+        said += [f"{100 * self.loss:.3g} % loss"] if self.loss else []
+        return ", ".join(said) or "no limit"
+
+
+UNSHAPED = Link()
+
+
+def parse_link(text: str) -> Link:
+    """What ``--link`` says; ``none`` leaves links as the kernel has them.
+
+    Raises:
+        LinkError: It says nothing that can be shaped.
+    """
+    if text.strip().lower() == "none":
+        return UNSHAPED
+    parts: dict[str, float] = {}
+    for word in (part.strip() for part in text.split(",")):
+        name, value = _part(word, text)
+        if name in parts:
+            raise LinkError(f"`--link {text}` says its {name} twice", _HELP)
+        parts[name] = value
+    return Link(parts.get("rate"), parts.get("delay", 0.0), parts.get("loss", 0.0))
+
+
+def _part(word: str, text: str) -> tuple[str, float]:
+    if matched := _RATE.fullmatch(word):
+        value = float(matched[1]) * _PREFIX[matched[2].lower()]
+        if value < LEAST_BITS_PER_S:
+            raise LinkError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
+        return "rate", value
+    if matched := _DELAY.fullmatch(word):
+        value = float(matched[1]) * _SECONDS[matched[2].lower()]
+        if value > MOST_DELAY_S:
+            raise LinkError(
+                f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MOST_DELAY_S:g}s`"
+            )
+        return "delay", value
+    if matched := _LOSS.fullmatch(word):
+        value = float(matched[1]) / 100
+        if value >= 1:
+            raise LinkError(
+                f"`--link {text}` loses every packet", "to cut a link, say `--drop-link node1@30s`"
+            )
+        return "loss", value
+    said = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
+    raise LinkError(f"{said} is not a rate, delay or loss", _HELP)
+
+
+def find_vm_link(name: str | None) -> tuple[Link, str] | None:
+    """The link of an instance of a VM size, and what it is; None where the catalogue has no figure."""
+    size = vm_sizes.lookup(name) if name else None
+    if size is None:
+        return None
+    if size.rdma and size.ib_gbps_per_node is not None:
+        return Link(size.ib_gbps_per_node * 1e9), f"InfiniBand of `{size.name}`"
+    if size.ethernet_gbps is not None:
+        return Link(size.ethernet_gbps * 1e9), f"Ethernet of `{size.name}`"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FittedLink:
+    """What a step's links get here, and in words what was meant where that is something else."""
+
+    link: Link
+    said: str
+
+
+def fit_link(
+    asked: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
+) -> FittedLink:
+    """Fit a link to this kernel.
+
+    Args:
+        asked: What ``--link`` says; None for that of the VM size.
+        size: The name of the step's VM size, where it is known.
+        can_shape: Whether the kernel limits rates (``tbf``).
+        can_delay: Whether it delays and loses packets (``netem``).
+    """
+    wanted, source = (asked, "`--link`") if asked is not None else find_vm_link(size) or (UNSHAPED, "")
+    link, missing = wanted, []
+    if link.bits_per_s is not None and link.bits_per_s > MOST_BITS_PER_S:
+        missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")
+        link = replace(link, bits_per_s=MOST_BITS_PER_S)
+    if link.bits_per_s is not None and not can_shape:
+        missing.append("this kernel has no `tbf`, which limits rates")
+        link = replace(link, bits_per_s=None)
+    if (link.delay_s or link.loss) and not can_delay:
+        missing.append("this kernel has no `netem`, which delays and loses packets")
+        link = replace(link, delay_s=0.0, loss=0.0)
+    said = f"links of {link}" if link != UNSHAPED else "links that are not limited"
+    if source and not missing:
+        said += f" ({source})"
+    elif missing:
+        said += f" instead of {wanted} ({source}): {'; '.join(missing)}"
+    return FittedLink(link, said)
+
+
+def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
+    """What shapes what a device sends, for ``tc``: ``netem`` at the root, ``tbf`` in it."""
+    commands: list[tuple[str, ...]] = []
+    parent: tuple[str, ...] = ("root",)
+    if link.delay_s or link.loss:
+        impaired = ("delay", f"{max(1, round(link.delay_s * 1e6))}us") if link.delay_s else ()
+        lost = ("loss", f"{100 * link.loss:.6g}%") if link.loss else ()
+        limit = ("limit", str(_packets_under_way(link)))
+        commands.append(
+            ("qdisc", "add", "dev", device, *parent, "handle", "1:", "netem", *limit, *impaired, *lost)
+        )
+        parent = ("parent", "1:1", "handle", "10:")
+    if link.bits_per_s is not None:
+        burst = max(LEAST_BURST_BYTES, round(link.bits_per_s / 8 * BURST_S))
+        bucket = (
+            "rate",
+            f"{round(link.bits_per_s)}bit",
+            "burst",
+            f"{burst}b",
+            "latency",
+            f"{QUEUE_S * 1e3:g}ms",
+        )
+        commands.append(("qdisc", "add", "dev", device, *parent, "tbf", *bucket))
+    return tuple(commands)
+
+
+def _packets_under_way(link: Link) -> int:
+    """What ``netem`` must be able to hold: the link's delay and queue at its rate, in packets."""
+    bits = (link.bits_per_s or MOST_BITS_PER_S) * (link.delay_s + QUEUE_S)
+    return max(1000, round(bits / 8 / PACKET_BYTES))
+
+
+def format_rate(bits_per_s: float) -> str:
+    """``25 Gbit/s``."""
+    prefix, size = next(
+        (each for each in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if bits_per_s >= each[1]), ("", 1)
+    )
+    return f"{bits_per_s / size:,.4g} {prefix}bit/s"
+
+
+def format_delay(seconds: float) -> str:
+    """``50 µs``."""
+    if seconds >= 1:
+        return f"{seconds:.4g} s"
+    return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g} µs"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One instance of a step as a machine."""
+
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Its host name, and the name of its port of the switch."""
+        return f"node{self.number}"
+
+    @property
+    def address(self) -> str:
+        """Its address."""
+        return str(NETWORK[self.number + 1])
+
+
+def make_nodes(count: int) -> tuple[Node, ...]:
+    """The nodes of a step.
+
+    Raises:
+        ValueError: ``count`` is not from 1 to :data:`MOST_NODES`.
+    """
+    if not 1 <= count <= MOST_NODES:
+        raise ValueError(f"there can be 1 to {MOST_NODES} nodes, got {count}")
+    return tuple(Node(number) for number in range(count))
+
+
+def hosts_file(joined: Sequence[Node]) -> str:
+    """What each of them has as ``/etc/hosts``."""
+    local = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    return "\n".join([*local, *(f"{node.address}\t{node.name}" for node in joined)]) + "\n"
+
+
+def switch_commands() -> tuple[Command, ...]:
+    """What makes the switch, for ``ip`` in its namespace."""
+    return (("link", "add", SWITCH, "type", "bridge"), ("link", "set", "dev", SWITCH, "up"))
+
+
+def node_commands(node: Node, switch: str) -> tuple[Command, ...]:
+    """What connects a node, for ``ip`` in the node's namespace.
+
+    Args:
+        node: The node.
+        switch: The id of a process in the switch's namespace.
+    """
+    peer = ("peer", "name", node.name, "netns", switch)
+    return (
+        ("link", "set", "dev", "lo", "up"),
+        ("link", "add", DEVICE, "type", "veth", *peer),
+        ("address", "add", f"{node.address}/{NETWORK.prefixlen}", "dev", DEVICE),
+        ("link", "set", "dev", DEVICE, "up"),
+    )
+
+
+def port_commands(node: Node) -> tuple[Command, ...]:
+    """What plugs a node in, for ``ip`` in the switch's namespace."""
+    return (("link", "set", "dev", node.name, "master", SWITCH, "up"),)
+
+
+def plug_command(node: Node, *, plugged: bool) -> Command:
+    """What pulls a node's cable, or plugs it in again, for ``ip`` in the switch's namespace."""
+    return ("link", "set", "dev", node.name, "up" if plugged else "down")
+
+
+def uplink_commands(link: Link) -> tuple[Command, ...]:
+    """What shapes what a node sends, for ``tc`` in its namespace."""
+    return shaping_commands(DEVICE, link)
+
+
+def downlink_commands(node: Node, link: Link) -> tuple[Command, ...]:
+    """What shapes what a node receives, for ``tc`` in the switch's namespace.
+
+    The way is delayed and loses packets once, when a packet leaves its sender.
+    """
+    return shaping_commands(node.name, Link(link.bits_per_s))

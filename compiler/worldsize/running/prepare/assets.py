@@ -1,0 +1,295 @@
+"""What references to a workspace, a registry, a datastore or the web mean on this machine.
+
+Nothing is fetched: a project says in ``worldsize.yml`` under ``assets:``, or a call with ``--map``, where
+the data, components, environments and models lie that its jobs only name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise, shorten
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
+from worldsize.diagnostics.sources import Sources
+from worldsize.yaml import Mapping as YamlMapping
+from worldsize.yaml import Scalar
+from worldsize.yaml.nodes import Node
+
+EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # what stands in for an asset
+
+_NAMED = re.compile(r"azureml:(?P<name>[^/:@]+)(?::(?P<version>[^/:@]+)|@(?P<label>[^/:@]+))?\Z")
+_IN_WORKSPACE = re.compile(
+    r"(?:azureml:)?/{1,2}(?:subscriptions|locations)/.*?/workspaces/[^/]+/"
+    r"(?:datastores/(?P<store>[^/]+)(?:/paths)?(?P<rest>(?:/.*)?)"
+    r"|(?P<kind>[a-z]+)/(?P<name>[^/]+)(?:/(?P<by>versions|labels)/(?P<version>[^/]+))?)\Z",
+    re.IGNORECASE,
+)
+_STORE = re.compile(r"azureml://datastores/[^/]+\Z")
+_VERSION = re.compile(r"/?(?:versions|labels)/[^/]+\Z")
+
+NOT_ASSETS = frozenset({"$schema", "compute", "default_compute"})  # keys whose value is no asset
+
+
+@dataclass(frozen=True, slots=True)
+class AssetEntry:
+    """One line of the map, and where it stands (for ``--map`` the option itself)."""
+
+    reference: str
+    path: Path
+    span: Span
+
+
+class AssetMap:
+    """References to assets, by what jobs write, to paths of this machine.
+
+    Args:
+        entries: What a project says; of two for the same reference the last counts.
+        options: What a call says; these win over all of ``entries``, however much longer those match.
+        sources: The texts that ``entries`` stand in, for the lines that a problem shows.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[AssetEntry] = (),
+        options: Iterable[AssetEntry] = (),
+        sources: Sources | None = None,
+    ) -> None:
+        self.sources: Sources = sources or {}
+        self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
+        self._broken: dict[Span, Problem] = {}
+        self._given: dict[Path, tuple[AssetEntry, str]] = {}  # what was asked for, by where it lies
+        for entry in self._tiers[0].values():
+            if classify(entry.reference) == "local":
+                message = f"`{shorten(entry.reference)}` is not a reference to something elsewhere"
+                help_ = "map what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
+                self._broken[entry.span] = Problem("run-refused", entry.span, message, help_)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Entries that were asked for and lead to nothing, at their own place and once each."""
+        return list(self._broken.values())
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where the entries lead, as far as there is something."""
+        return [entry.path for tier in self._tiers for entry in tier.values() if exists(entry.path)]
+
+    def local(self, text: str) -> Path | None:
+        """Where a reference lies here, or None where the map has no entry for it.
+
+        A path that does not exist is given all the same, and added to :attr:`problems`; whoever asks
+        says nothing more about it.
+        """
+        if classify(text) == "local":
+            return None
+        for tier in self._tiers:
+            for key, rest in _matches(text):
+                entry = tier.get(key)
+                if entry is not None:
+                    return self._found(entry, text, rest)
+        return None
+
+    def judge(self, path: Path, type_: str, what: str) -> None:
+        """Add to :attr:`problems` an entry that leads to a file where a folder is wanted, or the reverse.
+
+        Args:
+            path: What :meth:`local` has given, or any other path, which is not judged.
+            type_: Of the data that it stands for.
+            what: It is, in words.
+        """
+        entry, text = self._given.get(path, (None, ""))
+        if entry is None or not (is_folder(path) if type_ == "uri_file" else is_file(path)):
+            return
+        what_it_is, help_ = {
+            "uri_file": ("a folder", "map it to the file itself"),
+            "uri_folder": ("a file", "map it to a folder, or declare the input as `type: uri_file`"),
+        }.get(type_, ("", ""))
+        if what_it_is:
+            message = (
+                f"`{shorten(text)}` is mapped to `{_readable(path)}`, {what_it_is}, but {what} is a `{type_}`"
+            )
+            self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
+
+    def unnamed(self, texts: Collection[str]) -> list[Problem]:
+        """Entries of the call that stand for nothing which a pipeline names.
+
+        Args:
+            texts: What it names.
+        """
+        keys = {key for text in texts for key, _ in _matches(text)}
+        advice = "see its `azureml:` references" if texts else "it names none: leave `--map` out"
+        return [
+            Problem(
+                "run-refused",
+                entry.span,
+                f"the pipeline names no `{shorten(entry.reference)}`",
+                did_you_mean(entry.reference, map(shorten, texts)) or advice,
+            )
+            for key, entry in self._tiers[0].items()
+            if key not in keys and entry.span not in self._broken
+        ]
+
+    def missing(self, text: str, what: str = "data") -> str:
+        """The help of a diagnostic about a reference that :meth:`local` does not know.
+
+        Args:
+            text: The reference.
+            what: ``data``, ``component``, ``environment`` or ``model``.
+        """
+        path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
+        fetch = f"fetch it with `{_curl(text, path)}`, then " if _http(text) else ""
+        option = shlex.quote(f"{text}={path}")
+        line = f"{_yaml_key(text)}: {path}"
+        return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
+
+    def _found(self, entry: AssetEntry, text: str, rest: str) -> Path | None:
+        path = normalise(entry.path / rest)
+        root = normalise(entry.path)
+        if path != root and not path.is_relative_to(root):
+            return None
+        if not exists(path):
+            message = f"`{shorten(text)}` is mapped to `{_readable(path)}`, which does not exist"
+            help_ = "put it there, or say where it lies"
+            self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
+        self._given[path] = (entry, text)
+        return path
+
+
+def parse_map_option(text: str) -> tuple[str, str]:
+    """Reference and path of ``--map REFERENCE=PATH``.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    cuts = [index for index, letter in enumerate(text) if letter == "="]
+    if not cuts or classify(text) == "local":
+        raise ValueError(
+            f"`{shorten(text)}` is not `REFERENCE=PATH`; an example is `azureml:cifar@latest=./data/cifar`"
+        )
+    # Both sides may hold the sign: `?a=b` of an address, `year=2024` of a folder.
+    usual = cuts[-1] if classify(text) == "web" else cuts[0]
+    cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
+    reference, path = text[:cut], text[cut + 1 :]
+    if not reference or not path:
+        raise ValueError(f"`{shorten(text)}` lacks what stands before or behind `=`")
+    return reference, path
+
+
+def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
+    """The map for a spec or job file: its project's ``worldsize.yml``, and what the call adds.
+
+    Args:
+        target: the file.
+        mapped: paths, relative to the working folder, by reference.
+    """
+    from worldsize import yaml  # noqa: PLC0415 - the parser of `--map` alone needs none of it
+    from worldsize.checking import discover, settings  # noqa: PLC0415
+
+    entries: list[AssetEntry] = []
+    sources: dict[str, Source] = {}
+    for project in discover.projects([target]):
+        if project.settings is not None:
+            document = yaml.load(Path(os.path.relpath(project.settings)))
+            sources[document.path] = document.source
+            project_settings = settings.read(document)
+            entries += [
+                AssetEntry(asset.reference, asset.path.absolute(), asset.span)
+                for asset in project_settings.assets
+            ]
+    options = [
+        AssetEntry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
+        for name, path in (mapped or {}).items()
+    ]
+    return AssetMap(entries, options, sources)
+
+
+def _matches(text: str) -> Iterator[tuple[str, str]]:
+    """The keys under which a reference may stand, best first, and what then remains of it."""
+    for spelling in dict.fromkeys((_key(text), _canonical(text))):
+        yield spelling, ""
+        named = _NAMED.match(spelling)
+        if named is not None and (named["version"] or named["label"]):
+            yield f"azureml:{named['name']}", ""
+        if "://" not in spelling:
+            continue
+        plain = re.split(r"[?#]", spelling, maxsplit=1)[0].rstrip("/") if _http(spelling) else spelling
+        yield plain, ""
+        scheme = plain.index("://") + len("://")
+        end = plain.rfind("/", scheme)
+        while end > 0:
+            rest = _VERSION.sub("", plain[end + 1 :]) if "://registries/" in plain else plain[end + 1 :]
+            yield plain[:end], unquote(rest) if _http(plain) else rest
+            end = plain.rfind("/", scheme, end)
+
+
+def _key(reference: str) -> str:
+    """A reference as the map's key: no slash at its end, the root of a datastore as its path."""
+    text = reference.strip().rstrip("/")
+    if text.startswith("azureml:azureml:"):
+        text = text.removeprefix("azureml:")
+    return f"{text}/paths" if _STORE.match(text) else text
+
+
+def _canonical(reference: str) -> str:
+    """The short form of a full id or address in a workspace: which workspace it is does not matter here."""
+    match = _IN_WORKSPACE.match(_key(reference))
+    if match is None:
+        return _key(reference)
+    if match["store"]:
+        return f"azureml://datastores/{match['store']}/paths{match['rest']}".rstrip("/")
+    sign = "@" if (match["by"] or "").lower() == "labels" else ":"
+    return f"azureml:{match['name']}" + (f"{sign}{match['version']}" if match["version"] else "")
+
+
+def _last_name(text: str) -> str:
+    """The last part of a reference that is a name, for the example of a path."""
+    named = _NAMED.match(text)
+    if named is not None:
+        return named["name"]
+    return _VERSION.sub("", text.partition("?")[0].rstrip("/")).rpartition("/")[2]
+
+
+def _curl(address: str, path: str) -> str:
+    return f"curl -fLo {shlex.quote(path)} {shlex.quote(address)}"
+
+
+def _http(text: str) -> bool:
+    return text.lower().startswith(("http://", "https://"))
+
+
+def _readable(path: Path) -> str:
+    """A path as the user would write it: relative where it lies below the working folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _yaml_key(text: str) -> str:
+    """A reference as a key of YAML, quoted where it would mean something else."""
+    plain = ": " not in text and " #" not in text and not text.endswith(":") and text[0].isalnum()
+    return text if plain else "'" + text.replace("'", "''") + "'"
+
+
+def find_references(roots: Iterable[Node | None]) -> set[str]:
+    """Every text that refers to something which is not here, each node looked at once."""
+    waiting, met, references = [root for root in roots if root is not None], set[int](), set[str]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
+        if isinstance(node, Scalar):
+            references |= {node.text} if classify(node.text) != "local" else set()
+        elif isinstance(node, YamlMapping):
+            waiting += [value for key, value in node.items() if key.text not in NOT_ASSETS]
+        else:
+            waiting += node.items
+    return references

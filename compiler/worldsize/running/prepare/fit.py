@@ -1,0 +1,371 @@
+"""Fits tasks to this machine: fewer processes, more accumulation, the same global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from worldsize.azureml import binding, literals
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.planning import Plan, StepPlan, Topology, localise
+from worldsize.planning.degrees import Degrees
+from worldsize.planning.memory.workload import PREDICTION
+from worldsize.planning.model import PlanValue
+from worldsize.running.model.source import Source, Text
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.machine import Machine
+
+Templates = Mapping[str, Mapping[str, str]]
+MOST_PROCESSES = 1024  # of one step
+MOST_PER_CORE = 8  # processes that share a core where a script needs them all
+
+VARIABLE = "$"  # begins the name of an environment variable among the templates
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTasks:
+    """The tasks as they will run here, and what to say about it, a line a step."""
+
+    tasks: dict[str, Task]
+    notices: list[str]
+    problems: list[Problem]
+
+
+def fit_tasks(
+    tasks: Mapping[str, Task],
+    pipeline: Path,
+    compiled: tuple[Plan, Templates] | None,
+    machine: Machine,
+    processes: int | None,
+    *,
+    keep_instances: bool = False,
+) -> FittedTasks:
+    """Fit the tasks of a pipeline.
+
+    Args:
+        tasks: By name, as the pipeline says.
+        pipeline: Its file.
+        compiled: The plan of the spec that it was compiled from, and which inputs follow it.
+        machine: What there is.
+        processes: How many the user wants for a distributed step; None for as many as fit.
+        keep_instances: Whether a step keeps its instances, because each is a machine of its own here; they
+            share the processes equally, at least one each.
+    """
+    at = Span(str(pipeline), 1, 1, 1, 1)
+    if keep_instances and processes is not None and (unequal := list(_indivisible(tasks, processes, at))):
+        return FittedTasks(dict(tasks), [], unequal)
+    fitted = (
+        _fit_native(tasks, machine, processes, at, keep_instances=keep_instances)
+        if compiled is None
+        else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
+    )
+    return fitted if fitted.problems else replace(fitted, problems=list(_too_many(fitted.tasks, at)))
+
+
+def _indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
+    """Steps whose instances cannot share the processes that were asked for."""
+    for name, task in tasks.items():
+        count = task.instance_count
+        if task.launcher != "none" and processes % count:
+            message = f"`--processes {processes}` is not a multiple of the {count} instances of step `{name}`"
+            nearest = max(1, processes // count) * count
+            yield Problem("run-refused", at, message, f"say `--processes {nearest}`, or leave it out")
+
+
+def _too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
+    """Steps that no machine starts: one that tried would run out of memory or of process ids."""
+    for name, task in tasks.items():
+        if task.process_count > MOST_PROCESSES:
+            message = (
+                f"step `{name}` starts {task.process_count} processes, and one machine is given"
+                f" {MOST_PROCESSES} at most"
+            )
+            servers = task.parameter_server_count > MOST_PROCESSES
+            help_ = "write a smaller `parameter_server_count`" if servers else "say `--processes 2`"
+            yield Problem("run-refused", at, message, help_)
+
+
+def _fit_planned(
+    tasks: Mapping[str, Task],
+    machine: Machine,
+    processes: int | None,
+    plan: Plan,
+    templates: Templates,
+    *,
+    keep_instances: bool,
+) -> FittedTasks:
+    fitted = localise(
+        plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
+    )
+    told = {
+        name: told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
+        for name, task in tasks.items()
+    }
+    if processes is None:
+        fitted = _with_whole_groups(plan, fitted, told, machine, keep_instances=keep_instances)
+    refilled, notices = {}, []
+    for name, task in tasks.items():
+        refilled[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
+        step, before = fitted.steps.get(name), plan.steps.get(name)
+        if step is None or before is None or task.launcher == "none":
+            continue
+        refilled[name] = _shaped(refilled[name], step.topology, machine, keep_instances=keep_instances)
+        unequal = _unequal(step, processes)
+        if step.topology.world_size != before.topology.world_size or unequal:
+            notices.append(f"{name}: {_describe_change(before, step, refilled[name], told[name])}{unequal}")
+        elif step.training is not None and step.topology.world_size > machine.slots:
+            notices.append(f"{name}: {_said_whole(step, machine)}")
+        if keep_instances and step.topology.instance_count < before.topology.instance_count:
+            count = before.topology.instance_count
+            notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
+    return FittedTasks(refilled, notices, [])
+
+
+def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
+    """The task with the processes of a plan for this machine.
+
+    One instance has all ranks, which Azure ML would do too, unless instances are kept. A TensorFlow worker is
+    an instance: without GPUs each replica is a worker of its own; with GPUs as many of the planned workers
+    stay as share them equally. Where instances are kept they share the workers.
+    """
+    if task.worker_count is None:
+        per_instance = here.process_count_per_instance
+        return replace(task, instance_count=here.instance_count, process_count_per_instance=per_instance)
+    replicas, workers = here.world_size, here.world_size
+    if machine.gpus:
+        workers = max(
+            count for count in range(1, min(replicas, task.worker_count) + 1) if not replicas % count
+        )
+    instances = min(here.instance_count, workers) if keep_instances else workers
+    return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
+
+
+def _with_whole_groups(
+    plan: Plan, fitted: Plan, told: Mapping[str, frozenset[str]], machine: Machine, *, keep_instances: bool
+) -> Plan:
+    """The fitted plan, with all planned processes for steps that keep their global batch in no other way.
+
+    Cores can be shared, GPUs cannot; and a machine has memory for so many processes only.
+    """
+    steps = dict(fitted.steps)
+    for name, before in plan.steps.items():
+        world = before.topology.world_size
+        if _keeps_batch(before, steps[name], told.get(name, frozenset())):
+            continue
+        if world <= machine.slots * (1 if machine.gpus else MOST_PER_CORE):
+            one = Plan(plan.name, {name: before})
+            steps[name] = localise(one, world, keep_instances=keep_instances).steps[name]
+    return Plan(plan.name, steps)
+
+
+def _keeps_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
+    """Whether the command can take the planned global batch with the processes that there are.
+
+    It has to be told the accumulation, or the global batch, which it then divides itself.
+    """
+    if before.training is None or here.training is None:
+        return True
+    planned, fitted = before.training.gradient_accumulation_steps, here.training.gradient_accumulation_steps
+    return planned == fitted or bool(told & {"gradient_accumulation_steps", "global_batch_size"})
+
+
+def _said_whole(here: StepPlan, machine: Machine) -> str:
+    """Why a step runs with more processes than run at full speed."""
+    assert here.training is not None
+    slots = f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+    return (
+        f"all {_processes(here.topology.world_size)} share {slots}, so this will be slow: its command is"
+        f" not told `gradient_accumulation_steps`, and fewer would change its global batch"
+        f" of {here.training.global_batch_size}"
+    )
+
+
+def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozenset[str]) -> str:
+    planned, world = before.topology, here.topology.world_size
+    shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
+    said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
+    if planned.splits_model:
+        said = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
+        said += f" ({_mesh(here.topology)})"
+    if planned.worker_count is not None and task.worker_count is not None:
+        there = _workers(planned.worker_count, planned.world_size // planned.worker_count)
+        said = f"planned for {planned.world_size} replicas ({there}), running {world} here"
+        said += f" ({_workers(task.worker_count, task.gpus_per_process)})"
+    elif here.topology.instance_count > 1:
+        said += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
+    if here.training is None:
+        return said
+    return said + _said_batch(before, here, told)
+
+
+def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
+    """What becomes of the global batch with other processes than planned."""
+    assert before.training is not None
+    assert here.training is not None
+    accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
+    changed = accumulation != before.training.gradient_accumulation_steps
+    if "gradient_accumulation_steps" in told or not changed:
+        return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
+    if "global_batch_size" in told:
+        return f"; its command is told the global batch {batch}, and has to divide it itself"
+    planned, now = before.topology.data_parallel_size, here.topology.data_parallel_size
+    taken = Fraction(batch * now, planned)
+    rate = " at the learning rate planned for all of them" if "learning_rate" in told else ""
+    return (
+        f"; its command is not told `gradient_accumulation_steps`, so an optimizer step takes"
+        f" {round(float(taken), 2):g} of the {batch} planned samples{rate}"
+    )
+
+
+def _workers(count: int, gpus: int) -> str:
+    """TensorFlow's workers, each with so many replicas."""
+    said = f"{count} worker{'s' if count > 1 else ''}"
+    return f"{said} × {gpus} GPUs" if gpus > 1 else said
+
+
+def _mesh(topology: Topology) -> str:
+    """How the ranks share data, layers and depth."""
+    return Degrees(
+        topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
+    ).shown()
+
+
+def _unequal(here: StepPlan, processes: int | None) -> str:
+    """Why a training step does not get the processes that were asked for."""
+    if processes is None or here.training is None or here.topology.world_size == processes:
+        return ""
+    share = here.training.global_batch_size // here.training.batch_size_per_device
+    replica = here.topology.world_size // here.topology.data_parallel_size
+    if processes % replica:
+        return f"; {processes} are not a multiple of the {replica} that hold a model"
+    if share % (processes // replica) == 0:
+        return (
+            f"; more would leave {here.topology.pipeline_parallel_size} stages fewer micro-batches than that"
+        )
+    sharing = f"{processes // replica} replicas" if replica > 1 else str(processes)
+    return f"; {sharing} do not share its {share} micro-batches equally"
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _fit_native(
+    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
+) -> FittedTasks:
+    """Without a plan nobody knows what a script derives from its world size: it is kept, unless told."""
+    fitted = FittedTasks({}, [], [])
+    for name, planned in tasks.items():
+        task = planned
+        if processes is not None and planned.launcher != "none":
+            task = _asked(planned, processes, planned.instance_count if keep_instances else 1)
+            if task.world_size != planned.world_size:
+                counts = f"{_processes(task.world_size)} instead of {planned.world_size}"
+                fitted.notices.append(
+                    f"{name}: {counts}; a batch that is fixed for each makes another global batch"
+                )
+        fitted.tasks[name] = task
+        fitted.notices.extend(_uneven(task))
+        if task.launcher == "none" or task.world_size <= machine.slots:
+            continue
+        count, slots = task.world_size, f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+        if machine.gpus:
+            message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
+            fitted.problems.append(Problem("run-refused", at, message, f"say `--processes {machine.slots}`"))
+        else:
+            fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow")
+    return fitted
+
+
+def _asked(task: Task, processes: int, instances: int) -> Task:
+    """The task with as many processes; a TensorFlow worker is an instance, unless several are kept."""
+    if task.worker_count is not None:
+        kept = instances if instances > 1 else processes
+        return replace(task, instance_count=kept, worker_count=processes)
+    return replace(task, instance_count=instances, process_count_per_instance=processes // instances)
+
+
+def _uneven(task: Task) -> Iterator[str]:
+    """What Azure ML does with workers and instances that differ in number, and what is done here."""
+    workers, instances = task.worker_count, task.instance_count
+    if workers is None or workers == instances:
+        return
+    said = f"{task.name}: `worker_count` is {workers} but `instance_count` is {instances}"
+    if workers > instances:
+        yield f"{said}: {workers} workers are started, and share instances and their GPUs"
+    elif workers + task.parameter_server_count < instances:
+        idle = instances - workers - task.parameter_server_count
+        yield f"{said}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
+
+
+def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
+    """The quantities of the plan that reach the command of a task.
+
+    An input counts where the command names it; a variable always does. One that was changed by hand since
+    compiling tells the user's own number.
+    """
+    named = {expression.port for expression in binding.find(task.command) if expression.scope == "inputs"}
+    told: set[str] = set()
+    for name, template in templates.items():
+        if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
+            told |= {
+                expression.port
+                for expression in binding.find(template)
+                if expression.scope == "plan" and expression.port
+            }
+    return frozenset(told)
+
+
+def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
+    """Give the inputs and variables that follow the plan their value for this number of processes."""
+    inputs: dict[str, Source | None] = dict(task.inputs)
+    variables = dict(task.environment_variables)
+    for name, template in templates.items():
+        here = _fill(template, fitted, task.name)
+        if here is None or not _follows(task, name, template, plan):
+            continue
+        if name.startswith(VARIABLE):
+            variables[name.removeprefix(VARIABLE)] = literals.render(here)
+        else:
+            inputs[name] = Text(here)
+    if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
+        inputs[PREDICTION] = None  # other processes take other memory than was foreseen
+    return replace(task, inputs=inputs, environment_variables=variables)
+
+
+def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
+    """Whether a value is still the plan's: one that was changed by hand since compiling is the user's."""
+    planned = _fill(template, plan, task.name)
+    if planned is None:
+        return False
+    if name.startswith(VARIABLE):
+        return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render(planned)
+    source = task.inputs.get(name)
+    return isinstance(source, Text) and literals.render(source.value) == literals.render(planned)
+
+
+def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
+    whole = binding.whole(template)
+    if whole is not None:
+        return _quantity(plan, step, whole.port or "")
+    text = template
+    for expression in reversed(binding.find(template)):
+        value = (
+            _quantity(plan, step, expression.port or "") if expression.scope == "plan" else str(expression)
+        )
+        if value is None:
+            return None
+        text = text[: expression.start] + literals.render(value) + text[expression.end :]
+    return text
+
+
+def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
+    """A step's own quantity; without one that of the only training step, as in the compiler."""
+    own = plan.steps.get(step)
+    if own is not None and name in own.inputs:
+        return own.inputs[name]
+    having = [each.inputs[name] for each in plan.steps.values() if each.training and name in each.inputs]
+    return having[0] if len(having) == 1 else None

@@ -1,0 +1,165 @@
+"""From a job graph to tasks: the graphs of pipeline components unfolded, every input traced to its source.
+
+Nothing is started and nothing is written; the refusals are complete before the first step begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from worldsize.azureml import cycle, distribution
+from worldsize.azureml.model import Job
+from worldsize.azureml.references import shorten
+from worldsize.base import budget
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.running.model.source import Assets, Output
+from worldsize.running.model.task import Graph, Task
+from worldsize.running.prepare.graph.refusals import Refusals, notice_unwritten_outputs
+from worldsize.running.prepare.graph.step import StepReader
+from worldsize.running.prepare.graph.trace import Scope, Tracer, trace_output
+
+if TYPE_CHECKING:
+    from worldsize.running.model.sweep import SweepPlan
+
+LONGEST_LIST = 12  # names shown in a message about a cycle
+LONGEST_NAME = 240  # of a folder; the trials of a sweep add to it
+MOST_STEPS = 20_000  # pipeline components inside each other multiply: ten lines can mean a billion steps
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
+    """The tasks of a job, in its own order.
+
+    Args:
+        job: The pipeline, or a standalone job as a graph of one step.
+        assets: What references to a workspace mean here.
+
+    Returns:
+        The graph, and every reason why it cannot run here.
+    """
+    faults, whole = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
+    outer = Scope(job)
+    if not job.steps:
+        problem = Problem("run-empty", whole, "there is no step to run", "a pipeline has `jobs:`")
+        return Graph({}, {}), [problem]
+    if _count(job, {}) > MOST_STEPS:
+        message = f"the pipeline has more than {MOST_STEPS} steps once its components are unfolded"
+        return Graph({}, {}), [Problem("run-refused", whole, message, "run one of its components alone")]
+    tasks: dict[str, Task] = {}
+    sweeps: dict[str, SweepPlan] = {}
+    tracer = Tracer(assets)
+    for reader in _readers(outer, whole, tracer, faults):
+        budget.check_time()
+        task = reader.task()
+        if task is not None:
+            tasks[task.name] = task
+        plan = reader.sweep() if task is not None and task.kind == "sweep" else None
+        if plan is not None:
+            sweeps[reader.name] = plan
+    graph = Graph(
+        tasks=tasks,
+        outputs={} if faults.problems else dict(_outputs(outer)),
+        notices=(*faults.notices, *_not_written(outer)),
+        sweeps=sweeps,
+        # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since 2023, when Microsoft
+        # began to write `false` into its own examples (azureml-examples, pull request 2368). Older copies of
+        # the page, and the schedule's, still say false.
+        keep_going=_switch(job, "continue_on_step_failure", default=True),
+        force_rerun=_switch(job, "force_rerun", default=False),
+        secrets=frozenset(tracer.secrets),
+    )
+    return graph, faults.problems or _cycle(tasks, whole)
+
+
+def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
+    """Every step that runs; in place of a pipeline step those of its component."""
+    for step in scope.job.steps.values():
+        reader = StepReader(scope, step, step.span or at, tracer, faults)
+        if _NAME.fullmatch(step.name) is None or len(reader.name) > LONGEST_NAME:
+            reader.refuse(
+                f"`{shorten(reader.name)}` cannot be the name of a folder", "use a few letters and digits"
+            )
+        elif step.type != "pipeline":
+            yield reader
+        elif (inner := _inner(reader)) is not None:
+            yield from _readers(inner, reader.span, tracer, faults)
+
+
+def _inner(reader: StepReader) -> Scope | None:
+    """The graph behind a pipeline step, once what it is given is known to be sound."""
+    component = reader.step.component
+    inner = reader.scope.inside(reader.step)
+    if inner is None or inner.job.interface is None or inner.job.path is None:
+        if component is not None and component.graph is not None:
+            message = f"the pipeline component of step `{reader.name}` stands in the step itself"
+            reader.refuse(message, "put it into a file of its own")
+        else:
+            reader.runnable()
+        return None
+    ports = dict(inner.job.interface.inputs)
+    reader.check_names(ports)
+    for port in ports.values():
+        reader.value(port)
+    for name in inner.job.interface.outputs:
+        writers = inner.writers(name)
+        if len(writers) != 1:
+            said = "no step writes" if not writers else f"{len(writers)} steps write"
+            message = f"{said} the output `{name}` of the component of step `{reader.name}`"
+            reader.refuse(message, f"bind one output of a step to it: `${{{{parent.outputs.{name}}}}}`")
+    return inner
+
+
+def _outputs(outer: Scope) -> list[tuple[str, Output]]:
+    """The outputs of the pipeline itself, each traced to the step that makes it."""
+    outputs = []
+    for step in outer.job.steps.values():
+        for name, setting in step.outputs.items():
+            bound = setting.value.binding
+            output = trace_output(outer, step.name, name) if bound is not None else None
+            if bound is not None and bound.value.port and isinstance(output, Output):
+                outputs.append((bound.value.port, output))
+    return outputs
+
+
+def _not_written(outer: Scope) -> Iterator[str]:
+    """Of the pipeline itself; steps say it of their own."""
+    if outer.job.type == "pipeline":
+        yield from notice_unwritten_outputs(outer.job.outputs, outer.folder, "outputs")
+
+
+def _count(job: Job, known: dict[int, int]) -> int:
+    """Steps after unfolding; a component that is used often is counted once and multiplied."""
+    total = 0
+    for step in job.steps.values():
+        inner = step.component.graph if step.component is not None else None
+        if inner is None:
+            total += 1
+            continue
+        if id(inner) not in known:
+            known[id(inner)] = _count(inner, known)
+        total += known[id(inner)]
+    return total
+
+
+def _switch(job: Job, name: str, *, default: bool) -> bool:
+    setting = distribution.member(job.settings, name)
+    return default if setting is None or setting.value is None else str(setting.value).lower() == "true"
+
+
+def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
+    """A problem where steps wait for each other."""
+    names_in_cycle = cycle.find_cycle(tasks, lambda name: sorted(tasks[name].needs))
+    if names_in_cycle is None:
+        return []
+    order = {name: position for position, name in enumerate(tasks)}
+    first = names_in_cycle.index(min(names_in_cycle, key=order.__getitem__))
+    names_in_cycle = names_in_cycle[first:] + names_in_cycle[:first]
+    names = ", ".join(f"`{name}`" for name in names_in_cycle[:LONGEST_LIST])
+    span = tasks[names_in_cycle[0]].span or whole
+    said = (
+        f"steps {names} wait for each other" if len(names_in_cycle) > 1 else f"step {names} waits for itself"
+    )
+    return [Problem("run-cycle", span, said, "break the circle of bindings")]

@@ -1,0 +1,199 @@
+"""Reading a parallel step: what it comes to is a command step that runs our driver.
+
+The driver is the package ``worldsize_parallel`` beside this file. It lands in the step's working folder
+with the user's code, as an include, so that it runs wherever the step does, in the step's own interpreter.
+Everything it must know stands in the command as ``name=value`` lines on its standard input, so that
+placeholders are filled in as in any command and no shell reads what a value holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from worldsize.azureml import binding, distribution, fields
+from worldsize.azureml.model import Component, Field, Step
+from worldsize.base.problem import Problem
+from worldsize.running.prepare.graph.refusals import SettingsReader
+from worldsize.yaml.nodes import Mapping as YamlMapping
+
+DRIVER = Path(__file__).parents[1] / "worldsize_parallel"
+END = "WORLDSIZE_PARALLEL_END"  # closes the lines
+SIZE = re.compile(r"\s*(\d+)\s*(?:(b|kb|mb|gb)\s*)?", re.IGNORECASE)
+LEVELS = ("DEBUG", "INFO", "WARN", "WARNING")
+DEFAULT_RETRIES = 2  # Microsoft Learn, "Use parallel jobs in pipelines"
+DEFAULT_TIMEOUT = 60  # seconds a mini-batch, as there
+
+
+def read_parallel(
+    step: Step, resolve: Callable[[Any], Any] = lambda value: value
+) -> tuple[Component | None, list[Problem]]:
+    """Read a step of type ``parallel``.
+
+    Args:
+        step: The step, inline or with a parallel component.
+        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
+            binding comes back as it is.
+
+    Returns:
+        The command component that it comes to, with the inputs and outputs of the step; None where there
+        is a problem. And the problems.
+    """
+    reader = _ParallelReader(step, resolve)
+    component = reader.component()
+    return (None if reader.problems else component), reader.problems
+
+
+@dataclass(slots=True)
+class _ParallelReader(SettingsReader):
+    def component(self) -> Component | None:
+        component = self.step.component
+        task = self._get("task")
+        if component is None or task is None or not isinstance(task.value, dict):
+            self.refuse(
+                f"parallel step `{self.step.name}` has no `task`",
+                "give `task: {type: run_function, code: ./src, entry_script: score.py, environment: …}`",
+                task,
+            )
+            return None
+        kind = distribution.member(task, "type")
+        if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
+            self.refuse(
+                f"a parallel `task` of type `{kind.value}` is not run here",
+                "write `type: run_function` and an `entry_script` with `init` and `run`",
+                kind,
+            )
+        lines = {**self._settings(), **self._task(task)}
+        return replace(
+            component,
+            type="command",
+            command=Field(driver_command(lines), task.span, task.key_span),
+            code=distribution.member(task, "code"),
+            environment=distribution.member(task, "environment"),
+            distribution=None,
+            additional_includes=Field([str(DRIVER)]),
+        )
+
+    def _get(self, name: str) -> Field[Any] | None:
+        """A setting of the step, else of its component: the step's own wins."""
+        component = self.step.component
+        for raw in (self.step.raw, component.raw if component else None):
+            setting = fields.read_field(raw, name) if isinstance(raw, YamlMapping) else None
+            if setting is not None:
+                return setting
+        return None
+
+    def _settings(self) -> dict[str, str]:
+        resources = self._get("resources")
+        instances = self.whole(distribution.member(resources, "instance_count"), "instance_count", 1)
+        concurrency = self.whole(self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1)
+        retry = self._get("retry_settings")
+        return {
+            "workers": str(instances * concurrency),
+            "mini_batch_size": self._size(),
+            "partition_keys": self._keys(),
+            "error_threshold": str(self.whole(self._get("error_threshold"), "error_threshold", -1, -1)),
+            "mini_batch_error_threshold": str(
+                self.whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
+            ),
+            "max_retries": str(
+                self.whole(distribution.member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+            ),
+            "timeout": str(self.whole(distribution.member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
+            "logging_level": self._level(),
+            "input_data": self._input_data(),
+            "input_type": self._input_type(),
+        }
+
+    def _task(self, task: Field[Any]) -> dict[str, str]:
+        script = distribution.member(task, "entry_script")
+        if script is None or not isinstance(script.value, str) or not script.value.strip():
+            self.refuse(
+                f"the `task` of parallel step `{self.step.name}` has no `entry_script`",
+                "name the Python file in `code` that has `init` and `run`",
+                script or task,
+            )
+        append = distribution.member(task, "append_row_to")
+        arguments = distribution.member(task, "program_arguments")
+        return {
+            "entry_script": str(script.value).strip() if script else "",
+            "append_row_to": str(append.value) if append is not None and append.value else "",
+            "program_arguments": " ".join(str(arguments.value).split("\n")) if arguments else "",
+        }
+
+    def _input_data(self) -> str:
+        setting = self._get("input_data")
+        expression = binding.whole(setting.value) if setting is not None else None
+        ports = self.step.component.inputs if self.step.component else {}
+        if expression is None or expression.scope != "inputs" or expression.port not in ports:
+            data = [name for name, port in ports.items() if port.is_data]
+            named = (
+                f"is `{setting.value}`, which is not one of its inputs"
+                if setting is not None
+                else "is missing"
+            )
+            self.refuse(
+                f"`input_data` of parallel step `{self.step.name}` {named}",
+                f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`",
+                setting,
+            )
+            return ""
+        return f"{expression!s}"
+
+    def _input_type(self) -> str:
+        """The type of the data, as the step says it, else as what it is bound to has it."""
+        setting = self._get("input_data")
+        expression = binding.whole(setting.value) if setting is not None else None
+        name = expression.port or "" if expression is not None else ""
+        ports = self.step.component.inputs if self.step.component else {}
+        argument = (
+            fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
+        )
+        said = distribution.member(distribution.member(argument, name), "type")
+        if said is not None and isinstance(said.value, str):
+            return said.value.lower()
+        return ports[name].type.lower() if name in ports else "uri_folder"
+
+    def _size(self) -> str:
+        setting = self._get("mini_batch_size")
+        if setting is None or setting.value is None:
+            return ""
+        value = str(self.resolve(setting.value))
+        match = SIZE.fullmatch(value)
+        if match is None or int(match.group(1)) < 1:
+            self.refuse(
+                f"`mini_batch_size` is `{setting.value}`",
+                'give a number of files, such as "10", or a size of rows, such as "1mb"',
+                setting,
+            )
+            return ""
+        return match.group(1) + (match.group(2) or "").lower()
+
+    def _keys(self) -> str:
+        setting = self._get("partition_keys")
+        if setting is None or not setting.value:
+            return ""
+        keys = setting.value if isinstance(setting.value, list) else [setting.value]
+        if not all(isinstance(key, str) and key.strip() and "," not in key for key in keys):
+            self.refuse(f"`partition_keys` is `{setting.value}`", "give a list of names of columns", setting)
+            return ""
+        return ",".join(keys)
+
+    def _level(self) -> str:
+        setting = self._get("logging_level")
+        if setting is None or setting.value is None:
+            return "INFO"
+        if str(setting.value).upper() not in LEVELS:
+            self.refuse(f"`logging_level` is `{setting.value}`", "write DEBUG, INFO or WARNING", setting)
+        return str(setting.value).upper()
+
+
+def driver_command(lines: dict[str, str]) -> str:
+    """The shell line that runs the driver with these settings."""
+    said = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
+    return f"python -m {DRIVER.name} <<'{END}'\n{said}\n{END}"

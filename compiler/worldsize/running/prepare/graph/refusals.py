@@ -1,0 +1,109 @@
+"""Why a pipeline is not run here: the problems that its steps report, each at its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from worldsize.azureml import literals
+from worldsize.azureml.model import Field, OutputSetting, Step
+from worldsize.azureml.references import local_path, shorten
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+
+SUBMIT = "submit the pipeline to Azure ML, or do the same in a `command` step"
+UNSUPPORTED_KINDS = {
+    "spark": ("a Spark job, and no Spark cluster is started here", SUBMIT),
+    "automl": ("an AutoML job, whose models are chosen and trained by the service itself", SUBMIT),
+    "import": (
+        "an import of data from a database or a bucket, which only the service reaches",
+        "put the data into a folder and give its path to the steps that read it",
+    ),
+    "data_transfer": (
+        "a transfer of data between stores of the workspace, which only the service reaches",
+        "put the data into a folder and give its path to the steps that read it",
+    ),
+    "do_while": ("a loop that the service itself decides on", "write its steps out as often as they run"),
+    "if_else": ("a condition that the service itself decides on", "leave only the branch that is to run"),
+    "parallel_for": ("a loop that the service itself unrolls", "write its steps out as often as they run"),
+    "finetuning": ("a fine-tuning job, which runs on models of the service", SUBMIT),
+}
+
+Default = TypeVar("Default", bound="int | None")
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Everything that keeps a pipeline from running here, in the order it is found."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    _said: set[tuple[Span, str]] = field(default_factory=set)
+
+    def refuse(self, span: Span, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        """Report a reason not to run, at a field where there is one."""
+        self.add(Problem("run-refused", (at and at.span) or span, message, help_))
+
+    def add(self, problem: Problem) -> None:
+        """Report a problem; a component that is used twice has its own faults once."""
+        key = (problem.span, problem.help or problem.message)
+        if key not in self._said:
+            self._said.add(key)
+            self.problems.append(problem)
+
+
+def describe_unsupported(name: str, kind: str) -> tuple[str, str]:
+    """The sentence and the help for a step of a kind that is not run here."""
+    if kind in UNSUPPORTED_KINDS:
+        what, help_ = UNSUPPORTED_KINDS[kind]
+        return f"step `{name}` is {what}", help_
+    return f"step `{name}` is of type `{kind}`, which is not run here", SUBMIT
+
+
+def notice_unwritten_outputs(
+    outputs: Mapping[str, Field[OutputSetting]], folder: Path, there: str
+) -> Iterator[str]:
+    """Say where they are.
+
+    Args:
+        outputs: By name, as the file says.
+        folder: What paths in the file are relative to.
+        there: Where in the run's folder they all are.
+    """
+    for name, setting in outputs.items():
+        path = setting.value.path.value if setting.value.path else None
+        if isinstance(path, str) and local_path(path, folder) is not None:
+            instead = f"the run's folder has it as `{there}/{name}`"
+            yield f"output `{name}` is not written to `{shorten(path)}`: {instead}"
+
+
+@dataclass(slots=True)
+class SettingsReader:
+    """What is wrong with a step goes to ``problems``.
+
+    Args:
+        step: The step.
+        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no binding
+            comes back as it is.
+    """
+
+    step: Step
+    resolve: Callable[[Any], Any]
+    problems: list[Problem] = field(default_factory=list)
+
+    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        """Report a reason not to run, at a field where there is one."""
+        span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
+        self.problems.append(Problem("run-refused", span, message, help_))
+
+    def whole(self, setting: Field[Any] | None, name: str, default: Default, least: int = 1) -> int | Default:
+        """A whole number from ``least``; the default where nothing is given, or something else."""
+        if setting is None or setting.value is None:
+            return default
+        number = literals.number(self.resolve(setting.value))
+        if number is None or number < least or number != int(number):
+            self.refuse(f"`{name}` is `{setting.value}`", f"give a whole number from {least}", setting)
+            return default
+        return int(number)

@@ -1,0 +1,307 @@
+"""One step of a graph as a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from worldsize.azureml import binding, literals, port_values
+from worldsize.azureml import component as components
+from worldsize.azureml import graph as graphs
+from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
+from worldsize.azureml.references import classify, exists, shorten
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest
+from worldsize.running.model.source import File, Joined, Source, Text, read_default
+from worldsize.running.model.task import KINDS, Task
+from worldsize.running.prepare.graph import refusals
+from worldsize.running.prepare.graph.refusals import Refusals, describe_unsupported, notice_unwritten_outputs
+from worldsize.running.prepare.graph.settings import StepSettings, find_unfilled, modernise_command
+from worldsize.running.prepare.graph.trace import (
+    Absent,
+    Reason,
+    Scope,
+    Tracer,
+    Unknown,
+    find_argument,
+    list_leaves,
+)
+from worldsize.secrecy.names import is_secret
+from worldsize.yaml import Mapping as YamlMapping
+
+if TYPE_CHECKING:
+    from worldsize.running.model.sweep import SweepPlan
+
+_REPORTED = Text("")  # stands in for a missing source: a problem is reported, so the task never runs
+
+
+@dataclass(frozen=True, slots=True)
+class StepReader:
+    """Reads one step; what is wrong goes to ``faults``."""
+
+    scope: Scope
+    step: Step
+    span: Span
+    tracer: Tracer
+    faults: Refusals
+
+    @property
+    def name(self) -> str:
+        """The step's name among those of all graphs."""
+        return self.scope.name(self.step)
+
+    def task(self) -> Task | None:
+        """The task, or None where the step cannot be run here."""
+        component = self.runnable()
+        if component is not None and self.step.type == "parallel":
+            component = self._driven()
+        if component is None:
+            return None
+        before, searched = len(self.faults.problems), self._searched()
+        settings = StepSettings(
+            self.scope, self.step, component, self.name, self.span, self.tracer, self.faults
+        )
+        launcher = settings.launcher()
+        # Without `distribution` the command is started once, however many instances are asked for.
+        instances = 1 if launcher == "none" else settings.instances()
+        workers, servers = settings.workers(launcher, instances)
+        inputs = self._inputs(component, searched)
+        outputs = {name: self._output_type(port) for name, port in component.outputs.items()}
+        if len(self.faults.problems) == before:
+            self._check_command(component, inputs, outputs, searched)
+        there = f"steps/{self.name}/outputs"
+        elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, there)
+        self.faults.notices += [f"{self.name}: {said}" for said in elsewhere]
+        path = component.path or self.scope.job.path
+        return Task(
+            name=self.name,
+            kind=self.step.type,
+            component=self._with_code_here(component),
+            folder=path.parent if path else Path(),
+            launcher=launcher,
+            instance_count=instances,
+            process_count_per_instance=settings.processes(),
+            worker_count=workers,
+            parameter_server_count=servers,
+            inputs=inputs,
+            outputs=outputs,
+            environment_variables=settings.environment(launcher),
+            display_name=self._display_name(),
+            timeout=settings.timeout(),
+            step=self.step,
+            span=self.span,
+        )
+
+    def runnable(self) -> Component | None:
+        """The step's component, where it is of a kind that can be run here."""
+        step, component = self.step, self.step.component
+        if step.type not in KINDS:
+            self.refuse(*describe_unsupported(self.name, step.type))
+            return None
+        if component is None:
+            self._no_component()
+            return None
+        own = component.type.lower()
+        if components.is_flow(component):
+            self.refuse(
+                f"step `{self.name}` is a prompt flow, whose connections only the service has",
+                refusals.SUBMIT,
+            )
+            return None
+        if own != step.type and not (step.type == "sweep" and own == "command"):
+            help_ = f"say `type: {own}`" if own in KINDS or own == "pipeline" else refusals.SUBMIT
+            self.refuse(
+                f"step `{self.name}` is of type `{step.type}`, but its component is of type `{own}`", help_
+            )
+            return None
+        if own == "command" and (component.command is None or not isinstance(component.command.value, str)):
+            self.refuse(f"step `{self.name}` has no `command`", "say what to run, as text")
+            return None
+        return modernise_command(component) if self.scope.job.type != "pipeline" else component
+
+    def check_names(self, ports: dict[str, Port], more: frozenset[str] = frozenset()) -> None:
+        """Mention values for inputs that the component does not have; Azure ML ignores them, too."""
+        for name, field in self.step.inputs.items():
+            for leaf in list_leaves(name, field, ports):
+                if (
+                    leaf not in ports
+                    and leaf not in more
+                    and not any(p.startswith(f"{leaf}.") for p in ports)
+                ):
+                    near = closest(leaf, ports)
+                    hint = f"; did you mean `{near}`?" if near else ""
+                    self.faults.notices.append(
+                        f"{self.name}: its component has no input `{leaf}`, which is ignored{hint}"
+                    )
+
+    def value(self, port: Port) -> Source | None:
+        """The source of an input; None for an optional one without a value."""
+        field = find_argument(self.step.inputs, port.name)
+        if field is None:
+            return self._without_value(port)
+        source = self.tracer.trace(self.scope, field.value, is_data=port.is_data)
+        if is_secret(port.name):
+            source = self.tracer.keep_secret(source)
+        if isinstance(source, Unknown):
+            return _REPORTED
+        if isinstance(source, Reason):
+            path = field.value.path if isinstance(field.value, Data) else None
+            message = f"input `{port.name}` of step `{self.name}` {source.message}"
+            self.refuse(message, source.help, source.at or path or field)
+            return _REPORTED
+        if isinstance(source, Absent):
+            return self._without_value(port, source)
+        self._judge(port, source, field)
+        if isinstance(field.value, Literal | Data) and isinstance(source, Joined | File):
+            self._joined(port, field)
+        return source
+
+    def _joined(self, port: Port, field: Field[Any]) -> None:
+        """Say that a text around a binding is put together, which Azure ML may not do."""
+        value = field.value
+        text = value.value if isinstance(value, Literal) else None
+        if isinstance(value, Data) and value.path is not None:
+            text = value.path.value
+        if isinstance(text, str) and "${{" in text:
+            self.faults.notices.append(
+                f"{self.name}: input `{port.name}` puts text around a binding; it is joined here,"
+                " but whether Azure ML does so is not documented"
+            )
+
+    def _judge(self, port: Port, source: Source, field: Field[Any]) -> None:
+        """Hold a literal against the declared type, range and words, and a mapped path against the type."""
+        if isinstance(source, File):
+            what = f"input `{port.name}` of step `{self.name}`"
+            # The job knows its data: official examples give it to ports of another type, and those run.
+            declared = source.type or ("uri_file" if port.type.lower() == "uri_file" else "")
+            self.tracer.assets.judge(source.path, declared.lower(), what)
+        if not isinstance(source, Text) or port.type not in literals.PRIMITIVES:
+            return
+        if source.value is None or graphs.is_inline(self.step):
+            return
+        wrong = port_values.check_value(port.name, source.value, port, field.span or self.span)
+        if wrong is not None:
+            self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
+
+    def _without_value(self, port: Port, absent: Absent | None = None) -> Source | None:
+        if port.default is not None and port.default.value is not None:
+            return read_default(port)
+        if not port.optional:
+            through = f": `{absent.of}` has none" if absent else ""
+            self.refuse(
+                f"input `{port.name}` of step `{self.name}` has no value{through}",
+                f"give one under `inputs:`, such as `{port.name}: …`",
+            )
+        return None
+
+    def sweep(self) -> SweepPlan | None:
+        """What a sweep step tries; None where that cannot be read."""
+        from worldsize.running.prepare.graph.sweep import read_sweep  # noqa: PLC0415 - few have such steps
+
+        plan, problems = read_sweep(self.step, self.setting)
+        for problem in problems:
+            self.faults.add(problem)
+        return plan
+
+    def _driven(self) -> Component | None:
+        """The command component that a parallel step comes to."""
+        from worldsize.running.prepare.graph.parallel import read_parallel  # noqa: PLC0415 - few have such steps
+
+        component, problems = read_parallel(self.step, self.setting)
+        for problem in problems:
+            self.faults.add(problem)
+        return component
+
+    def setting(self, value: Any) -> Any:
+        """A setting with its binding to an input of the pipeline resolved; what is no binding as it is."""
+        expression = binding.whole(value)
+        if expression is None:
+            return value
+        source = self.tracer.trace(self.scope, Binding(expression), is_data=False)
+        return source.value if isinstance(source, Text) else value
+
+    def _inputs(self, component: Component, searched: frozenset[str]) -> dict[str, Source | None]:
+        ports = dict(component.inputs)
+        if not graphs.is_inline(self.step):
+            self.check_names(ports, searched)
+        return {name: self.value(port) for name, port in ports.items() if name not in searched}
+
+    def _searched(self) -> frozenset[str]:
+        """What a sweep varies: its trials get these values, not the step."""
+        raw = self.step.raw
+        space = (
+            raw.get("search_space") if self.step.type == "sweep" and isinstance(raw, YamlMapping) else None
+        )
+        return frozenset(space) if isinstance(space, YamlMapping) else frozenset()
+
+    def _output_type(self, port: Port) -> str:
+        """The type of an output; an inline job that only binds it takes that of the pipeline's output."""
+        if port.type in literals.PRIMITIVES:
+            message = f"output `{port.name}` of step `{self.name}` is a {port.type}, and only data comes out"
+            at: Field[Any] = Field(None, port.span)
+            self.refuse(message, "write it into a file of a `uri_folder`", at)
+        setting = self.step.outputs.get(port.name)
+        if not graphs.is_inline(self.step) or setting is None or setting.value.type:
+            return port.type
+        bound = setting.value.binding
+        name, scope = bound.value.port if bound else None, self.scope
+        if scope.job.interface is not None:
+            declared = scope.job.interface.outputs.get(name or "")
+            return declared.type.lower() if declared else port.type
+        whole = scope.job.outputs.get(name or "")
+        return (whole.value.type if whole and whole.value.type else port.type).lower()
+
+    def _check_command(
+        self,
+        component: Component,
+        inputs: dict[str, Source | None],
+        outputs: dict[str, str],
+        searched: frozenset[str],
+    ) -> None:
+        said = find_unfilled(component, inputs, outputs, searched)
+        if said is not None:
+            message, help_, span = said
+            self.refuse(f"step `{self.name}`: {message}", help_, Field(None, span))
+
+    def _with_code_here(self, component: Component) -> Component:
+        """The component with code that lies on this machine; other code is refused."""
+        code = component.code
+        text = code.value if code is not None else None
+        if code is None or not isinstance(text, str) or classify(text) == "local":
+            return component
+        path = self.tracer.assets.local(text)
+        if path is not None:
+            return replace(component, code=replace(code, value=str(path.absolute())))
+        if classify(text) == "git":
+            help_ = "clone it and refer to its folder: `code: ./folder`"
+        else:
+            help_ = self.tracer.assets.missing(text, "code")
+        self.refuse(
+            f"the code of step `{self.name}` is `{shorten(text)}`, which is not on this machine", help_, code
+        )
+        return component
+
+    def _no_component(self) -> None:
+        reference = self.step.reference
+        text = reference.value if reference else None
+        mapped = self.tracer.assets.local(text) if isinstance(text, str) else None
+        if mapped is not None:
+            if exists(mapped):  # where it does not, the map's own entry is reported
+                message = f"`{mapped.name}`, which stands for component `{text}`, is not a component file"
+                self.refuse(message, "map it to its YAML file", reference)
+        elif isinstance(text, str):
+            message = f"component `{shorten(text)}` of step `{self.name}` is not on this machine"
+            self.refuse(message, self.tracer.assets.missing(text, "component"), reference)
+        else:
+            self.refuse(f"step `{self.name}` says nothing to run", "give it a `component` or `command`")
+
+    def _display_name(self) -> str | None:
+        name = self.step.display_name
+        return str(name.value) if name is not None and name.value is not None else None
+
+    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        """Report why the step cannot be run, at a field where there is one."""
+        self.faults.refuse(self.span, message, help_, at)

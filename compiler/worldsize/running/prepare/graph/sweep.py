@@ -1,0 +1,284 @@
+"""Reading a sweep step: what is tried, how trials are drawn, what is better, and when to stop.
+
+Nothing is coerced silently: what Azure ML would refuse, or mean otherwise, is a problem with its place.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from worldsize.azureml import distribution, fields, literals
+from worldsize.azureml.model import Field, Step
+from worldsize.base.problem import Problem
+from worldsize.running.model.sweep import (
+    SETTINGS,
+    Algorithm,
+    EarlyTermination,
+    Goal,
+    Parameter,
+    SweepPlan,
+    Value,
+)
+from worldsize.running.prepare.graph.refusals import SettingsReader
+from worldsize.yaml.nodes import Mapping as YamlMapping
+from worldsize.yaml.nodes import Node
+
+ALGORITHMS = ("random", "grid", "bayesian")
+POLICIES = ("bandit", "median_stopping", "truncation_selection")
+BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler takes
+LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
+
+
+def read_sweep(
+    step: Step, resolve: Callable[[Any], Any] = lambda value: value
+) -> tuple[SweepPlan | None, list[Problem]]:
+    """Read a step of type ``sweep``.
+
+    Args:
+        step: The step, from a pipeline or a standalone sweep job.
+        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
+            binding comes back as it is.
+
+    Returns:
+        The plan, None where there is a problem, and the problems.
+    """
+    reader = _SweepReader(step, resolve)
+    plan = reader.plan()
+    return (None if reader.problems else plan), reader.problems
+
+
+@dataclass(slots=True)
+class _SweepReader(SettingsReader):
+    def plan(self) -> SweepPlan:
+        algorithm, block = self._algorithm()
+        parameters = self._parameters(self._base(block))
+        self._suits(algorithm, parameters)
+        self._needs(algorithm)
+        objective = self._get("objective")
+        limits = self._get("limits")
+        total = self._whole(limits, "max_total_trials", None)
+        at_once = self._whole(limits, "max_concurrent_trials", total)
+        return SweepPlan(
+            parameters=tuple(parameters),
+            algorithm=algorithm,
+            goal=cast("Goal", self._word(objective, "objective", "goal", ("minimize", "maximize"))),
+            primary_metric=self._metric(objective),
+            max_total_trials=total or 1,
+            max_concurrent_trials=min(at_once or 1, total or 1),
+            seed=self._whole(block, "seed", 0, least=0) or 0,
+            timeout=self._whole(limits, "timeout", None, needed=False),
+            trial_timeout=self._whole(limits, "trial_timeout", None, needed=False),
+            policy=self._policy(),
+        )
+
+    def _get(self, name: str) -> Field[Any] | None:
+        return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
+
+    def _algorithm(self) -> tuple[Algorithm, Field[Any] | None]:
+        setting = self._get("sampling_algorithm")
+        if setting is None:
+            return "random", None
+        block = setting if isinstance(setting.value, dict) else None
+        named = distribution.member(setting, "type") if block else setting
+        word = str(named.value).lower() if named and isinstance(named.value, str) else None
+        if word not in ALGORITHMS:
+            what = f"`{named.value}`" if named else "missing its `type`"
+            self.refuse(f"`sampling_algorithm` is {what}", "write random, grid or bayesian", named or setting)
+            return "random", block
+        rule = distribution.member(block, "rule")
+        if word == "random" and rule is not None and rule.value is not None:
+            chosen = str(rule.value).lower()
+            if chosen not in ("random", "sobol"):
+                self.refuse(f"`rule` of the sampling is `{rule.value}`", "write random or sobol", rule)
+            return ("sobol" if chosen == "sobol" else "random"), block
+        return cast("Algorithm", word), block
+
+    def _base(self, block: Field[Any] | None) -> float:
+        """The base of the logarithmic kinds, as ``logbase`` of random sampling gives it."""
+        setting = distribution.member(block, "logbase")
+        if setting is None or setting.value is None or setting.value == "e":
+            return math.e
+        base = literals.number(setting.value)
+        if base is None or base <= 0 or base == 1:
+            self.refuse(
+                f"`logbase` is `{setting.value}`",
+                "give a positive number other than 1, or the letter e",
+                setting,
+            )
+            return math.e
+        return float(base)
+
+    def _parameters(self, base: float) -> list[Parameter]:
+        space = self._get("search_space")
+        if space is None or not isinstance(space.node, YamlMapping) or not space.value:
+            self.refuse(
+                f"sweep `{self.step.name}` has no `search_space`",
+                "give one, such as `search_space: {lr: {type: loguniform, min_value: -9, max_value: -2}}`",
+                space,
+            )
+            return []
+        parameters = (self._parameter(key.text, node, base) for key, node in space.node.items())
+        return [parameter for parameter in parameters if parameter is not None]
+
+    def _parameter(self, name: str, node: Node, base: float) -> Parameter | None:
+        block = fields.read_node(node)
+        kind = distribution.member(block, "type")
+        word = str(kind.value).lower() if kind is not None else None
+        if word not in SETTINGS:
+            message = f"`{name}` of `search_space` " + (
+                f"is of type `{kind.value}`" if kind else "has no `type`"
+            )
+            self.refuse(message, f"types are {', '.join(SETTINGS)}", kind or block)
+            return None
+        if word == "choice":
+            values = self._choices(name, block)
+            return Parameter(name, word, values=values) if values else None
+        numbers = {setting: self._number(name, block, setting) for setting in SETTINGS[word]}
+        if any(number is None for number in numbers.values()):
+            return None
+        return self._numeric(name, word, cast("dict[str, float]", numbers), base, block)
+
+    def _numeric(
+        self, name: str, kind: str, numbers: dict[str, float], base: float, block: Field[Any]
+    ) -> Parameter | None:
+        low = numbers.get("min_value", numbers.get("mu", 0.0))
+        high = numbers.get("max_value", numbers.get("sigma", numbers.get("upper", 0.0)))
+        wrong = None
+        if "min_value" in numbers and low > high:
+            wrong = f"has `min_value` {low} above `max_value` {high}", "exchange the two"
+        elif numbers.get("sigma", 0.0) < 0:
+            wrong = f"has the negative `sigma` {high}", "give a standard deviation of 0 or more"
+        elif kind == "randint" and (high < 1 or high != int(high)):
+            wrong = f"has `upper` {high}", "give a whole number from 1: values lie in [0, upper)"
+        elif numbers.get("q", 1.0) <= 0:
+            wrong = f"has `q` {numbers['q']}", "give a step above 0"
+        if wrong is not None:
+            self.refuse(f"`{name}` of `search_space` {wrong[0]}", wrong[1], block)
+            return None
+        whole = all(isinstance(number, int) for number in numbers.values())
+        return Parameter(name, kind, (), low, high, numbers.get("q"), base, whole)
+
+    def _number(self, name: str, block: Field[Any], setting: str) -> float | None:
+        value = distribution.member(block, setting)
+        number = literals.number(self.resolve(value.value)) if value is not None else None
+        if number is None:
+            message = f"`{setting}` of `{name}` in `search_space` is "
+            message += f"`{value.value}`, which is not a number" if value is not None else "missing"
+            self.refuse(
+                message, "give a number; 1e-3 is text in YAML 1.1, 1.0e-3 is a number", value or block
+            )
+        return number
+
+    def _choices(self, name: str, block: Field[Any]) -> tuple[Value, ...]:
+        setting = distribution.member(block, "values")
+        if setting is None or not isinstance(setting.value, list) or not setting.value:
+            message = f"choice `{name}` of `search_space` has no `values`"
+            self.refuse(message, "give a list, such as `values: [16, 32]`", setting or block)
+            return ()
+        for value in setting.value:
+            if not isinstance(value, str | int | float | bool):
+                self.refuse(
+                    f"choice `{name}` of `search_space` holds `{value}`, and only text, numbers and booleans"
+                    " are tried here",
+                    "give the members of a nested space as parameters of their own",
+                    setting,
+                )
+                return ()
+        return tuple(setting.value)
+
+    def _suits(self, algorithm: Algorithm, parameters: list[Parameter]) -> None:
+        allowed = {"grid": frozenset({"choice"}), "bayesian": BAYESIAN_KINDS}.get(algorithm)
+        if allowed is None:
+            return
+        space = self._get("search_space")
+        for parameter in parameters:
+            if parameter.kind not in allowed:
+                self.refuse(
+                    f"`{parameter.name}` is of type `{parameter.kind}`, which `{algorithm}` sampling"
+                    " does not take",
+                    f"use {', '.join(sorted(allowed))}, or `sampling_algorithm: random`",
+                    distribution.member(distribution.member(space, parameter.name), "type"),
+                )
+
+    def _needs(self, algorithm: Algorithm) -> None:
+        library = LIBRARIES.get(algorithm)
+        if library is not None and importlib.util.find_spec(library) is None:
+            self.refuse(
+                f"`{algorithm}` sampling needs the library `{library}`, which is not installed here",
+                "run `pip install 'worldsize[sweep]'`, or use plain `sampling_algorithm: random`",
+                self._get("sampling_algorithm"),
+            )
+
+    def _metric(self, objective: Field[Any] | None) -> str:
+        setting = distribution.member(objective, "primary_metric")
+        if setting is None or not isinstance(setting.value, str) or not setting.value:
+            self.refuse(
+                f"sweep `{self.step.name}` has no `primary_metric`",
+                "name what the trial logs to MLflow: `objective: {goal: minimize, primary_metric: loss}`",
+                setting or objective,
+            )
+            return ""
+        return setting.value
+
+    def _word(self, block: Field[Any] | None, where: str, name: str, words: tuple[str, ...]) -> str:
+        setting = distribution.member(block, name)
+        word = str(setting.value).lower() if setting is not None else None
+        if word not in words:
+            message = f"`{name}` of `{where}` is " + (f"`{setting.value}`" if setting else "missing")
+            self.refuse(message, f"write {' or '.join(words)}", setting or block)
+            return words[0]
+        return word
+
+    def _policy(self) -> EarlyTermination | None:
+        block = self._get("early_termination")
+        if block is None or block.value is None:
+            return None
+        kind = self._word(block, "early_termination", "type", POLICIES)
+        slack = {name: self._slack(block, name) for name in ("slack_factor", "slack_amount")}
+        if kind == "bandit" and not any(slack.values()):
+            self.refuse(
+                "a `bandit` policy needs a slack", "give `slack_factor: 0.1` or `slack_amount: 0.2`", block
+            )
+        percentage = 0
+        if kind == "truncation_selection":
+            percentage = self._whole(block, "truncation_percentage", None) or 0
+            if percentage > 99:
+                message = f"`truncation_percentage` is {percentage}"
+                self.refuse(message, "give a whole number from 1 to 99", block)
+        excluded = distribution.member(block, "exclude_finished_jobs")
+        return EarlyTermination(
+            kind=cast("Literal['bandit']", kind),
+            # The SDK sends 0 where nothing is said, which means every interval.
+            evaluation_interval=max(1, self._whole(block, "evaluation_interval", 1, least=0) or 1),
+            delay_evaluation=self._whole(block, "delay_evaluation", 0, least=0) or 0,
+            slack_factor=slack["slack_factor"],
+            slack_amount=slack["slack_amount"],
+            truncation_percentage=percentage,
+            exclude_finished_jobs=excluded is not None and excluded.value is True,
+        )
+
+    def _slack(self, block: Field[Any], name: str) -> float | None:
+        setting = distribution.member(block, name)
+        if setting is None or setting.value is None:
+            return None
+        number = literals.number(self.resolve(setting.value))
+        if number is None or number < 0:
+            self.refuse(f"`{name}` is `{setting.value}`", "give a number of 0 or more", setting)
+            return None
+        return float(number)
+
+    def _whole(
+        self, block: Field[Any] | None, name: str, default: int | None, *, least: int = 1, needed: bool = True
+    ) -> int | None:
+        """A whole number; without a default it must be there, unless it is not ``needed``."""
+        setting = distribution.member(block, name)
+        if setting is None or setting.value is None:
+            if default is None and needed and name != "max_concurrent_trials":
+                message = f"sweep `{self.step.name}` has no `{name}`"
+                self.refuse(message, f"give a whole number, such as `{name}: 20`", block)
+            return default
+        return self.whole(setting, name, default, least)

@@ -1,0 +1,340 @@
+"""Follows what a step is given back to where it comes from, through each graph on the way.
+
+Graphs lie inside each other: the pipeline, and below each of its pipeline steps the graph of its component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import binding, graph
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
+from worldsize.azureml.references import classify, exists, local_path, shorten
+from worldsize.running.model.source import (
+    ARTIFACTS,
+    Assets,
+    File,
+    Joined,
+    Output,
+    Part,
+    RunName,
+    Source,
+    Text,
+    list_parts,
+    read_default,
+)
+from worldsize.secrecy.names import is_secret
+from worldsize.yaml import Mapping as YamlMapping
+
+DEEPEST_TEXT = 20  # bindings inside texts that are bound inside texts
+MOST_PARTS = 1000  # of one text
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """One graph, and the place it has among the others.
+
+    Attributes:
+        job: The graph.
+        prefix: What the names of its steps begin with: ``outer.``.
+        parent: The graph around it, None for the pipeline itself.
+        step: The step of the parent that it is the inside of.
+    """
+
+    job: Job
+    prefix: str = ""
+    parent: Scope | None = None
+    step: Step | None = None
+    _inner: dict[str, Scope] = field(default_factory=dict)
+    _written: dict[str, list[tuple[Step, str]]] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the graph's file are relative to."""
+        return self.job.path.parent if self.job.path else Path()
+
+    def name(self, step: Step) -> str:
+        """A step's name among the steps of all graphs."""
+        return self.prefix + step.name
+
+    def inside(self, step: Step) -> Scope | None:
+        """The graph behind a step that is a pipeline component, else None."""
+        scope = self._inner.get(step.name)
+        inner = step.component.graph if step.component is not None else None
+        if scope is None and inner is not None:
+            scope = self._inner[step.name] = Scope(inner, f"{self.name(step)}.", self, step)
+        return scope
+
+    def writers(self, output: str) -> list[tuple[Step, str]]:
+        """The steps that are bound to an output of this graph, each with its own output."""
+        if self._written is None:
+            self._written = {}
+            for step in self.job.steps.values():
+                for name, setting in step.outputs.items():
+                    bound = setting.value.binding
+                    if bound is not None and bound.value.port is not None:
+                        self._written.setdefault(bound.value.port, []).append((step, name))
+        return self._written.get(output, [])
+
+
+def find_argument(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Argument] | None:
+    """What ``inputs:`` gives to a port; a member of a group may stand in the group's own mapping."""
+    argument = inputs.get(name)
+    head, dot, _ = name.rpartition(".")
+    while argument is None and dot:
+        group = inputs.get(head)
+        argument = None if group is None else _member(group, name[len(head) + 1 :])
+        head, dot, _ = head.rpartition(".")
+    return argument
+
+
+def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port]) -> list[str]:
+    """The ports that an entry of ``inputs:`` speaks of: itself, or the members of a group."""
+    node = argument.node
+    if name in ports or not isinstance(node, YamlMapping):
+        return [name]
+    if not any(port.startswith(f"{name}.") for port in ports):
+        return [name]
+    members = graph.arguments(node)
+    return [
+        leaf for member, inner in members.items() for leaf in list_leaves(f"{name}.{member}", inner, ports)
+    ]
+
+
+def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
+    if isinstance(group.value, Binding):
+        whole = group.value.expression
+        inner = Expression(f"{whole.name}.{rest}", whole.start, whole.end, whole.name_start)
+        return Field(Binding(inner), group.span, group.key_span, group.node)
+    if isinstance(group.node, YamlMapping):
+        return find_argument(graph.arguments(group.node), rest)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an input has no source here; the message continues ``input `x` of step `y` …``.
+
+    ``at`` is the path that is to blame, where inputs only pass it on.
+    """
+
+    message: str
+    help: str
+    at: Field[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No value: an optional input that was left open, here or in a graph around this one."""
+
+    of: str
+
+
+class Unknown:
+    """Something is wrong at the other end, and is reported there."""
+
+
+Traced = Source | Absent | Reason | Unknown
+_Next = tuple[Scope, Argument]
+
+
+@dataclass(slots=True)
+class Tracer:
+    """Follows arguments to their sources, each once."""
+
+    assets: Assets
+    secrets: set[str] = field(default_factory=set)
+    _known: dict[tuple[int, str, bool], Traced] = field(default_factory=dict)
+
+    def trace(self, scope: Scope, argument: Argument, *, is_data: bool, depth: int = 0) -> Traced:
+        """The source of an argument that stands in a graph.
+
+        Args:
+            scope: The graph.
+            argument: What is given.
+            is_data: Whether a text is a path.
+            depth: How many texts around it are being put together.
+        """
+        passed: dict[tuple[int, str, bool], str] = {}  # the name of the port at each
+        traced: Traced | _Next = (scope, argument)
+        while isinstance(traced, tuple):
+            scope, argument = traced
+            if not isinstance(argument, Binding):
+                traced = self._value(scope, argument, is_data=is_data, depth=depth)
+                continue
+            key = (id(scope), argument.expression.name, is_data)
+            if key in passed:
+                message = f"is bound to itself through `{argument.expression}`"
+                traced = Reason(message, "bind it to what makes the value")
+                break
+            passed[key] = argument.expression.port or ""
+            traced = self._known[key] if key in self._known else follow_binding(scope, argument.expression)
+        if any(map(is_secret, passed.values())):
+            traced = self.keep_secret(traced)
+        for key in passed:
+            self._known[key] = traced
+        return traced
+
+    def keep_secret(self, traced: Traced) -> Traced:
+        """A value that came through a name which says secret: it is one wherever it goes from here."""
+        if isinstance(traced, Text):
+            self.secrets.add(traced.rendered)
+            return replace(traced, secret=True)
+        if isinstance(traced, Joined):
+            self.secrets |= {part.rendered for part in traced.parts if isinstance(part, Text)}
+        return traced
+
+    def _value(self, scope: Scope, argument: Literal | Data, *, is_data: bool, depth: int) -> Traced:
+        if isinstance(argument, Data):
+            value, is_data = argument.path.value if argument.path else None, True
+            if value is None:
+                return Reason("has no path", "give `path:` a file or folder of this machine")
+        else:
+            value = argument.value
+        if isinstance(value, dict | list):
+            return Reason("is a group or a list, which is not supported here", "give its members one by one")
+        if not isinstance(value, str):
+            return Text(value)
+        if binding.find(value):
+            return self._text(scope, value, is_data=is_data, depth=depth)
+        traced = self.data(scope, value) if is_data else self._literal(value)
+        return _declare(traced, argument) if isinstance(argument, Data) else traced
+
+    def _literal(self, value: str) -> Text | File:
+        """A literal; an address that the map knows is what lies there, as a script would open it."""
+        mapped = self.assets.local(value)
+        return Text(value) if mapped is None else File(mapped)
+
+    def data(self, scope: Scope, text: str) -> Traced:
+        """Data by its path, relative to the file of the graph."""
+        path = local_path(text, scope.folder)
+        if path is None:
+            mapped = self.assets.local(text)
+            if mapped is not None:
+                return File(mapped)
+            what = "a datastore or asset" if classify(text) == "asset" else "a web address"
+            what = "a Git repository" if classify(text) == "git" else what
+            message = f"is `{shorten(text)}`, {what} that this machine does not have"
+            return Reason(message, self.assets.missing(text, "data"))
+        if not exists(path):
+            return Reason(
+                f"is `{shorten(text)}`, which does not exist", "the path is relative to the job's file"
+            )
+        return File(path)
+
+    def _text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
+        """A text with bindings inside: the values of all, written one after the other."""
+        if depth > DEEPEST_TEXT:
+            return Reason("is a text inside too many others", "bind it to the value itself")
+        parts: list[Part] = []
+        position = 0
+        for expression in binding.find(text):
+            parts.append(Text(text[position : expression.start]))
+            position = expression.end
+            traced = self.trace(scope, Binding(expression), is_data=False, depth=depth + 1)
+            if isinstance(traced, Absent):
+                return Reason(f"holds `{expression}`, which has no value", "give it one")
+            if isinstance(traced, Reason | Unknown):
+                return traced
+            parts += list_parts(traced)
+            if len(parts) > MOST_PARTS:
+                return Reason("is a text of too many parts", "bind it to the value itself")
+        parts.append(Text(text[position:]))
+        return self._joined(scope, parts, is_data=is_data)
+
+    def _joined(self, scope: Scope, parts: list[Part], *, is_data: bool) -> Traced:
+        merged: list[Part] = []
+        for part in parts:
+            if isinstance(part, Text) and merged and isinstance(merged[-1], Text):
+                secret = merged[-1].secret or part.secret
+                merged[-1] = Text(merged[-1].rendered + part.rendered, secret)
+            elif not isinstance(part, Text) or part.rendered:
+                merged.append(part)
+        if not merged:
+            return Text("")
+        first, *rest = merged
+        if not rest:
+            return self.data(scope, first.rendered) if is_data and isinstance(first, Text) else first
+        if isinstance(first, File) and len(rest) == 1 and isinstance(rest[0], Text):
+            path = Path(f"{first.path}{rest[0].rendered}")
+            if not exists(path):
+                return Reason(
+                    f"is `{path.name}` of `{first.path.name}`, which does not exist", "see what is there"
+                )
+            return File(path)
+        return Joined(tuple(merged))
+
+
+def _declare(traced: Traced, data: Data) -> Traced:
+    """What was found for data, with what the job says of it: its type, or the place to blame."""
+    if isinstance(traced, Reason):
+        return replace(traced, at=data.path)
+    return replace(traced, type=data.type) if isinstance(traced, File) else traced
+
+
+def follow_binding(scope: Scope, expression: Expression) -> Traced | _Next:
+    """One link of a chain of bindings: the end, or where to go on."""
+    if expression.scope == "parent.inputs":
+        return _follow_graph_input(scope, expression)
+    if expression.parts == ("name",):
+        return RunName()
+    return _follow_step(scope, expression)
+
+
+def _follow_step(scope: Scope, expression: Expression) -> Traced | _Next:
+    port = expression.port or ""
+    step = scope.job.steps.get(expression.step or "")
+    if step is None or expression.side is None:
+        return _nothing(expression)
+    if expression.side == "outputs":
+        return trace_output(scope, step.name, port) or _nothing(expression)
+    argument = find_argument(step.inputs, port)
+    if argument is not None:
+        return scope, argument.value
+    if step.component is None:
+        return Unknown()
+    return _without_value(step.component.inputs.get(port), expression)
+
+
+def trace_output(scope: Scope, step_name: str, port: str) -> Output | Unknown | None:
+    """The output of a step that runs, behind an output of a step or of a graph inside of it."""
+    step = scope.job.steps[step_name]
+    while (inner := scope.inside(step)) is not None:
+        writers = inner.writers(port)
+        if not writers:
+            return None
+        scope, (step, port) = inner, writers[0]
+    if step.component is None:
+        return Unknown()
+    declared = port in step.component.outputs or port == ARTIFACTS
+    return Output(scope.name(step), port) if declared else None
+
+
+def _follow_graph_input(scope: Scope, expression: Expression) -> Traced | _Next:
+    port = expression.port or ""
+    if scope.parent is None or scope.step is None:
+        argument = find_argument(scope.job.inputs, port)
+        return _nothing(expression) if argument is None else (scope, argument.value)
+    argument = find_argument(scope.step.inputs, port)
+    if argument is not None:
+        return scope.parent, argument.value
+    declared = scope.job.interface.inputs.get(port) if scope.job.interface else None
+    traced = _without_value(declared, expression)
+    # That a required input is left open is said once, where the component is used.
+    return Unknown() if isinstance(traced, Absent) and declared and not declared.optional else traced
+
+
+def _without_value(port: Port | None, expression: Expression) -> Traced:
+    if port is None:
+        return _nothing(expression)
+    if port.default is not None and port.default.value is not None:
+        return read_default(port)
+    return Absent(str(expression))
+
+
+def _nothing(expression: Expression) -> Reason:
+    return Reason(f"is bound to `{expression}`, which does not exist", "bind it to what does")

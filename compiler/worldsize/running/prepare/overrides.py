@@ -1,0 +1,300 @@
+"""``--set name=value``: other values for the inputs of a pipeline, or of a spec before it is planned.
+
+A setting means what the file would say: the text is read by YAML's rules, and checked against the type, range
+and choices of each input that it reaches. In a spec it is written into the text, so that everything derived
+from it follows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from worldsize import yaml
+from worldsize.azureml import literals, port_values
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
+from worldsize.azureml.references import classify, exists, shorten
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
+from worldsize.running.prepare.graph.trace import Scope, find_argument
+from worldsize.secrecy.masking import HIDDEN
+from worldsize.secrecy.names import is_secret
+from worldsize.yaml.scalars import resolve
+
+MOST_FED = 10_000  # inputs that one input of a pipeline is followed to
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One ``name=value``."""
+
+    name: str
+    text: str
+
+    @property
+    def span(self) -> Span:
+        """The option itself, which stands in no file."""
+        shown = HIDDEN if is_secret(self.name) else self.text[:80]
+        return Span(f"--set {self.name}={shown}", 1, 1, 1, 1)
+
+    def quiet(self, text: str, ports: list[Port]) -> str:
+        """A sentence that quotes the value, without it where it is a secret."""
+        secret = is_secret(self.name) or any(is_secret(port.name) for port in ports)
+        return (
+            text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN) if secret else text
+        )
+
+
+def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Problem]]:
+    """A job with other values.
+
+    Args:
+        job: As its file has it.
+        settings: Text by name: an input of the pipeline (``epochs``, ``group.rate``), or an input of one of
+            its steps (``train.epochs``). Paths are relative to the working folder.
+
+    Returns:
+        The job, and what is wrong with the settings; then the job is as it was.
+    """
+    problems: list[Problem] = []
+    changed = job
+    for name, text in settings.items():
+        setting = _Setting(name, text)
+        overridden = _override_pipeline(changed, setting, problems) or _override_step(
+            changed, setting, problems
+        )
+        if overridden is None:
+            known = sorted({*_names(job)})
+            help_ = did_you_mean(name, known) or "see `inputs:` of the pipeline and of its steps"
+            problems.append(Problem("run-refused", setting.span, f"there is no input `{name}`", help_))
+        else:
+            changed = overridden
+    return (job if problems else changed), problems
+
+
+def _names(job: Job) -> Iterator[str]:
+    yield from job.inputs
+    for step in job.steps.values():
+        declared = step.component.inputs if step.component is not None else {}
+        for port in {**step.inputs, **declared}:
+            yield port if job.type != "pipeline" else f"{step.name}.{port}"
+
+
+def _override_pipeline(job: Job, setting: _Setting, problems: list[Problem]) -> Job | None:
+    current = find_argument(job.inputs, setting.name)
+    if current is None or isinstance(current.value, Binding):
+        return None
+    if isinstance(current.value, Literal) and isinstance(current.value.value, dict):
+        return None  # a whole group: its members are set one by one
+    ports = list(_fed(Scope(job), setting.name))
+    return replace(job, inputs={**job.inputs, setting.name: _field(setting, current, ports, problems)})
+
+
+def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job | None:
+    """An input of a step; the step of a standalone job need not be named."""
+    step_name, _, port_name = setting.name.partition(".")
+    step = job.steps.get(step_name)
+    if job.type != "pipeline" and step is None:
+        step, port_name = next(iter(job.steps.values())), setting.name
+    if step is None or not port_name:
+        return None
+    declared = step.component.inputs.get(port_name) if step.component is not None else None
+    current = find_argument(step.inputs, port_name)
+    if declared is None and current is None:
+        return None
+    ports = [] if declared is None or _follows_its_value(step) else [declared]
+    if not ports and declared is not None and declared.is_data:
+        ports = [declared]
+    field = _field(setting, current, ports, problems)
+    changed = replace(step, inputs={**step.inputs, port_name: field})
+    return replace(job, steps={**job.steps, step.name: _retyped(changed, port_name, field)})
+
+
+def _field(
+    setting: _Setting, current: Field[Argument] | None, ports: list[Port], problems: list[Problem]
+) -> Field[Argument]:
+    """The value as the file would have it."""
+    before = current.value if current is not None else None
+    if isinstance(before, Data) or any(port.is_data for port in ports):
+        type_ = before.type if isinstance(before, Data) else None
+        problems += _absent(setting)
+        return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
+    value: Any = resolve(setting.text)
+    if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
+        value = setting.text
+    wrong = next(
+        filter(None, (port_values.check_value(setting.name, value, port, setting.span) for port in ports)),
+        None,
+    )
+    if wrong is None and not ports and isinstance(before, Literal) and before.value is not None:
+        as_before = Port(setting.name, literals.type_of(before.value))
+        loose = replace(as_before, type="number") if as_before.type == "integer" else as_before
+        wrong = port_values.check_value(setting.name, value, loose, setting.span)
+    if wrong is not None:
+        message = setting.quiet(wrong.message, ports)
+        problems.append(Problem("run-refused", setting.span, message, wrong.help))
+    return Field(Literal(value), setting.span)
+
+
+def _wants_text(before: Argument | None, ports: list[Port]) -> bool:
+    """Whether `007` is a text of three letters: where all it reaches is text."""
+    if ports:
+        return all(port.type == "string" for port in ports)
+    return isinstance(before, Literal) and isinstance(before.value, str)
+
+
+def _path(text: str) -> str:
+    """A path as typed in a shell: relative to where that is."""
+    return str(Path(os.path.abspath(text.removeprefix("file:")))) if classify(text) == "local" else text  # noqa: PTH100
+
+
+def _absent(setting: _Setting) -> Iterator[Problem]:
+    """That a path leads nowhere, said of the option: the lines of the file that use it are not to blame."""
+    if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
+        message = f"`{shorten(setting.text)}` does not exist"
+        help_ = "write a file or folder of this machine, relative to where you call this"
+        yield Problem("run-refused", setting.span, message, help_)
+
+
+def _follows_its_value(step: Step) -> bool:
+    from worldsize.azureml import graph  # noqa: PLC0415
+
+    return graph.is_inline(step)
+
+
+def _retyped(step: Step, port: str, field: Field[Argument]) -> Step:
+    """An inline step's own port, whose type is that of the value."""
+    component = step.component
+    if component is None or not _follows_its_value(step) or not isinstance(field.value, Literal):
+        return step
+    type_ = literals.type_of(field.value.value)
+    return replace(step, component=replace(component, inputs={**component.inputs, port: Port(port, type_)}))
+
+
+def _fed(outer: Scope, name: str) -> Iterator[Port]:
+    """The inputs with a declared type that an input of the pipeline reaches, through any graphs."""
+    waiting, seen = [(outer, name)], 0
+    while waiting and seen < MOST_FED:
+        scope, wanted = waiting.pop()
+        for step in scope.job.steps.values():
+            if step.component is None or _follows_its_value(step):
+                continue
+            for port in step.component.inputs.values():
+                field = find_argument(step.inputs, port.name)
+                expression = field.value.expression if field and isinstance(field.value, Binding) else None
+                if not _reads(expression, wanted):
+                    continue
+                seen += 1
+                inner = scope.inside(step)
+                yield port
+                if inner is not None:
+                    waiting.append((inner, port.name))
+
+
+def _reads(expression: Expression | None, wanted: str) -> bool:
+    return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
+
+
+def override_spec(path: Path, settings: Mapping[str, str]) -> tuple[str, list[Problem]]:
+    """The text of a spec with other inputs.
+
+    Args:
+        path: The spec.
+        settings: Values by ``step.input``.
+
+    Returns:
+        The text, and what is wrong with the settings themselves.
+    """
+    document = yaml.load(path)
+    problems: list[Problem] = []
+    for name, value in settings.items():
+        edited = _edit_input(document, name, value)
+        if isinstance(edited, Problem):
+            problems.append(edited)
+        else:
+            document = yaml.load(path, edited)
+    return document.text, problems
+
+
+def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:
+    steps = _under(document.root, "steps")
+    if not isinstance(steps, yaml.Mapping):
+        return document.text  # what is wrong with the spec is found when it is checked
+    step_name, _, port = name.partition(".")
+    step = _under(steps, step_name)
+    shown = HIDDEN if is_secret(name) else value[:80]
+    span = Span(f"--set {name}={shown}", 1, 1, 1, 1)
+    if not isinstance(step, yaml.Mapping) or not port:
+        help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
+        if step is not None:
+            help_ = f"write `--set {step_name}.INPUT=…`"
+        elif not port and (owner := _owner(steps, name)) is not None:
+            help_ = f"did you mean `--set {owner}.{name}={shown}`?"
+        message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
+        return Problem("run-refused", span, message, help_)
+    arguments = _under(step, "with")
+    if not (_inside(step, steps) and (arguments is None or _inside(arguments, step))):
+        message = f"`with:` of step `{step_name}` is shared with another step by an alias"
+        return Problem("run-refused", span, message, "change it in the file")
+    if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
+        message = f"step `{step_name}` has no input `{port}`"  # its command reads no other
+        names = list(arguments) if isinstance(arguments, yaml.Mapping) else []
+        return Problem("run-refused", span, message, did_you_mean(port, names) or "declare it under `with:`")
+    edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
+    message = f"`{name}` is not a single value in the file"
+    return Problem("run-refused", span, message, "change it there") if edited is None else edited
+
+
+def _owner(steps: yaml.Mapping, name: str) -> str | None:
+    """The first step that gives an input of this name."""
+    return next(
+        (step for step in steps if _under(_under(_under(steps, step), "with"), name) is not None), None
+    )
+
+
+def _edit_with(
+    text: str, step: yaml.Mapping, arguments: yaml.Node | None, port: str, written: str
+) -> str | None:
+    """The text with an entry of ``with:`` changed or added."""
+    if arguments is None:
+        return _insert_entry(text, step, f"with: {{{json.dumps(port)}: {written}}}")
+    if not isinstance(arguments, yaml.Mapping):
+        return None
+    old = arguments.get(port)
+    if old is None:
+        return _insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
+    if not isinstance(old, yaml.Scalar) or not _inside(old, arguments):
+        return None
+    return text[: old.start] + written + text[old.end :]
+
+
+def _under(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    return node.get(key) if isinstance(node, yaml.Mapping) else None
+
+
+def _inside(node: yaml.Node, outer: yaml.Node) -> bool:
+    return outer.start <= node.start and node.end <= outer.end
+
+
+def _to_yaml(value: str) -> str:
+    """A value as YAML: numbers and booleans as they are, text in quotes."""
+    return json.dumps(value) if isinstance(resolve(value), str) else value
+
+
+def _insert_entry(text: str, mapping: yaml.Mapping, entry: str) -> str:
+    """The text with an entry before the first of a mapping."""
+    own = [key.start for key, _ in mapping.entries if mapping.start <= key.start < mapping.end]
+    if mapping.flow:
+        at = mapping.start + 1
+        return f"{text[:at]}{entry}{', ' if mapping.entries else ''}{text[at:]}"
+    at = min(own)
+    indent = at - (text.rfind("\n", 0, at) + 1)
+    return f"{text[:at]}{entry}\n{' ' * indent}{text[at:]}"

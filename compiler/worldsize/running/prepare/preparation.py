@@ -1,0 +1,163 @@
+"""From what the user named to a pipeline that can run here: read, fitted to the machine, its code at hand."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from worldsize.azureml.model import Job
+from worldsize.azureml.references import classify
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.budget import Budgets, OverBudgetError, over_budget
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.checking import boundary
+from worldsize.planning import Plan
+from worldsize.running.environments.planning import EnvironmentPlan, choose_mode, plan_environments
+from worldsize.running.launch.call import find_not_passed_on, find_overridden
+from worldsize.running.launch.redaction import make_mask
+from worldsize.running.model.errors import RunError
+from worldsize.running.model.options import RunOptions
+from worldsize.running.model.task import Graph, Task
+from worldsize.running.nodes.emulation import Emulation, read_emulation, read_vm_sizes
+from worldsize.running.prepare import targets
+from worldsize.running.prepare.assets import find_references, read_asset_map
+from worldsize.running.prepare.fit import fit_tasks
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.graph.parallel import DRIVER
+from worldsize.running.prepare.installed import find_missing_packages, find_missing_programs
+from worldsize.running.prepare.machine import Machine, detect_machine, fit_devices, warn_of_nccl
+from worldsize.running.prepare.overrides import override_inputs
+from worldsize.running.prepare.snapshots import list_snapshots
+from worldsize.running.prepare.targets import Target
+from worldsize.secrecy.masking import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pipeline that can run here: read, fitted to the machine, its code at hand."""
+
+    target: Path  # what the user named
+    options: RunOptions
+    job: Job
+    graph: Graph
+    tasks: Mapping[str, Task]  # those of the graph, fitted to the machine
+    code: Mapping[str, Snapshot]
+    machine: Machine
+    notices: tuple[str, ...]
+    emulation: Emulation = field(default_factory=Emulation)
+    environments: EnvironmentPlan = field(default_factory=EnvironmentPlan)
+    restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec says how many
+    mask: Mask = field(default_factory=Mask)  # hides what was given as a secret
+
+    @property
+    def experiment(self) -> str:
+        """The experiment's name; without one the name of the file."""
+        name = self.job.experiment_name
+        return str(name.value) if name is not None and name.value else self.target.stem
+
+
+def prepare(
+    target: Path, pipeline: Path, options: RunOptions = RunOptions(), *, track: bool = True
+) -> Prepared:
+    """Compile a spec, read the pipeline, fit it to the machine; find every reason not to start.
+
+    Args:
+        target: What the user named.
+        pipeline: Where a spec is compiled to.
+        options: How to run it.
+        track: Whether MLflow records the run.
+    """
+    found = targets.find_target(target, pipeline, options.settings)
+    try:
+        with Budgets().charge(str(target)):
+            return _read(target, found, options, track=track)
+    except OverBudgetError:
+        raise RunError([over_budget(str(target))]) from None
+
+
+def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> Prepared:
+    path, settings, compiled = found.path, found.settings, found.read_plan()
+    plan = compiled[0] if compiled is not None else None
+    known = read_asset_map(target, options.assets)
+    files = boundary.files_of(path, known.paths, [DRIVER])
+    files.elsewhere = known.local
+    job, problems = found.read_job(files)
+    documents = found.read_documents(files)
+    texts = {document.path: document.source for document in documents} | dict(known.sources)
+    if job is None or problems:
+        raise RunError(problems, texts)
+    named = find_references(document.root for document in documents)
+    if unknown := known.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
+        raise RunError(unknown, texts)
+    job, problems = override_inputs(job, settings)
+    graph, more = flatten(job, known)
+    problems += [*known.problems, *more]
+    if problems:
+        raise RunError(problems, texts)
+    machine, keep = detect_machine(), options.nodes == "namespaces"
+    fitted = fit_tasks(graph.tasks, path, compiled, machine, options.processes, keep_instances=keep)
+    sizes = read_vm_sizes(graph.tasks, plan)
+    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine)
+    device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
+    code, problems = list_snapshots(tasks, files.gate)
+    problems += find_missing_programs(job, tasks)
+    emulation, impossible = read_emulation(options, tasks, sizes)
+    mode = choose_mode(options, target, path)
+    if mode == "current":
+        problems += find_missing_packages(tasks, code)
+    environments = plan_environments(tasks, code, known, mode, texts, gate=files.gate)
+    untracked = _refuse_untracked_sweeps(graph, track=track)
+    if problems := [*fitted.problems, *problems, *impossible, *untracked, *environments.problems]:
+        raise RunError(problems, texts)
+    return Prepared(
+        target=target,
+        options=options,
+        job=job,
+        graph=graph,
+        tasks=tasks,
+        code=code,
+        machine=machine,
+        notices=(
+            *graph.notices,
+            *fitted.notices,
+            *device_notices,
+            *emulation.notices,
+            *environments.notices,
+            *_notice_variables(tasks),
+        ),
+        emulation=emulation,
+        environments=environments,
+        restarts=read_planned_restarts(plan),
+        mask=make_mask(graph, options.settings),
+    )
+
+
+def _refuse_untracked_sweeps(graph: Graph, *, track: bool) -> Iterator[Problem]:
+    """Sweeps that could not read what their trials have logged."""
+    why, help_ = "`--no-track` records nothing", "leave out `--no-track`"
+    if track:
+        why, help_ = "MLflow is not installed here", "run `pip install 'worldsize[run]'`"
+    if track and importlib.util.find_spec("mlflow") is not None:
+        return
+    for name, plan in graph.sweeps.items():
+        span = graph.tasks[name].span or Span("pipeline", 1, 1, 1, 1)
+        message = f"sweep `{name}` reads `{plan.primary_metric}` of its trials from MLflow, and {why}"
+        yield Problem("run-refused", span, message, help_)
+
+
+def _notice_variables(tasks: Mapping[str, Task]) -> Iterator[str]:
+    for task in tasks.values():
+        for name in find_overridden(task):
+            yield f"{task.name}: `{name}` of `environment_variables` has no effect: Azure ML sets it itself"
+    for name in find_not_passed_on(tasks.values()):
+        yield f"`{name}` is set where this was called; it is not passed on, because each process gets its own"
+
+
+def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
+    """How often the spec wants steps to be started again, by its plan."""
+    steps = plan.steps if plan is not None else {}
+    restarts = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
+    return {name: most for name, most in restarts.items() if isinstance(most, int)}

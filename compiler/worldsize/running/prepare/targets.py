@@ -1,0 +1,155 @@
+"""Which job file to run: the target itself, or what a spec compiles to; other kinds of file are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worldsize import api
+from worldsize.azureml import job as jobs
+from worldsize.azureml.files import Files
+from worldsize.azureml.model import Job
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.emit import plan_file
+from worldsize.planning import Plan
+from worldsize.running.model.errors import RunError
+
+if TYPE_CHECKING:
+    from worldsize.api import Compiled
+    from worldsize.yaml import Document
+
+# Errors of the check that do not stop a run, which mentions them: a binding with text around it is joined,
+# which the service may not do; an input that the component does not have is ignored.
+MENTIONED = frozenset({"WS612", "WS624"})
+
+_RUN = "run a spec, a pipeline or a command, sweep or parallel job"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be run.
+
+    Attributes:
+        path: The job file: what the user named, or what the spec was compiled to.
+        settings: Values for inputs, by name, that are still to be applied.
+        compiled: What the spec was compiled to; None where the user named a job.
+    """
+
+    path: Path
+    settings: Mapping[str, str]
+    compiled: Compiled | None = None
+
+    def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
+        """The graph: of a spec the one that was just compiled, else the one in the file."""
+        if self.compiled is None:
+            return jobs.read_job(self.path, files)
+        before = len(files.problems)
+        job = api.read_graph(self.compiled, files)
+        return job, files.problems[before:]
+
+    def read_plan(self) -> tuple[Plan, Mapping[str, Mapping[str, str]]] | None:
+        """The plan and its templates: just derived, or from beside the pipeline; None where there is none."""
+        if self.compiled is None:
+            return plan_file.load(self.path.parent)
+        return self.compiled.plan, self.compiled.resolved.templates
+
+    def read_documents(self, files: Files) -> list[Document]:
+        """The YAML files behind the graph."""
+        known = self.compiled.resolved.files.documents if self.compiled is not None else {}
+        return list((known | files.documents).values())
+
+
+def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
+    """The job to run: the target itself, checked, or what the spec compiles to.
+
+    Args:
+        target: What the user named.
+        out: Where a spec is compiled to.
+        settings: Values for inputs, by name.
+
+    Raises:
+        SpecError: The file has errors.
+        RunError: It cannot be run.
+    """
+    from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
+    from worldsize.checking import boundary, discover  # noqa: PLC0415
+    from worldsize.errors import SpecError  # noqa: PLC0415
+    from worldsize.yaml import load  # noqa: PLC0415
+
+    document = load(target)
+    kind = discover.kind_of(document, named=True)
+    if kind == "spec" or (kind is None and not _may_be_job(document.root)):
+        compiled = api.compile(target, out, text=_with_settings(target, settings))
+        return Target(compiled.pipeline, {}, compiled)
+    refused = _refuse_kind(kind, target, document.root)
+    if refused is not None:
+        raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
+    report = checking.check([target])
+    checking.refuse_incomplete(report)
+    if wrong := tuple(problem for problem in report.errors if problem.code not in MENTIONED):
+        raise SpecError(wrong, report.sources)
+    if outside := boundary.as_errors(report.diagnostics, boundary.find_allowed(target)):
+        raise SpecError(outside, report.sources)
+    return Target(target, settings)
+
+
+def _with_settings(target: Path, settings: Mapping[str, str]) -> str | None:
+    """The text of a spec with other inputs; None where it stays as it is."""
+    from worldsize.running.prepare.overrides import override_spec  # noqa: PLC0415 - few runs have settings
+
+    if not settings:
+        return None
+    text, problems = override_spec(target, settings)
+    if problems:
+        raise RunError(problems)
+    return text
+
+
+def _may_be_job(root: object) -> bool:
+    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
+
+    return isinstance(root, YamlMapping) and bool({"jobs", "command", "type"} & set(root))
+
+
+def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:
+    """Why a file of ours or Azure ML's is not run, and what is."""
+    name = target.name
+    if kind is not None and kind.endswith("-component"):
+        help_ = f"write a pipeline with a step that says `component: ./{name}`, and run that"
+        return f"`{name}` is a component, which is run as a step of a pipeline", help_
+    if kind == "schedule":
+        return f"`{name}` is a schedule", f"run the job that it starts{_scheduled_job(target, root)}"
+    if kind in ("compute", "data", "environment"):
+        return f"`{name}` describes {'an' if kind == 'environment' else 'a'} {kind} and is not a job", _RUN
+    if kind == "settings":
+        return f"`{name}` holds the settings of a project", _RUN
+    if kind == "other":
+        return _refuse_service_job(name, root)
+    return None
+
+
+def _scheduled_job(target: Path, root: object) -> str:
+    from worldsize.azureml import schedule  # noqa: PLC0415 - nobody runs schedules on purpose
+    from worldsize.azureml.files import Files  # noqa: PLC0415
+    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
+
+    if not isinstance(root, YamlMapping):
+        return ""
+    read_schedule, _ = schedule.read_schedule(root, target, Files(), lambda _: False)
+    return f": `worldsize run {read_schedule.target}`" if read_schedule.target is not None else ""
+
+
+def _refuse_service_job(name: str, root: object) -> tuple[str, str]:
+    from worldsize.running.prepare.graph import refusals  # noqa: PLC0415
+    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
+    from worldsize.yaml import Scalar  # noqa: PLC0415
+
+    type_node = root.get("type") if isinstance(root, YamlMapping) else None
+    kind = type_node.text.lower() if isinstance(type_node, Scalar) else ""
+    if kind in refusals.UNSUPPORTED_KINDS:
+        what, help_ = refusals.UNSUPPORTED_KINDS[kind]
+        return f"`{name}` is {what}", help_
+    return f"`{name}` is not something that runs", _RUN

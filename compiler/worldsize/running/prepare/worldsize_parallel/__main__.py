@@ -1,0 +1,78 @@
+"""``python -m worldsize_parallel``: read what the step says, work through it, write what came back."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from . import data, settings
+from .pool import Pool
+from .settings import DriverError, Settings
+from .tally import Tally
+
+MOST_WORKERS_PER_CORE = 4  # more would only wait for each other
+
+
+def main() -> int:
+    """The exit status: 0, or 1 with the reason as the last line."""
+    try:
+        read = settings.read(sys.stdin)
+        tally = work(read)
+    except DriverError as error:
+        say(f"error: {error}")
+        return 1
+    say(str(tally))
+    return 0
+
+
+def work(read: Settings) -> Tally:
+    """Work through the mini-batches of a step, and write what they returned.
+
+    Raises:
+        DriverError: It cannot be done, or too much has failed.
+    """
+    if not read.entry_script.is_file():
+        raise DriverError(f"`entry_script` is `{read.entry_script}`, which `code` does not hold")
+    loaded = data.load(read)
+    most = max(8, MOST_WORKERS_PER_CORE * (os.cpu_count() or 1))
+    count = min(read.workers, len(loaded.batches), most)
+    workers = f"{count} of {read.workers} workers"
+    say(f"{len(loaded.batches)} mini-batches of {loaded.items} {loaded.noun} for {workers}")
+    logs = Path("logs")
+    logs.mkdir(exist_ok=True)
+    pool = Pool(loaded, read, count, logs=logs, said=say, moved=moved)
+    try:
+        tally = pool.run()
+    except DriverError:
+        say(f"stopped: {pool.tally}")
+        raise
+    if read.append_row_to is not None:
+        write(read.append_row_to, tally.aggregated(header=read.append_header))
+    return tally
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def moved(tally: Tally) -> None:
+    """Tell the runner's view how far this is."""
+    progress = os.environ.get("WORLDSIZE_PROGRESS")
+    if progress:
+        with open(progress, "a", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(json.dumps({"step": tally.done, "total_steps": tally.batches}) + "\n")
+
+
+def say(text: str) -> None:
+    """One line of the step's log."""
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""The workers: started, given mini-batches, watched, and replaced when they crash or hang."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from . import wire
+from .batches import Batch
+from .data import Work
+from .settings import DriverError, Settings
+from .tally import Tally
+
+SHUTDOWN_SECONDS = 60.0  # for the script's `shutdown`
+LAST_LINES = 10
+Job = tuple[Batch, int]  # and how often it has been tried
+
+
+class Worker:
+    """One process and the line to it.
+
+    Args:
+        number: Its place; a replacement has the same one, and goes on with the same log.
+        settings: The step.
+        log: Where it prints.
+        threads: How many it may compute with; left alone, each would take the machine's cores.
+    """
+
+    def __init__(self, number: int, settings: Settings, log: Path, threads: int) -> None:
+        self.number, self.log = number, log
+        self.job: Job | None = None
+        self.deadline: float | None = None
+        self.ready = False
+        self._arrived = bytearray()
+        self._line, theirs = socket.socketpair()
+        with theirs, log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            )
+        self._send(
+            {
+                "script": str(settings.entry_script),
+                "arguments": list(settings.arguments),
+                "level": settings.logging_level,
+            }
+        )
+
+    def fileno(self) -> int:
+        """What a selector waits on."""
+        return self._line.fileno()
+
+    def give(self, job: Job, work: Work, settings: Settings) -> None:
+        """Hand over a mini-batch."""
+        batch, _ = self.job = job
+        self.deadline = time.monotonic() + settings.timeout
+        self._send(
+            {
+                "index": batch.index,
+                "content": work.content(batch),
+                "key": batch.key,
+                "first": batch.positions[0],
+                "wanted": settings.append_row_to is not None,
+            }
+        )
+
+    def hear(self) -> Iterator[dict[str, Any]]:
+        """What it says; a last ``{"ended": …}`` where it is gone."""
+        try:
+            chunk = self._line.recv(1 << 20)
+        except OSError:
+            chunk = b""
+        self._arrived += chunk
+        while (message := wire.unpack(self._arrived)) is not None:
+            yield message
+        if not chunk:
+            yield {"ended": ending(self._process.wait())}
+
+    def close(self) -> None:
+        """Let it call ``shutdown`` and end."""
+        self._line.close()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, and kill it after that."""
+        try:
+            self._process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it without grace."""
+        self._process.kill()
+        self._process.wait()
+        self._line.close()
+
+    def _send(self, message: Any) -> None:
+        wire.send(self._line, message)
+
+
+class Pool:
+    """Works through all mini-batches.
+
+    Args:
+        work: What there is to do.
+        settings: How.
+        count: Workers.
+        logs: Their folder.
+        said: Told what happens, in words.
+        moved: Told after each mini-batch that is over.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        settings: Settings,
+        count: int,
+        *,
+        logs: Path,
+        said: Callable[[str], None],
+        moved: Callable[[Tally], None],
+    ) -> None:
+        self.tally = Tally(len(work.batches), work.items)
+        self._work, self._settings, self._logs = work, settings, logs
+        self._said, self._moved = said, moved
+        self._pending = collections.deque((batch, 0) for batch in work.batches)
+        self._failed_starts = 0
+        self._threads = max(1, (os.cpu_count() or 1) // count)
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[Worker] = []
+        for number in range(count):
+            self._start(number)
+
+    def run(self) -> Tally:
+        """Do everything; no worker is left when it returns.
+
+        Raises:
+            DriverError: The script cannot be used, or a threshold was passed.
+        """
+        try:
+            while self.tally.done < self.tally.batches:
+                self._assign()
+                for key, _ in self._selector.select(self._patience()):
+                    self._hear(key.data)
+                self._end_overdue()
+            self._shut_down()
+        finally:
+            for worker in self._workers:
+                worker.kill()
+            self._selector.close()
+        return self.tally
+
+    def _start(self, number: int) -> None:
+        log = self._logs / f"worker-{number:02}.log"
+        worker = Worker(number, self._settings, log, self._threads)
+        self._workers.append(worker)
+        self._selector.register(worker, selectors.EVENT_READ, worker)
+
+    def _assign(self) -> None:
+        for worker in self._workers:
+            if worker.ready and worker.job is None and self._pending:
+                worker.give(self._pending.popleft(), self._work, self._settings)
+
+    def _patience(self) -> float | None:
+        deadlines = [worker.deadline for worker in self._workers if worker.deadline is not None]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _hear(self, worker: Worker) -> None:
+        if worker not in self._workers:
+            return
+        for message in worker.hear():
+            if "ready" in message:
+                worker.ready = True
+                self._failed_starts = 0
+            elif "broken" in message:
+                raise DriverError(f"`{self._settings.entry_script}` cannot be used: {message['broken']}")
+            elif "ended" in message:
+                self._lost(worker, message["ended"])
+            else:
+                self._returned(worker, message)
+
+    def _returned(self, worker: Worker, message: dict[str, Any]) -> None:
+        assert worker.job is not None
+        (batch, tried), worker.job, worker.deadline = worker.job, None, None
+        if "error" in message:
+            self._failed((batch, tried), message["error"])
+            return
+        count = len(batch.positions)
+        self.tally.succeed(batch.index, count, message["returned"], message.get("text"))
+        self._over()
+
+    def _lost(self, worker: Worker, how: str) -> None:
+        """Replace a worker that is gone, or that was killed because it hung."""
+        self._selector.unregister(worker)
+        self._workers.remove(worker)
+        worker.kill()
+        if worker.job is not None:
+            self._failed(worker.job, f"its worker {how}")
+        elif not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts > self._settings.max_retries:
+                raise DriverError(f"worker {worker.number} {how} before `init` was done{quoted(worker.log)}")
+        self._start(worker.number)
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for worker in [each for each in self._workers if each.deadline is not None and each.deadline <= now]:
+            self._lost(worker, f"took longer than {self._settings.timeout:g} s")
+
+    def _failed(self, job: Job, reason: str) -> None:
+        batch, tried = job
+        again = tried < self._settings.max_retries
+        self._said(f"mini-batch {batch.index} failed: {reason}" + ("; it is tried again" if again else ""))
+        if again:
+            self.tally.retried += 1
+            self._pending.append((batch, tried + 1))
+            return
+        self.tally.fail(len(batch.positions))
+        self._over()
+
+    def _over(self) -> None:
+        self._moved(self.tally)
+        reason = self.tally.exceeded(self._settings)
+        if reason is not None:
+            raise DriverError(reason)
+
+    def _shut_down(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
+        for worker in self._workers:
+            worker.wait(deadline - time.monotonic())
+        self._workers.clear()
+
+
+def ending(status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def quoted(log: Path) -> str:
+    """The end of a worker's log, on lines of their own."""
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        return "".join(f"\n  {line}" for line in lines)
+    return ""

@@ -1,0 +1,99 @@
+"""The event log of a run: one JSON document a line, only ever appended, by one writer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from worldsize.secrecy.masking import Mask
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Names that others look up: a secret that happens to be one of these words must not change them.
+_NAMES = frozenset({"run", "step", "steps", "process", "processes", "state", "best", "policy"})
+
+
+def now() -> datetime:
+    """The time of an event."""
+    return datetime.now(timezone.utc)
+
+
+class EventLog:
+    """Appends events to a file; each is with the operating system before the call returns.
+
+    A disk that is full ends the log, not the run: ``fault`` then says why, and events are dropped.
+
+    Args:
+        path: The file.
+        clock: Gives the time of an event.
+        mask: Hides secrets; the names of runs, steps and states stay.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], datetime] = now, *, mask: Mask | None = None) -> None:
+        self.fault: OSError | None = None
+        self.mask = mask or Mask()
+        self._file = path.open("a+b", buffering=0)
+        self._clock = clock
+        if self._file.seek(0, os.SEEK_END):
+            self._file.seek(-1, os.SEEK_END)
+            if self._file.read(1) != b"\n":  # a line that was torn when an earlier writer died
+                self._file.write(b"\n")
+
+    def write(self, event: str, **details: Any) -> None:
+        """Append one event.
+
+        Args:
+            event: What happened, such as ``step_started``.
+            details: Plain data. Never an environment: only what we set ourselves may be logged.
+        """
+        time = self._clock().isoformat(timespec="milliseconds")
+        shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
+        line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"
+        if self.fault is None:
+            try:
+                self._file.write(line.encode("utf-8", "surrogateescape"))
+            except OSError as error:
+                self.fault = error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """The events of a log, without the lines that are not events."""
+    return scan_events(path)[0]
+
+
+def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The events of a log, and how many other lines it has.
+
+    A last line that was torn when the runner died is not counted. A log that is not there is empty.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return [], 0
+    events, damaged = [], 0
+    for number, line in enumerate(lines, 1):
+        document = _document(line)
+        if document is not None:
+            events.append(document)
+        elif line.strip() and number < len(lines):
+            damaged += 1
+    return events, damaged
+
+
+def _document(line: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("event"), str) else None

@@ -1,0 +1,235 @@
+"""Past runs, read from their folders: what is missing or damaged is left out and is never an error."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from worldsize.running.model.results import DONE
+from worldsize.running.record.events import scan_events
+from worldsize.running.record.folder import is_alive
+from worldsize.running.record.json_files import read_json
+
+RECORD = "run.json"
+MOST_SECONDS = 1e10  # three hundred years
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """What a log says of a step. ``started`` is the time of day."""
+
+    name: str
+    state: str = "waiting"
+    seconds: float = 0.0
+    started: datetime | None = None
+    attempts: int = 0
+    reason: str | None = None
+    source: str | None = None  # the run that made what was reused
+    needs: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    processes: tuple[str, ...] = ()
+    failed_process: str | None = None  # the first that ended badly
+    last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in records of older versions
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """One run. ``state`` is ``running``, ``died``, ``succeeded``, ``failed`` or ``interrupted``."""
+
+    root: Path
+    state: str
+    pipeline: str = ""
+    started: datetime | None = None
+    seconds: float = 0.0
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    resumed: int = 0
+    damaged: int = 0  # lines of the event log that could not be read
+
+    @property
+    def id(self) -> str:
+        """The name of its folder."""
+        return self.root.name
+
+    @property
+    def done(self) -> int:
+        """Steps whose outputs are there."""
+        return sum(step.state in DONE for step in self.steps.values())
+
+
+def list_runs(home: Path) -> list[Path]:
+    """The folders of a home's runs, the oldest first."""
+    try:
+        folders = [
+            path for path in (home / "runs").iterdir() if path.is_dir() and path.name[:1] not in (".", "")
+        ]
+    except OSError:
+        return []
+    return sorted(folders, key=lambda path: path.name)
+
+
+def find_run(home: Path, text: str) -> Path:
+    """The run that a user means: by id, by the beginning of one, or ``last``.
+
+    Raises:
+        LookupError: There is none, or more than one; the message says so.
+    """
+    known = list_runs(home)
+    matching = known[-1:] if text == "last" else [path for path in known if path.name.startswith(text)]
+    exact = [path for path in matching if path.name == text]
+    if len(matching) == 1 or exact:
+        return (exact or matching)[0]
+    if not known:
+        raise LookupError(f"there is no run in `{home}`")
+    if not matching:
+        from worldsize.base.suggest import closest  # noqa: PLC0415 - only for a typo
+
+        near = closest(text, [path.name for path in known])
+        raise LookupError(
+            f"there is no run `{text}` in `{home}`" + (f": did you mean `{near}`?" if near else "")
+        )
+    names = ", ".join(f"`{path.name}`" for path in matching[-3:])
+    raise LookupError(f"`{text}` begins the ids of {len(matching)} runs, such as {names}")
+
+
+def load_run(root: Path, *, mine: bool = False) -> RunRecord:
+    """Read what a run's folder says of it.
+
+    Args:
+        root: The folder.
+        mine: Whether the caller holds its lock, so that the run cannot be going on.
+    """
+    logged, damaged = scan_events(root / "events.jsonl")
+    run = RunRecord(root, "died", damaged=damaged)
+    record = read_json(root / RECORD) or {}
+    run.pipeline = _text(record.get("target"))
+    for name, said in _mapping(record.get("steps")).items():
+        step, each = StepRecord(name), _mapping(said)
+        run.steps[name] = step
+        step.needs = tuple(map(str, _list(each.get("needs"))))
+        step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}
+    for event in logged:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            _HANDLERS.get(event["event"], _ignore)(run, event)
+    if not mine and is_alive(root):
+        run.state = "running"
+    if run.state in ("running", "died"):
+        _unfinished(run, logged)
+    return run
+
+
+def _unfinished(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
+    """Times of a run without an end: up to now, or to the last that was heard of it."""
+    last = datetime.now(timezone.utc)
+    if run.state == "died":
+        last = next(filter(None, (_time(event) for event in reversed(logged))), last)
+    if run.started is not None:
+        run.seconds = max(0.0, (last - run.started).total_seconds())
+    for step in run.steps.values():
+        if step.state == "running":
+            step.state = run.state
+            step.seconds = max(0.0, (last - step.started).total_seconds()) if step.started else 0.0
+
+
+def _run_started(run: RunRecord, event: Mapping[str, Any]) -> None:
+    run.state = "died"
+    run.started = _time(event)
+    run.pipeline = run.pipeline or _text(event.get("pipeline"))
+    for name in map(str, _list(event.get("steps"))):
+        run.steps.setdefault(name, StepRecord(name))
+
+
+def _run_resumed(run: RunRecord, _event: Mapping[str, Any]) -> None:
+    run.state = "died"
+    run.resumed += 1
+    for step in run.steps.values():
+        if step.state not in DONE:
+            step.state, step.reason = "waiting", None
+
+
+def _run_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
+    run.state = _text(event.get("state"))
+    run.seconds = _seconds(event)
+
+
+def _step(run: RunRecord, event: Mapping[str, Any]) -> StepRecord:
+    name = str(event["step"])
+    return run.steps.setdefault(name, StepRecord(name))
+
+
+def _step_started(run: RunRecord, event: Mapping[str, Any]) -> None:
+    step = _step(run, event)
+    step.state, step.started = "running", _time(event)
+    step.attempts += 1
+    step.failed_process = None
+    listed = (_mapping(each) for each in _list(event.get("processes")))
+    step.processes = tuple(_text(each.get("name")) for each in listed)
+
+
+def _process_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
+    step = _step(run, event)
+    if event.get("status") != 0 and step.failed_process is None:
+        step.failed_process = _text(event.get("process"))
+
+
+def _step_reused(run: RunRecord, event: Mapping[str, Any]) -> None:
+    source = _text(event.get("run"))
+    if source != run.root.name:
+        _step(run, event).source = source
+
+
+def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
+    step = _step(run, event)
+    step.state = _text(event.get("state"))
+    # A step that a resumed run takes over ends once more, after no time at all.
+    step.seconds = _seconds(event) or (step.seconds if step.state in DONE else 0.0)
+    step.reason = _text(event["reason"]) if event.get("reason") else None
+    lines = event.get("last_lines")
+    step.last_lines = tuple(map(_text, lines)) if isinstance(lines, list) else None
+
+
+def _ignore(_run: RunRecord, _event: Mapping[str, Any]) -> None:
+    pass
+
+
+_HANDLERS = {
+    "run_started": _run_started,
+    "run_resumed": _run_resumed,
+    "run_ended": _run_ended,
+    "step_started": _step_started,
+    "process_ended": _process_ended,
+    "step_reused": _step_reused,
+    "step_ended": _step_ended,
+}
+
+
+def _time(event: Mapping[str, Any]) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(str(event.get("time")))
+        time = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+        time.astimezone()  # years 1 and 9999 have no local time everywhere
+    except (ValueError, OverflowError, OSError):
+        return None
+    return time
+
+
+def _seconds(event: Mapping[str, Any]) -> float:
+    """A duration that a log can mean: no text, not below zero, finite."""
+    seconds = event.get("seconds", 0.0)
+    sound = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < MOST_SECONDS
+    return float(seconds) if sound else 0.0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,101 @@
+"""What the steps of a run report in files: training progress, measured metrics, registered models."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from worldsize.running.launch.logs import Follower
+from worldsize.running.model.results import Registration, StepResult
+from worldsize.running.model.view import Progress
+
+MOST = 1e15  # a larger count is no count, and a larger loss no news
+
+LARGEST_BYTES = 1 << 20
+
+
+class ProgressFile:
+    """Follows the file that WORLDSIZE_PROGRESS names; a script that ignores it leaves it empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._follower = Follower(path)
+        self.newest: Progress | None = None
+
+    def update(self) -> bool:
+        """Read the new lines; whether there was a record."""
+        for line in reversed(self._follower.lines()):
+            record = parse_progress(line)
+            if record is not None:
+                self.newest = record
+                return True
+        return False
+
+
+def parse_progress(line: str) -> Progress | None:
+    """Parse one line; None where it is not a record. A user's script writes it, so it may hold anything."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    numbers = {name: _number(document.get(name)) for name in Progress.__slots__}
+    step, total = numbers.pop("step"), numbers.pop("total_steps")
+    return Progress(_whole(step), _whole(total), **numbers)
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value is not None and math.isfinite(value) else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MOST:
+        return None
+    return float(value)
+
+
+def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
+    """The numbers of every ``metrics.json``, by name; a name that was there before gets the step's."""
+    metrics: dict[str, float] = {}
+    for step, document in _documents(steps, "metrics.json"):
+        for name, value in document.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+                    metrics[f"{step}.{name}" if name in metrics else name] = float(value)
+    return metrics
+
+
+def read_registrations(steps: Mapping[str, StepResult]) -> tuple[Registration, ...]:
+    """The models of every ``registration.json``."""
+    return tuple(
+        Registration(
+            str(document["name"]),
+            str(document["version"]) if document.get("version") is not None else None,
+            str(document["reason"]) if document.get("reason") else None,
+        )
+        for _, document in _documents(steps, "registration.json")
+        if "name" in document
+    )
+
+
+def _documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for step in steps.values():
+        for folder in step.outputs.values():
+            document = _read_document(folder / name)
+            if document is not None:
+                yield step.name, document
+
+
+def _read_document(path: Path) -> dict[str, Any] | None:
+    """A JSON object of reasonable size; anybody may have written it, so anything else is ignored."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            return None
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,136 @@
+"""What a run was asked for, written beside it before it begins: ``run.json``. No environment is in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from worldsize.azureml.references import classify
+from worldsize.running.environments.layers import installed_version
+from worldsize.running.launch.redaction import redact_parameters
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.options import NodeMode, RunOptions
+from worldsize.running.prepare.preparation import Prepared
+from worldsize.running.record.history import RECORD
+from worldsize.running.record.json_files import read_json, write_json
+from worldsize.secrecy.names import is_secret
+
+VERSION = 1
+LONGEST_VALUE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What was run, and how."""
+
+    target: Path
+    options: RunOptions
+    track: bool
+    compiled: bool  # from a spec: what ran lies in the run's folder
+    withheld: tuple[str, ...] = ()  # of `--set`: secrets, whose values are not kept
+
+
+def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
+    """Write it down, with what a reader wants to know of each step.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    withheld = [
+        name
+        for name, value in prepared.options.settings.items()
+        if is_secret(name) or prepared.mask.text(value) != value
+    ]
+    document = {
+        "version": VERSION,
+        "target": str(prepared.target.absolute()),
+        "options": _options(prepared.options, withheld),
+        "withheld": withheld,
+        "track": track,
+        "compiled": (folder.pipeline / "pipeline.yml").exists(),
+        "cwd": str(Path.cwd()),
+        "worldsize": installed_version("worldsize"),
+        "python": sys.version.split()[0],
+        "steps": {
+            name: {
+                "needs": sorted(task.needs),
+                "parameters": redact_parameters(task.inputs, LONGEST_VALUE, prepared.mask),
+            }
+            for name, task in prepared.tasks.items()
+        },
+    }
+    write_json(folder.root / RECORD, document)
+
+
+class RequestError(Exception):
+    """The record of a run cannot be used; ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help
+
+
+def load_request(folder: RunFolder) -> RunRequest:
+    """Read it.
+
+    Raises:
+        RecordError: There is none, or it is damaged or of another version.
+    """
+    path, name = folder.root / RECORD, f"run `{folder.id}`"
+    document = read_json(path)
+    again = "run the pipeline again"
+    if document is None and not path.exists():
+        raise RequestError(
+            f"{name} does not say what it ran", f"it was broken off before its first step: {again}"
+        )
+    written = document.get("version") if document is not None else None
+    if isinstance(written, int) and written > VERSION:
+        message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
+        raise RequestError(message, "resume it with that version, or a newer one")
+    request = _parse_request(document) if document is not None and written == VERSION else None
+    if request is None:
+        raise RequestError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
+    return request
+
+
+def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
+    """What a record says; None where it is damaged."""
+    known = {each.name for each in dataclasses.fields(RunOptions)}
+    try:
+        values = {name: value for name, value in document["options"].items() if name in known}
+        options = _make_options(
+            **{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+        )
+        if not all(map(_is_texts, (options.settings, options.assets))) or options.nodes not in get_args(
+            NodeMode
+        ):
+            return None
+        target = Path(document["target"])
+        withheld = tuple(map(str, document.get("withheld", ())))
+        return RunRequest(target, options, bool(document["track"]), bool(document["compiled"]), withheld)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values())
+
+
+def _make_options(**options: Any) -> RunOptions:
+    return RunOptions(**options)
+
+
+def _options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
+    """As JSON, without secrets; paths no longer depend on the working folder."""
+    values = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    values["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}
+    values["assets"] = {
+        name: os.path.abspath(path) if classify(path) == "local" else path  # noqa: PTH100 - no link is followed
+        for name, path in options.assets.items()
+    }
+    return values

@@ -1,0 +1,345 @@
+"""The process that keeps a run's record in MLflow, so that the runner never waits for MLflow's import.
+
+A program of its own: started first, it imports MLflow (seconds) while the runner still checks and
+compiles. One JSON document a line. In: ``begin``, ``step``, ``metrics``, ``tag``, ``end``, ``finish``, each
+with its number and the time when it was said; the end of the input without ``finish`` means that the runner
+died. Out: ``ready`` (with the experiment), ``step`` (with the run's id), ``metrics`` (with what was logged),
+``done`` (the number of what is written now), or once ``unavailable`` with the reason; ``alive`` every second.
+
+When this process dies, the runner starts another and says again what was not ``done``. What had been written
+all the same is found and not written twice: a step's run by its tags, a metric by its time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+ANSWERS: TextIO = sys.stdout
+DATABASE = "mlflow.db"
+ALIVE_SECONDS = 1.0
+LOCK_SECONDS = 60.0  # for another run that prepares the database
+# Tags of a step's run: how often it was started, when last, and what it does.
+ATTEMPT, ATTEMPT_TIME, KEY = "worldsize.attempt", "worldsize.attempt_time", "worldsize.step_key"
+MOST_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
+STATES = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
+
+STARTED = threading.Event()
+ANSWERING = threading.Lock()
+
+
+class Record:
+    """One pipeline run with a nested run for each step.
+
+    Args:
+        home: The folder of the database and the artifacts.
+        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run; ``known`` what an
+            earlier process of the same run had answered.
+    """
+
+    def __init__(self, home: Path, begin: Mapping[str, Any]) -> None:
+        from mlflow import MlflowClient  # noqa: PLC0415 - this process exists because it takes seconds
+
+        self._tags: Mapping[str, str] = begin["tags"]
+        self._steps: dict[str, str] = {}  # those that are open
+        self._runs: dict[str, str] = {}  # all, because metrics are read of ended ones too
+        self._earlier_runs: dict[tuple[str, str], str] = {}  # of a run that is resumed, by step and key
+        known = begin.get("known")
+        with only_one(home / "mlflow.lock"):
+            prepare_database(home)
+            self._client = MlflowClient(begin["uri"], begin["uri"])
+            self.experiment = self._experiment(begin["experiment"], home / "artifacts")
+        if known is not None:
+            self.run_id: str = known["run_id"]
+            self._runs = dict(known["runs"])
+            self._steps = {name: self._runs[name] for name in known["open"]}
+            self._note_earlier(self._all_runs(), frozenset(self._runs.values()))
+            return
+        self.run_id = (begin.get("again") and self._continued()) or self._created(begin)
+        self._parameters(begin["parameters"])
+
+    def _created(self, begin: Mapping[str, Any]) -> str:
+        run = self._client.create_run(
+            self.experiment, begin["time"], tags=dict(self._tags), run_name=begin["name"]
+        )
+        return str(run.info.run_id)
+
+    def _continued(self) -> str | None:
+        """The record of a run that is resumed; what it left open is closed. None where it has none."""
+        runs = self._all_runs()
+        for run in runs:
+            if "mlflow.parentRunId" in run.data.tags and run.info.status == "RUNNING":
+                self._client.set_terminated(run.info.run_id, "KILLED")
+        self._note_earlier(runs)
+        run_ids = [run.info.run_id for run in runs if "mlflow.parentRunId" not in run.data.tags]
+        if run_ids:
+            self._client.update_run(run_ids[0], status="RUNNING")
+        return str(run_ids[0]) if run_ids else None
+
+    def _all_runs(self) -> list[Any]:
+        """The runs of this run and of its steps, the newest first."""
+        ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}'"
+        return list(self._client.search_runs([self.experiment], ours))
+
+    def _note_earlier(self, runs: list[Any], known: frozenset[str] = frozenset()) -> None:
+        """Remember the runs that steps may go on with; of a step's several the newest, which comes first."""
+        for run in runs:
+            which = run.data.tags.get("worldsize.step", ""), run.data.tags.get(KEY, "")
+            if "mlflow.parentRunId" in run.data.tags and run.info.run_id not in known:
+                self._earlier_runs.setdefault(which, run.info.run_id)
+
+    def _parameters(self, parameters: Mapping[str, str]) -> None:
+        """Log parameters; those that a resumed run has already cannot change."""
+        from mlflow.entities import Param  # noqa: PLC0415
+
+        known = self._client.get_run(self.run_id).data.params
+        new = [Param(name, value) for name, value in parameters.items() if name not in known]
+        for start in range(0, len(new), MOST_PARAMETERS):
+            self._client.log_batch(self.run_id, params=new[start : start + MOST_PARAMETERS])
+
+    def _experiment(self, name: str, artifacts: Path) -> str:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is not None:
+            return str(experiment.experiment_id)
+        location = artifact_folder(artifacts, name).absolute().as_uri()
+        return str(self._client.create_experiment(name, artifact_location=location))
+
+    def step(self, name: str, key: str, time: int, *, repeated: bool) -> str:
+        """Open the run of a step that is about to start, below that of the step it belongs to; its id.
+
+        A step that starts again goes on with its run, as a job does that Azure ML starts again. After a
+        resumption that is so only where nothing of the step has changed, and never for the trials of a
+        sweep: it reads their metrics, which an earlier attempt must not stand before.
+
+        Args:
+            name: The step.
+            key: What the step does, empty where it is not known.
+            time: When it was asked for, in milliseconds.
+            repeated: Whether an earlier process may have opened it and died before it could say so.
+        """
+        owner = name.rpartition(".")[0]
+        earlier = self._earlier_runs.pop((name, key), None) if key and owner not in self._runs else None
+        if repeated and name not in self._runs:
+            earlier = earlier or self._earlier(name, "RUNNING")
+        run_id = self._runs.get(name) or earlier or self._new_step(name, key, owner, time)
+        self._count_attempt(run_id, time)
+        self._steps[name] = self._runs[name] = run_id
+        return run_id
+
+    def _count_attempt(self, run_id: str, time: int) -> None:
+        """Count an attempt once, also where a process died between the count and its answer."""
+        run = self._client.get_run(run_id)
+        if run.info.status != "RUNNING":
+            self._client.update_run(run_id, status="RUNNING")
+        if run.data.tags.get(ATTEMPT_TIME) != str(time):
+            from mlflow.entities import RunTag  # noqa: PLC0415
+
+            attempt = str(int(run.data.tags.get(ATTEMPT, "0")) + 1)
+            tags = [RunTag(ATTEMPT, attempt), RunTag(ATTEMPT_TIME, str(time))]
+            self._client.log_batch(run_id, tags=tags)
+
+    def _new_step(self, name: str, key: str, owner: str, time: int) -> str:
+        parent = {"mlflow.parentRunId": self._runs.get(owner, self.run_id)}
+        tags = {**self._tags, **parent, "worldsize.step": name, KEY: key}
+        run = self._client.create_run(self.experiment, time, tags=tags, run_name=name)
+        return str(run.info.run_id)
+
+    def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
+        """What a step has logged: the values of one metric in their order, and the names of all metrics."""
+        run_id = self._runs.get(name) or self._earlier(name)
+        if run_id is None:
+            return {"values": [], "names": []}
+        history = self._client.get_metric_history(run_id, metric)
+        history.sort(key=lambda each: (each.timestamp, each.step))
+        names = [] if history else sorted(self._client.get_run(run_id).data.metrics)
+        return {"values": [each.value for each in history], "names": names}
+
+    def _earlier(self, name: str, status: str | None = None) -> str | None:
+        """The newest run of a step that this process has not created, such as before a run was resumed."""
+        ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}' and tags.`worldsize.step` = '{name}'"
+        ours += f" and attributes.status = '{status}'" if status else ""
+        newest = self._client.search_runs(
+            [self.experiment], ours, order_by=["start_time DESC"], max_results=1
+        )
+        return str(newest[0].info.run_id) if newest else None
+
+    def tag(self, name: str, tags: Mapping[str, str]) -> None:
+        """Add tags to the run of a step."""
+        for key, value in tags.items():
+            if name in self._runs:
+                self._client.set_tag(self._runs[name], key, value)
+
+    def end(self, name: str, state: str, time: int) -> None:
+        """Close the run of a step, unless the step has closed it by itself and did well."""
+        run_id = self._steps.pop(name, None)
+        if run_id is not None and (state != "succeeded" or self._is_open(run_id)):
+            self._client.set_terminated(run_id, STATES[state], time)
+
+    def finish(self, state: str, metrics: Mapping[str, float], time: int | None = None) -> None:
+        """Close the pipeline's run and whatever is still open below it.
+
+        Args:
+            state: The state of the pipeline's run.
+            metrics: Those of the whole run.
+            time: When that was said, in milliseconds; a metric that is logged again with it is the same.
+        """
+        for name in list(self._steps):
+            self.end(name, "stopped", time or now())
+        for name, value in metrics.items():
+            self._client.log_metric(self.run_id, name, value, time, 0)
+        self._client.set_terminated(self.run_id, STATES[state], time)
+
+    def _is_open(self, run_id: str) -> bool:
+        return str(self._client.get_run(run_id).info.status) == "RUNNING"
+
+
+def artifact_folder(artifacts: Path, experiment: str) -> Path:
+    """Where an experiment keeps its files; its name is free text, and must not lead elsewhere."""
+    return artifacts / (re.sub(r"[^\w. -]|^[.]+", "_", experiment)[:200] or "_")
+
+
+def prepare_database(home: Path) -> None:
+    """Create the tables under another name: a run that is killed meanwhile must not leave half of them."""
+    from mlflow import MlflowClient  # noqa: PLC0415
+
+    if (home / DATABASE).exists():
+        return
+    for left in home.glob(f"{DATABASE}.part*"):
+        left.unlink()
+    part = home / f"{DATABASE}.part"
+    try:
+        MlflowClient(f"sqlite:///{part}").search_experiments(max_results=1)
+    except BaseException:  # a disk that is full: what was written must not keep it so
+        for left in home.glob(f"{DATABASE}.part*"):
+            left.unlink(missing_ok=True)
+        raise
+    part.replace(home / DATABASE)
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold a lock among the processes of this machine; the kernel lets go of it when the process dies."""
+    import fcntl  # noqa: PLC0415 - POSIX only
+
+    deadline = time.monotonic() + LOCK_SECONDS
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(
+                        f"another run prepares its database for {LOCK_SECONDS:.0f} s"
+                    ) from None
+                time.sleep(0.05)
+        yield
+
+
+def listen(lines: queue.Queue[dict[str, Any] | None]) -> None:
+    """Read the runner's lines; a runner that dies ends this process, even in the middle of an import."""
+    finished = False
+    for line in sys.stdin:
+        document = json.loads(line)
+        finished = finished or document["do"] == "finish"
+        lines.put(document)
+    lines.put(None)
+    if not finished and not STARTED.is_set():
+        os._exit(1)
+
+
+def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
+    """Answer until the run is over."""
+    begin = lines.get()
+    if begin is None or begin["do"] != "begin":
+        return
+    STARTED.set()  # from here on there is something to close
+    record = Record(home, begin)
+    answer(ready={"experiment_id": record.experiment, "run_id": record.run_id})
+    while (document := lines.get()) is not None:
+        carry_out(record, document)
+        answer(done=document["number"])
+        if document["do"] == "finish":
+            return
+    record.finish("interrupted", {})
+
+
+def carry_out(record: Record, document: Mapping[str, Any]) -> None:
+    """Do what one document says."""
+    if document["do"] == "step":
+        repeated = document.get("repeated", False)
+        run_id = record.step(document["step"], document["key"], document["time"], repeated=repeated)
+        answer(step=document["step"], run_id=run_id)
+    elif document["do"] == "metrics":
+        metrics = record.metrics(document["step"], document["metric"])
+        answer(metrics={"step": document["step"], "metric": document["metric"], **metrics})
+    elif document["do"] == "tag":
+        record.tag(document["step"], document["tags"])
+    elif document["do"] == "end":
+        record.end(document["step"], document["state"], document["time"])
+    elif document["do"] == "finish":
+        record.finish(document["state"], document["metrics"], document["time"])
+
+
+def now() -> int:
+    """The time as MLflow has it."""
+    return int(time.time() * 1000)
+
+
+def stay_alive() -> None:
+    """Say every second that this process is not stopped."""
+    while True:
+        answer(alive=True)
+        time.sleep(ALIVE_SECONDS)
+
+
+def answer(**document: Any) -> None:
+    """Tell the runner, should it still listen."""
+    with ANSWERING, contextlib.suppress(OSError):
+        ANSWERS.write(json.dumps(document) + "\n")
+        ANSWERS.flush()
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in one line; of a database that refuses only what it says, not the statement."""
+    first = (str(error).strip().splitlines() or [""])[0][:160]
+    said = getattr(error, "orig", None)
+    if said is not None:
+        return f"its database: {said}"[:160]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def main() -> None:
+    """Serve one run; ``argv`` has the home folder."""
+    global ANSWERS  # noqa: PLW0603
+    sys.path.pop(0)  # the folder of this file; its modules must not stand before those of libraries
+    # MLflow and its libraries print; what they print must not mix with the answers.
+    ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    threading.Thread(target=listen, args=(lines,), daemon=True).start()
+    threading.Thread(target=stay_alive, daemon=True).start()
+    logging.disable(logging.WARNING)
+    try:
+        import mlflow  # noqa: F401, PLC0415 - imported while the runner still plans
+    except ImportError as error:
+        answer(unavailable=f"`{error.name or error}` is not installed: `pip install 'worldsize[run]'`")
+        return
+    try:
+        serve(Path(sys.argv[1]), lines)
+    except Exception as error:
+        answer(unavailable=reason(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The tracker's process, and the next where one is lost: what is sent to it and what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from worldsize.running.launch.supervisor import LivenessTimer
+
+TRACKER = Path(__file__).with_name("tracker.py")
+KILL_SECONDS = 5.0
+
+
+class TrackerProcess:
+    """One tracker after the other, all of which answer on the same pipe.
+
+    Args:
+        home: The folder of the database and the artifacts.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.fault: str | None = None  # why another is needed
+        self._home = home
+        self._reading, self._writing = os.pipe()  # held open: a selector keeps one descriptor for all of them
+        os.set_blocking(self._reading, False)
+        self._rest = self._unsent = b""
+        self.launch()
+
+    def launch(self) -> None:
+        """Start a tracker."""
+        self.fault, self._rest, self._unsent = None, b"", b""
+        self._liveness = LivenessTimer()
+        self._process = subprocess.Popen(
+            [sys.executable, str(TRACKER), str(self._home)],
+            stdin=subprocess.PIPE,
+            stdout=self._writing,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"},
+            start_new_session=True,  # a Ctrl-C is for the runner to handle
+        )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+
+    def fileno(self) -> int:
+        """What a selector waits on."""
+        return self._reading
+
+    def send(self, document: Mapping[str, Any]) -> None:
+        """Send one document; what the pipe does not take now goes with :meth:`look`."""
+        self._unsent += json.dumps(document).encode() + b"\n"
+        self._flush()
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """What has been said since; never waits."""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._reading, 1 << 16):
+                self._liveness.reset()
+                *lines, self._rest = (self._rest + chunk).split(b"\n")
+                yield from (each for each in map(json.loads, lines) if "alive" not in each)
+
+    def look(self) -> float:
+        """See whether it is alive, and set :attr:`fault` where it is not; the seconds since the last look."""
+        self._flush()
+        before = self._liveness.seconds
+        if self._process.poll() is not None:
+            self.fault = self.fault or "the process that talks to MLflow has died"
+        elif self._liveness.has_expired(self._process.pid):
+            self.fault = self.fault or "the process that talks to MLflow does not answer"
+        return self._liveness.seconds - before
+
+    def kill(self) -> None:
+        """End it at once, so that it writes nothing more."""
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILL_SECONDS)
+        self._close_input()
+
+    def close(self, patience: float) -> None:
+        """Tell it that nothing more comes, and wait until it has ended."""
+        with contextlib.suppress(OSError):
+            self._process.send_signal(signal.SIGCONT)
+        self._close_input()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def _flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # full, or gone
+            assert self._process.stdin is not None
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._process.stdin.fileno(), self._unsent) :]
+
+    def _close_input(self) -> None:
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()

@@ -1,0 +1,326 @@
+"""MLflow, as far as the runner is concerned: what to give each step so that its calls land in its run."""
+
+from __future__ import annotations
+
+import getpass
+import select
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from worldsize.running.record.tracker_process import TrackerProcess
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PATIENCE_SECONDS = 30.0  # for the last writes of a run that is broken off
+STUCK_SECONDS = 120.0  # for one thing to be written, from the import on; a database may be locked for long
+MOST_LOSSES = 3  # of trackers in a row that wrote nothing
+LOOK_SECONDS = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedMetric:
+    """What a step has logged of one metric: its values in their order.
+
+    ``names`` are the metrics that it has logged instead, where it has logged none of this one.
+    """
+
+    values: tuple[float, ...]
+    names: tuple[str, ...] = ()
+
+
+class Tracking:
+    """The line to the tracker process. Without MLflow every call still works and steps run untracked.
+
+    Each message is kept until the tracker has confirmed that it is written. A tracker that dies or falls
+    silent is started again, and gets the unconfirmed messages again.
+
+    Args:
+        home: The folder of the database and the artifacts.
+        wanted: Whether to track at all.
+    """
+
+    def __init__(self, home: Path, *, wanted: bool = True) -> None:
+        self.home = home.absolute()
+        self.unavailable: str | None = None if wanted else ""  # the reason, empty where tracking is off
+        self.run_id: str | None = None
+        self.started = False  # whether the tracker was ever needed
+        self._experiment = ""
+        self._experiment_id = ""
+        self._runs: dict[str, str] = {}
+        self._ended: set[str] = set()  # steps whose runs are closed
+        self._logged: dict[tuple[str, str], LoggedMetric] = {}
+        self._description: Callable[[], dict[str, Any]] | None = None  # of the run, until it is needed
+        self._begin: dict[str, Any] | None = None
+        self._pending: deque[dict[str, Any]] = deque()  # not known to be written, the oldest first
+        self._number = 0
+        self._waited = 0.0  # seconds for the oldest
+        self._worker: TrackerProcess | None = None
+        self._finished = False  # whether the end of the run is written
+        self._losses = 0  # of trackers, since one of them wrote something
+
+    @property
+    def uri(self) -> str | None:
+        """The tracking URI, None where nothing is tracked."""
+        return None if self.unavailable is not None else f"sqlite:///{self.home / 'mlflow.db'}"
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the run has a record to which something is missing."""
+        return bool(self.unavailable) and self.run_id is not None
+
+    def start(self) -> None:
+        """Start the tracker process, which begins to import MLflow."""
+        if self.unavailable is not None or self._worker is not None:
+            return
+        self.started = True
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._worker = TrackerProcess(self.home)
+
+    def begin(
+        self,
+        experiment: str,
+        name: str,
+        tags: Callable[[], Mapping[str, str]],
+        parameters: Mapping[str, str],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Describe the run; the tracker answers when MLflow is ready.
+
+        A tracker that was not started starts with the first step that asks for a run: where every step is
+        reused there is nothing to measure, and nobody waits for MLflow.
+
+        Args:
+            experiment: The experiment's name.
+            name: The run's name.
+            tags: Gives its tags, once they are needed.
+            parameters: Its parameters.
+            again: Whether the run is resumed, and has a record already.
+        """
+        self._experiment = experiment
+
+        def describe() -> dict[str, Any]:
+            what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
+            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": _now(), **what}
+
+        self._description = describe
+        if self._worker is not None:
+            self._describe()
+
+    def request(self, step: str, key: str | None = None) -> None:
+        """Ask for the run of a step, each time it starts; :meth:`environment` has it once it is there.
+
+        Args:
+            step: Its name.
+            key: What it does; with the same one a resumed run goes on with the step's run.
+        """
+        self.start()
+        self._describe()
+        self._runs.pop(step, None)  # of an attempt before this one: the step waits until it is counted
+        self._ended.discard(step)
+        self._say(do="step", step=step, key=key or "")
+
+    def environment(self, step: str) -> dict[str, str] | None:
+        """MLflow's variables for a step, as Azure ML presets them; None while they are not known yet."""
+        if self.unavailable is not None:
+            return {}
+        if step not in self._runs:
+            return None
+        return mlflow_variables(str(self.uri), self._experiment, self._experiment_id, self._runs[step])
+
+    def ask(self, step: str, metric: str) -> None:
+        """Ask what a step has logged of a metric; :meth:`logged` has it once it is there."""
+        self._say(do="metrics", step=step, metric=metric)
+
+    def logged(self, step: str, metric: str) -> LoggedMetric | None:
+        """The newest answer to :meth:`ask`, taken out: None until there is one, and after it was taken."""
+        return self._logged.pop((step, metric), None)
+
+    def wait_for(self, step: str, metric: str, seconds: float = PATIENCE_SECONDS) -> LoggedMetric | None:
+        """Ask, and wait for the answer; None where none comes, because nothing is tracked or in time."""
+        self._logged.pop((step, metric), None)
+        self.ask(step, metric)
+        deadline = time.monotonic() + seconds
+        while self._attend() and (step, metric) not in self._logged and time.monotonic() < deadline:
+            pass
+        return self.logged(step, metric)
+
+    def tag(self, step: str, tags: Mapping[str, str]) -> None:
+        """Add tags to the run of a step; returns at once."""
+        self._say(do="tag", step=step, tags=dict(tags))
+
+    def run_of(self, step: str) -> str | None:
+        """The id of a step's run, None where it has none."""
+        return self._runs.get(step)
+
+    def end(self, step: str, state: str) -> None:
+        """Close the run of a step; returns at once."""
+        self._say(do="end", step=step, state=state)
+
+    def finish(self, state: str, metrics: Mapping[str, float]) -> None:
+        """Close the run, and wait until everything is written; nothing is, where it never began."""
+        if self.run_id is not None:
+            self._say(do="finish", state=state, metrics=dict(metrics))
+            while self._pending and self._attend():
+                pass
+        self._close()
+
+    def fileno(self) -> int | None:
+        """What a selector waits on, None where there is nothing to wait for; the same for the whole run."""
+        return None if self._worker is None or self.unavailable is not None else self._worker.fileno()
+
+    def read(self) -> None:
+        """Take in what the tracker has said."""
+        for document in self._worker.read() if self._worker is not None else ():
+            self._take(document)
+
+    def look(self) -> None:
+        """See whether the tracker still works, and start another where it does not."""
+        if self._worker is None or self.unavailable is not None or self._finished:
+            return
+        waited = self._worker.look()
+        self._waited = self._waited + waited if self._pending else 0.0
+        fault = self._worker.fault
+        if fault is None and self._waited > STUCK_SECONDS:
+            fault = f"the process that talks to MLflow has got no further for {STUCK_SECONDS:.0f} s"
+        if fault is not None:
+            self._replace(fault)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _describe(self) -> None:
+        if self._description is not None and self._worker is not None:
+            self._begin, self._description = self._description(), None
+            self._worker.send(self._begin)
+
+    def _replace(self, fault: str) -> None:
+        """Start another tracker in place of one that does not work, and say again what is not written."""
+        assert self._worker is not None
+        self._worker.kill()
+        self.read()  # what it could still answer is done
+        self._waited = 0.0
+        self._losses += 1
+        if self.unavailable is not None or self._finished:
+            return
+        if self._losses > MOST_LOSSES:
+            self.unavailable = self._worker.fault or fault
+            return
+        self._worker.launch()
+        if self._begin is None:
+            return
+        if self.run_id is None:
+            known = None
+        else:
+            still = [step for step in self._runs if step not in self._ended]
+            known = {"run_id": self.run_id, "runs": self._runs, "open": still}
+        self._worker.send({**self._begin, "again": True, "known": known})
+        for document in self._pending:
+            self._worker.send({**document, "repeated": True})
+
+    def _attend(self) -> bool:
+        """Wait a moment for the tracker; False where there is none to wait for."""
+        number = self.fileno()
+        if number is not None:
+            select.select([number], [], [], LOOK_SECONDS)
+            self.read()
+            self.look()
+        return self.fileno() is not None
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        if "ready" in answer:
+            self.run_id, self._experiment_id = answer["ready"]["run_id"], answer["ready"]["experiment_id"]
+        elif "step" in answer:
+            self._runs[answer["step"]] = answer["run_id"]
+        elif "metrics" in answer:
+            metrics = answer["metrics"]
+            key = (metrics["step"], metrics["metric"])
+            self._logged[key] = LoggedMetric(tuple(metrics["values"]), tuple(metrics["names"]))
+        elif "done" in answer:
+            self._losses, self._waited = 0, 0.0
+            while self._pending and self._pending[0]["number"] <= answer["done"]:
+                written = self._pending.popleft()
+                if written["do"] == "end":
+                    self._ended.add(written["step"])
+                self._finished = self._finished or written["do"] == "finish"
+        elif "unavailable" in answer and self._worker is not None:
+            self._worker.fault = answer["unavailable"]
+            if self.run_id is None:  # without MLflow, or without its database, another would not do better
+                self.unavailable = answer["unavailable"]
+
+    def _say(self, **document: Any) -> None:
+        if self._worker is None or self.unavailable is not None:
+            return
+        self._number += 1
+        document |= {"number": self._number, "time": _now()}
+        self._pending.append(document)
+        self._worker.send(document)
+
+    def _close(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close(PATIENCE_SECONDS)
+
+
+def _now() -> int:
+    """Milliseconds, as MLflow counts them."""
+    return int(time.time() * 1000)
+
+
+def mlflow_variables(uri: str, experiment: str, experiment_id: str, run_id: str) -> dict[str, str]:
+    """What makes ``mlflow.start_run()`` join the step's own run and registry."""
+    return {
+        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_REGISTRY_URI": uri,
+        "MLFLOW_EXPERIMENT_NAME": experiment,
+        "MLFLOW_EXPERIMENT_ID": experiment_id,
+        "MLFLOW_RUN_ID": run_id,
+    }
+
+
+def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:
+    """Where a run comes from: the file, the user and the commit, under the names that MLflow reads.
+
+    Args:
+        pipeline: What was run, as the user named it.
+        run_id: Our id of the run.
+        source: The folder whose commit counts.
+    """
+    tags = {
+        "mlflow.source.name": str(pipeline),
+        "mlflow.source.type": "LOCAL",
+        "mlflow.user": _user(),
+        "worldsize.run": run_id,
+    }
+    commit = _git(source, "rev-parse", "HEAD")
+    if commit:
+        tags["mlflow.source.git.commit"] = commit
+        tags["mlflow.source.git.branch"] = _git(source, "rev-parse", "--abbrev-ref", "HEAD") or ""
+        dirty = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        tags["azureml.git.dirty"] = str(bool(dirty))
+    return {name: value for name, value in tags.items() if value}
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    command: Sequence[str] = ("git", "-C", str(folder), *words)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return ""

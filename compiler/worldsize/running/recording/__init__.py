@@ -1,1 +1,0 @@
-"""What stays of a run: its folder, events, record, history, and MLflow's."""

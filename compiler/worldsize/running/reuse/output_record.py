@@ -1,0 +1,129 @@
+"""What a step made, written beside it: `made.json` in its folder, and whether it is still what it was."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from worldsize.running.model.folder import StepFolder
+from worldsize.running.model.source import ARTIFACTS
+from worldsize.running.record.json_files import boot_id, read_json, write_json
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.key import Parts
+from worldsize.running.reuse.trees import Tree, parse_tree, walk_tree
+from worldsize.running.reuse.trees import make_stamp as stamp_of
+
+NAME = "made.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """The outputs of a step when it had succeeded, and what its key was made of."""
+
+    key: str
+    parts: Parts
+    outputs: Mapping[str, Tree]
+    seconds: float
+    boot: str = field(default_factory=boot_id)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all outputs."""
+        return sum(tree.size for tree in self.outputs.values())
+
+
+def output_path(folder: StepFolder, output: str) -> Path:
+    """Where an output lies; of :data:`ARTIFACTS` it is the working folder, with ./outputs and ./logs."""
+    return folder.code if output == ARTIFACTS else folder.outputs / output
+
+
+def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
+    """Write it beside what was made.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    document = {
+        "version": VERSION,
+        "key": record.key,
+        "parts": record.parts,
+        "outputs": {name: tree.document() for name, tree in record.outputs.items()},
+        "seconds": round(record.seconds, 3),
+        "boot": record.boot,
+    }
+    write_json(folder.root / NAME, document)
+
+
+def load_output_record(folder: StepFolder) -> OutputRecord | None:
+    """Read it; None where there is none, or where it is damaged."""
+    document = read_json(folder.root / NAME)
+    if document is None or document.get("version") != VERSION:
+        return None
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        return _parse_record(document)
+    return None
+
+
+def _parse_record(document: Mapping[str, Any]) -> OutputRecord:
+    return OutputRecord(
+        str(document["key"]),
+        {str(name): str(part) for name, part in document["parts"].items()},
+        {str(name): parse_tree(tree) for name, tree in document["outputs"].items()},
+        float(document["seconds"]),
+        str(document["boot"]),
+    )
+
+
+def verify_outputs(
+    record: OutputRecord, folder: StepFolder, digests: Digests
+) -> tuple[OutputRecord, str | None]:
+    """Whether everything is still there as it was made.
+
+    A file with the size and times that it had is taken to be the same, as long as the machine has not
+    been started anew since; any other is read.
+
+    Returns:
+        What is known now, to be saved where it is not ``made``, and the name of the first thing that
+        is not what it was.
+    """
+    outputs = {}
+    for name, tree in record.outputs.items():
+        try:
+            verified, changed = _verify_tree(
+                tree, output_path(folder, name), digests, trusted=record.boot == boot_id()
+            )
+        except OSError as error:
+            return record, error.filename or name
+        if changed is not None:
+            return record, f"{name}/{changed}".rstrip("/")
+        outputs[name] = verified
+    now = replace(record, outputs=outputs, boot=boot_id())
+    return (record if now == record else now), None
+
+
+def _verify_tree(tree: Tree, path: Path, digests: Digests, *, trusted: bool) -> tuple[Tree, str | None]:
+    files, rest = dict(tree.files), {*tree.folders, *tree.others}
+    left = {*files, *rest}
+    for entry in walk_tree(path):
+        if not entry.place and entry.kind != tree.kind:
+            return tree, ""
+        if entry.kind != "file":
+            if entry.place and entry.place not in rest:
+                return tree, entry.place
+            left.discard(entry.place)
+            continue
+        leaf = files.get(entry.place)
+        if leaf is None:
+            return tree, entry.place
+        left.discard(entry.place)
+        assert entry.status is not None
+        if not trusted or leaf.stamp is None or leaf.stamp != stamp_of(entry.status):
+            now = digests.file(path / entry.place if entry.place else path, entry.status)
+            if now.sha256 != leaf.sha256:
+                return tree, entry.place
+            files[entry.place] = now
+    return (replace(tree, files=files) if files != tree.files else tree), min(left, default=None)

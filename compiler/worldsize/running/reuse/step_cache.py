@@ -1,0 +1,278 @@
+"""The cache of steps as one run uses it: finds the outputs of earlier runs, keeps its own for later ones."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.running.environments.planning import EnvironmentPlan
+from worldsize.running.launch.step_folder import clear_step_folder
+from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.model.results import DONE
+from worldsize.running.model.source import ARTIFACTS, File, Output, Part, RunName, Source, Text, list_parts
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.preparation import Prepared
+from worldsize.running.record.history import RunRecord
+from worldsize.running.reuse import output_record
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.key import (
+    Parts,
+    derive_secret,
+    identify_environment,
+    list_changed,
+    make_key,
+    make_parts,
+)
+from worldsize.running.reuse.output_record import (
+    OutputRecord,
+    load_output_record,
+    output_path,
+    save_output_record,
+    verify_outputs,
+)
+from worldsize.running.reuse.store import (
+    Original,
+    Store,
+    StoreEntry,
+    link_step,
+    original_folder,
+    read_original,
+    unlink_step,
+)
+from worldsize.running.reuse.trees import Tree
+
+
+@dataclass(slots=True)
+class ReuseCache:
+    """Finds and keeps steps for one run.
+
+    Attributes:
+        run: The run.
+        tasks: Its steps; some may be added while it goes on.
+        code: Their code; a step that another turns into has that one's.
+        store: Where steps are found and kept.
+        digests: Hashes their files.
+        environments: What interprets the steps.
+        notice: Says something to the user.
+        force: Whether nothing is reused.
+        earlier: Of a run that is resumed, the steps that had succeeded.
+    """
+
+    run: RunFolder
+    tasks: Mapping[str, Task]
+    code: Mapping[str, Snapshot]
+    store: Store
+    digests: Digests
+    environments: EnvironmentPlan
+    notice: Callable[[str], None]
+    force: bool = False
+    earlier: frozenset[str] = frozenset()
+    _keys: dict[str, Parts | None] = field(default_factory=dict)  # of the steps that were asked for
+    _made: dict[str, tuple[OutputRecord, StepFolder]] = field(
+        default_factory=dict
+    )  # of the steps that are done
+    _adopted: set[str] = field(default_factory=set)
+    _read: frozenset[str] = field(init=False)  # the steps whose artifacts a step reads
+
+    def __post_init__(self) -> None:
+        """Note the steps whose working folders are outputs too."""
+        sources = [source for task in self.tasks.values() for source in task.inputs.values() if source]
+        outputs = [part for source in sources for part in list_parts(source) if isinstance(part, Output)]
+        self._read = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
+
+    def recall(self, task: Task) -> str | None:
+        """Put the outputs in place that the very same step made before.
+
+        Returns:
+            The run that made them, this one where it is resumed; None where the step has to run.
+
+        Raises:
+            OSError: The outputs cannot be put in place.
+        """
+        if task.name in self._keys:  # it waits for slots
+            return None
+        parts = self._keys[task.name] = self._parts(task)
+        adopted = self._adopt(task, parts)
+        if adopted is None and parts is not None and not self.force and is_deterministic(task):
+            return self._reuse(task, make_key(parts))
+        return adopted
+
+    def key(self, task: Task) -> str | None:
+        """The key of a step after :meth:`recall`; None where it has none."""
+        parts = self._keys.get(task.name)
+        return None if parts is None else make_key(parts)
+
+    def keep(self, task: Task, seconds: float) -> None:
+        """Remember the outputs of a step that has just succeeded.
+
+        It can be reused only if nothing that it read has changed while it ran: otherwise nobody knows
+        which of two contents it saw.
+        """
+        if task.name in self._adopted:
+            return
+        folder = self.run.step(task.name)
+        before = self._keys.get(task.name)
+        try:
+            places = {name: output_path(folder, name) for name in self._outputs(task)}
+            outputs = {name: self.digests.tree(path, remember=False) for name, path in places.items()}
+            changed = [] if before is None else list_changed(before, self._parts(task) or {})
+            parts = {**(before or {}), **dict.fromkeys(changed, "")}  # of two contents nobody knows which
+            done = OutputRecord(make_key(parts), parts, outputs, seconds)
+            self._made[task.name] = done, folder
+            save_output_record(done, folder)
+            if changed and is_deterministic(task):
+                self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
+            elif not changed and before is not None:
+                self._add(task, done)
+        except OSError:  # unreadable outputs, a full disk: later steps and runs do without
+            return
+
+    def _add(self, task: Task, done: OutputRecord) -> None:
+        """Let later runs find a step.
+
+        Raises:
+            OSError: The store cannot be written.
+        """
+        if is_deterministic(task):
+            self.store.add(StoreEntry(done.key, self.run.id, task.name, time.time(), done.seconds, done.size))
+
+    def _reuse(self, task: Task, wanted: str) -> str | None:
+        entry = self.store.find(wanted)
+        if entry is None or entry.run == self.run.id:
+            return None
+        with self.store.locked():
+            folder = self.store.folder(entry)
+            done = load_output_record(folder)
+            if done is None or done.key != wanted:
+                self.store.remove(entry)
+                return None
+            if not done.outputs.keys() >= set(self._outputs(task)):
+                return None
+            if not self._holds(task, done, folder, entry.run):
+                self.store.remove(entry)
+                return None
+            link_step(self.run.step(task.name), folder, task.outputs, Original(entry.run, entry.step))
+        self.store.count(entry)
+        return entry.run
+
+    def _adopt(self, task: Task, parts: Parts | None) -> str | None:
+        """Adopt the outputs of an interrupted run, or clear them for another attempt."""
+        own = self.run.step(task.name)
+        source = read_original(own)
+        folder = own if source is None else original_folder(self.run, source)
+        done = load_output_record(folder) if task.name in self.earlier else None
+        if done is not None and parts is not None and set(self._outputs(task)) <= done.outputs.keys():
+            changed = list_changed(done.parts, parts)
+            if changed:
+                self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
+            elif self._holds(task, done, folder, source.run if source else self.run.id):
+                self._adopted.add(task.name)
+                if source is None:  # the run may have died before it could
+                    with contextlib.suppress(OSError):
+                        self._add(task, done)
+                return source.run if source else self.run.id
+        if source is not None:
+            unlink_step(own)
+        elif own.root.exists():
+            (own.root / output_record.NAME).unlink(missing_ok=True)
+            clear_step_folder(task, self.run)
+        return None
+
+    def _holds(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:
+        """Whether the outputs of a step are unchanged; tells the user where they are not."""
+        now, changed = verify_outputs(done, folder, self.digests)
+        if changed is not None:
+            self.notice(f"{task.name}: runs again, its output in run {run} has changed since: {changed}")
+            return False
+        if now is not done:
+            with contextlib.suppress(OSError):
+                save_output_record(now, folder)
+        self._made[task.name] = now, folder
+        return True
+
+    def _parts(self, task: Task) -> Parts | None:
+        """What the key of a step is made of; None where that cannot be told, and it runs every time."""
+        try:
+            inputs = {name: self._value(source) for name, source in task.inputs.items()}
+            code = self.digests.files(self._code(task.name).files, task.folder).digest()
+            identity = identify_environment(task, self.environments, self.digests)
+            return make_parts(task, code=code, inputs=inputs, environment=identity)
+        except (OSError, TypeError, LookupError):
+            return None
+
+    def _value(self, source: Source | None) -> list[list[str]]:
+        """What an input stands for."""
+        return [self._part(part) for part in list_parts(source)] if source is not None else [["absent"]]
+
+    def _part(self, part: Part) -> list[str]:
+        if isinstance(part, Text) and part.secret:
+            return ["secret", derive_secret(part.rendered)]
+        if isinstance(part, Text):
+            return ["text", part.rendered]
+        if isinstance(part, RunName):
+            return ["run", self.run.id]
+        if isinstance(part, File):
+            return self._data(self.digests.tree(part.path.absolute()), part.path.name)
+        done, folder = self._made[part.step]
+        tree = done.outputs[part.port]
+        if verify_outputs(done, folder, self.digests)[1] is not None:
+            tree = self.digests.tree(output_path(folder, part.port), remember=False)
+        return self._data(tree, part.port)
+
+    @staticmethod
+    def _data(tree: Tree, name: str) -> list[str]:
+        """Of a lone file its name counts too, because programs look at endings."""
+        return ["data", name if tree.kind == "file" else "", tree.digest()]
+
+    def _code(self, name: str) -> Snapshot:
+        while name not in self.code:
+            name, dot, _ = name.rpartition(".")
+            if not dot:
+                raise LookupError(name)
+        return self.code[name]
+
+    def _outputs(self, task: Task) -> list[str]:
+        """The outputs whose content matters: those declared, and the artifacts where a step reads them."""
+        return [*task.outputs, *([ARTIFACTS] if task.name in self._read else [])]
+
+
+def is_deterministic(task: Task) -> bool:
+    """What its component says; by default it is."""
+    setting = task.component.is_deterministic
+    return setting is None or str(setting.value).lower() != "false"
+
+
+def make_step_cache(
+    prepared: Prepared,
+    run: RunFolder,
+    store: Store,
+    notice: Callable[[str], None],
+    *,
+    stopping: Callable[[], bool],
+    earlier: RunRecord | None,
+) -> ReuseCache:
+    """The cache of steps for a run.
+
+    Args:
+        prepared: The pipeline, with its options.
+        run: The run's folder.
+        store: Where steps are found and kept.
+        notice: Says something to the user.
+        stopping: Whether the user has asked to stop, so that no long file is hashed to its end.
+        earlier: What is known of the run, where it is resumed.
+    """
+    done = earlier.steps.values() if earlier is not None else ()
+    return ReuseCache(
+        run,
+        prepared.tasks,
+        prepared.code,
+        store,
+        Digests(store.digests, stop=stopping),
+        environments=prepared.environments,
+        notice=notice,
+        force=prepared.options.force or prepared.graph.force_rerun,
+        earlier=frozenset(step.name for step in done if step.state in DONE),
+    )

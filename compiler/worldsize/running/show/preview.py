@@ -1,0 +1,103 @@
+"""A dry run: every process with its command and the variables we set, without making or starting any."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.redaction import make_redaction
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.process import Call, Process, walk_processes
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.machine import Machine
+from worldsize.running.record.tracking import mlflow_variables
+from worldsize.running.show.summary import shown
+from worldsize.secrecy.masking import Mask
+
+RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
+PORT = "{port}"
+FOLDER = "{private folder}"
+
+
+def preview_processes(
+    tasks: Mapping[str, Task],
+    machine: Machine,
+    experiment: str,
+    placed: Callable[[Call], Call] = lambda call: call,
+    mask: Mask | None = None,
+) -> dict[str, tuple[Process, ...]]:
+    """The processes of every step as they may be seen, with placeholders for what is not known yet.
+
+    Args:
+        tasks: The steps.
+        machine: What there is.
+        experiment: The experiment's name.
+        placed: Gives a call the places of its instances.
+        mask: Hides secrets.
+    """
+    return {
+        name: _processes(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
+    }
+
+
+def _processes(
+    task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
+) -> tuple[Process, ...]:
+    values = resolve_inputs(task, RUN, shown)
+    call = make_call(
+        task,
+        RUN,
+        values,
+        experiment=experiment,
+        tracking=mlflow_variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
+        cores=machine.cores,
+    )
+    disclosed = make_redaction(task, call, values, mask)
+    plan = plan_processes(placed(call), ports(count_ports(call)))
+    return tuple(map(disclosed.process, plan))
+
+
+def ports(count: int) -> list[str]:
+    """Placeholders for ports that are only reserved when the run starts."""
+    return [PORT] if count == 1 else [f"{{port {number}}}" for number in range(count)]
+
+
+def render_preview(plans: Mapping[str, tuple[Process, ...]]) -> str:
+    """The plan as text: per step the working folder, what all processes share, then each process."""
+    return "\n".join(line for step, plan in plans.items() for line in _step(step, plan))
+
+
+def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
+    ranks = [process for process in walk_processes(plan) if not process.members]
+    common = {
+        name: value
+        for name, value in ranks[0].env.items()
+        if len(ranks) > 1 and all(process.env.get(name) == value for process in ranks)
+    }
+    yield f"step {step}: {len(ranks)} process{'es' if len(ranks) > 1 else ''} in {RUN.step(step).code}"
+    for starter in (process for process in plan if process.members):
+        yield f"  {starter.name}, which starts every rank"
+        own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
+        yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
+        yield f"    $ {shlex.join(starter.argv)}"
+    if common:
+        yield "  every process" if any(process.serves for process in ranks) else "  every rank"
+        yield from _environment(common)
+    for process in ranks:
+        served = ", ended when all others have" if process.serves else ""
+        yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
+        yield from _environment({name: value for name, value in process.env.items() if name not in common})
+        yield f"    $ {shlex.join(process.argv)}"
+    yield ""
+
+
+def _environment(environment: Mapping[str, str]) -> Iterator[str]:
+    for name, value in sorted(Mask().named(environment).items()):
+        yield f"    {name}={value if _is_placeholder(value) else shlex.quote(value)}"
+
+
+def _is_placeholder(value: str) -> bool:
+    return value.startswith("{") and '"' not in value  # which JSON has

@@ -1,0 +1,125 @@
+"""The summary of a run: its folder, its results and how to look at them; or what failed and why."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.diagnostics.snippet import flatten, printable
+from worldsize.running.model.folder import HOME
+from worldsize.running.model.results import Failure, RunResult, StepResult
+from worldsize.running.show.views import format_duration
+
+HEADLINE = ("accuracy", "loss", "perplexity", "bits_per_byte")  # shown first, and alone where there are many
+MOST_METRICS = 8
+
+
+def render_summary(result: RunResult, *, steps: bool = True) -> str:
+    """The summary as lines, ending in a line break; without a line for each step where a table shows them."""
+    lines = [
+        *_failures(result),
+        *_incomplete(result),
+        f"run {result.id} {result.state} after {format_duration(result.seconds)}",
+    ]
+    if steps:
+        lines += _steps(result)
+    return printable("\n".join([*lines, *_outcome(result)])) + "\n"
+
+
+def _steps(result: RunResult) -> Iterator[str]:
+    steps = [step for step in result.steps.values() if step.state != "succeeded"] or [*result.steps.values()]
+    if len(result.steps) <= 20:
+        steps = [*result.steps.values()]
+    width = max(len(step.name) for step in steps)
+    for step in steps:
+        time = format_duration(step.seconds) if step.seconds else ""
+        yield f"  {step.name:<{width}}  {_state(step):<11}  {time:>9}".rstrip()
+        if step.summary is not None:
+            yield f"    {flatten(step.summary)}"
+
+
+def _outcome(result: RunResult) -> Iterator[str]:
+    rows = [("folder", shown(result.folder))]
+    rows += [("metrics", text) for text in _metrics(result)]
+    rows += [("model", text) for text in _models(result)]
+    if result.tracking_uri is not None:
+        rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
+    elif result.untracked:
+        rows.append(("mlflow", f"not tracked: {flatten(result.untracked)}"))
+    if result.state != "succeeded":
+        rows.append(("go on", _resume(result)))
+    yield from (f"  {name:<7}  {text}" for name, text in rows)
+
+
+def _resume(result: RunResult) -> str:
+    home = shown(result.folder.parents[1])
+    elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
+    return f"worldsize resume {result.id}{elsewhere}"
+
+
+def _state(step: StepResult) -> str:
+    return "not started" if step.state == "waiting" else step.state
+
+
+def _metrics(result: RunResult) -> Iterator[str]:
+    names = list(result.metrics)
+    if len(names) > MOST_METRICS:
+        names = [name for name in HEADLINE if name in result.metrics] or names[:MOST_METRICS]
+    if names:
+        more = len(result.metrics) - len(names)
+        listed = ", ".join(f"{name} {result.metrics[name]:.4g}" for name in names)
+        yield listed + (f" and {more} more" if more else "")
+
+
+def _models(result: RunResult) -> Iterator[str]:
+    for model in result.registrations:
+        if model.version is not None:
+            # Untracked, the step had no registry but the one that MLflow makes in its working folder.
+            where = "" if result.tracking_uri is not None else ", in this run's folder only"
+            yield f"{model.name} version {model.version}{where}"
+        else:
+            yield f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
+
+
+def _failures(result: RunResult) -> Iterator[str]:
+    for step in result.steps.values():
+        if step.failure is not None and step.parent is None:
+            yield from _failure(step.name, step.failure)
+
+
+def _incomplete(result: RunResult) -> Iterator[str]:
+    if result.record_incomplete:
+        yield f"error: the record of this run in MLflow is incomplete: {flatten(str(result.untracked))}"
+        yield "  what the run made is in its folder; `worldsize show` says how each step ended"
+        yield ""
+
+
+def _failure(step: str, failure: Failure) -> Iterator[str]:
+    yield f"error: step `{step}` failed: {failure.message}"
+    if failure.log is not None:
+        said = "its last lines:" if failure.last_lines else "which is empty"
+        yield f"  log: {shown(failure.log)}, {said}"
+        yield from (f"  | {flatten(line.expandtabs())}" for line in failure.last_lines)
+    yield from (f"  {flatten(note)}" for note in failure.notes)
+    yield ""
+
+
+def mlflow_ui(uri: str) -> str:
+    """The command that shows the runs in a browser of this machine, and of no other."""
+    database = Path(uri.removeprefix("sqlite:///"))
+    program = "mlflow"
+    beside = Path(sys.executable).parent / "mlflow"
+    on_path = shutil.which("mlflow")
+    if beside.exists() and (on_path is None or Path(on_path).resolve() != beside.resolve()):
+        program = shown(beside)
+    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {shlex.quote(f'sqlite:///{shown(database)}')}"
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be: relative to the working folder where it lies below it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

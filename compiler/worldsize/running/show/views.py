@@ -1,0 +1,145 @@
+"""What a run shows while it goes on: the contract of a view, and the one for logs and pipes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from worldsize.diagnostics.snippet import printable
+from worldsize.running.model.view import Progress, Status, View
+from worldsize.secrecy.masking import Mask
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PROGRESS_SECONDS = 5.0
+
+
+class PlainView:
+    """Lines without times of day: one when a step changes, one every few seconds of progress.
+
+    Args:
+        write: Takes a line.
+        clock: A monotonic clock.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._said: dict[str, tuple[float, Progress | None]] = {}
+
+    def notice(self, text: str) -> None:
+        """Write it."""
+        self._write(printable(text))
+
+    def warn(self, text: str) -> None:
+        """Write it."""
+        self.notice(text)
+
+    def changed(self, status: Status) -> None:
+        """Write the states that matter to a reader."""
+        if status.state == "running":
+            self._said[status.name] = (self._clock(), None)
+            count = f", {status.processes} processes" if status.processes > 1 else ""
+            self._write(f"{status.name}: running{count}")
+        elif status.state == "reused":
+            self._write(f"{status.name}: reused")
+        elif status.state == "succeeded" and status.started is None:
+            self._write(f"{status.name}: had succeeded")
+        elif status.state in ("succeeded", "failed") or (status.state == "stopped" and status.started):
+            if status.progress is not None and self._said.get(status.name, (0.0, None))[1] != status.progress:
+                self._write(f"{status.name}: {format_progress(status.progress)}")
+            self._write(f"{status.name}: {status.state} after {format_duration(status.seconds)}")
+
+    def tick(self, statuses: Mapping[str, Status]) -> None:
+        """Write progress that is new, every few seconds."""
+        now = self._clock()
+        for status in statuses.values():
+            if status.state != "running" or status.progress is None:
+                continue
+            when, what = self._said.get(status.name, (0.0, None))
+            if status.progress != what and now - when >= PROGRESS_SECONDS:
+                self._said[status.name] = (now, status.progress)
+                self._write(f"{status.name}: {format_progress(status.progress)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class MaskedView:
+    """Another view, from which secrets are hidden.
+
+    Args:
+        view: Shows the run.
+        mask: Hides its secrets.
+    """
+
+    def __init__(self, view: View, mask: Mask) -> None:
+        self._view = view
+        self._mask = mask
+
+    def notice(self, text: str) -> None:
+        """Say something once."""
+        self._view.notice(self._mask.text(text))
+
+    def warn(self, text: str) -> None:
+        """Say once what is not as it should be."""
+        self._view.warn(self._mask.text(text))
+
+    def changed(self, status: Status) -> None:
+        """A step has another state."""
+        self._view.changed(status)
+
+    def tick(self, statuses: Mapping[str, Status]) -> None:
+        """Some time has passed."""
+        self._view.tick(statuses)
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._view.__exit__(*error)
+
+
+class QuietView(PlainView):
+    """Shows warnings only, or nothing.
+
+    Args:
+        warn: Takes the line of a warning.
+    """
+
+    def __init__(self, warn: Callable[[str], None] = lambda _line: None) -> None:
+        super().__init__(lambda _line: None)
+        self._warn = warn
+
+    def warn(self, text: str) -> None:
+        """Write it."""
+        self._warn(printable(text))
+
+
+def format_progress(progress: Progress) -> str:
+    """``step 20/140, loss 1.2345, 812 samples/s``."""
+    parts = []
+    if progress.step is not None:
+        total = f"/{progress.total_steps}" if progress.total_steps else ""
+        parts.append(f"step {progress.step}{total}")
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.samples_per_second is not None:
+        parts.append(f"{progress.samples_per_second:,.0f} samples/s")
+    return ", ".join(parts) or "running"
+
+
+def format_duration(seconds: float) -> str:
+    """``0.4 s``, ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

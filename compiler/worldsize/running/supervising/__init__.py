@@ -1,1 +1,0 @@
-"""Processes that run: started, watched, and ended with whatever they started."""

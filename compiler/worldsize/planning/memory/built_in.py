@@ -10,6 +10,7 @@ scores.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from worldsize.planning.memory.network import Kept, Network, Part, Weight
 
@@ -18,8 +19,10 @@ MLP_WIDTH = 256
 CNN_WIDTH, CNN_GROUPS, CNN_SMALLEST, CNN_MOST_STAGES = 32, 8, 4, 4
 VOCABULARY = 256
 NAMES = ("mlp", "cnn", "gpt")
+_REMEMBERED = 8  # models: many steps of a pipeline train the same one
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def mlp(input_shape: tuple[int, ...], classes: int) -> Network:
     """Two hidden layers with layer normalisation, behind fixed input scales."""
     inputs, width = math.prod(input_shape), MLP_WIDTH
@@ -35,6 +38,7 @@ def mlp(input_shape: tuple[int, ...], classes: int) -> Network:
     return Network("mlp", tuple(parts), 4 * inputs)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def cnn(input_shape: tuple[int, ...], classes: int) -> Network | None:
     """A residual network for pictures ``[channels, height, width]``; None for anything else."""
     if len(input_shape) != 3:
@@ -64,6 +68,7 @@ def cnn(input_shape: tuple[int, ...], classes: int) -> Network | None:
     return Network("cnn", tuple(parts), 4 * math.prod(input_shape))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def gpt(tokens: int, layers: int, heads: int, width: int) -> Network:
     """The byte-level transformer on rows of ``tokens`` tokens."""
     embedding = Weight("tokens.weight", (VOCABULARY, width), dimension=0)

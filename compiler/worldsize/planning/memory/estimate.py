@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from worldsize.planning.memory import activations, checkpoint, division, states
@@ -29,6 +31,7 @@ class Breakdown(Struct, frozen=True):
         return sum(getattr(self, name) for name in SHARES)
 
 
+@lru_cache(maxsize=8)  # many steps of a pipeline train the same model in the same way
 def estimate(network: Network, setup: Setup) -> Breakdown | None:
     """The memory of the rank that needs most; None where the model cannot be divided so.
 

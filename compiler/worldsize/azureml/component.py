@@ -82,6 +82,7 @@ def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> C
         tags=fields.read_field(node, "tags"),
         graph=inner,
         raw=node,
+        folder=folder,
     )
 
 

@@ -153,7 +153,7 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     component, reference = resolve(target, folder, files) if target is not None else (None, None)
     outputs = settings(node.get("outputs"))
     if target is None:
-        component = _inline(kind, node, outputs)
+        component = _inline(kind, node, folder, outputs)
     elif component is not None and kind == "sweep" and reference is None:
         component = replace(component, outputs={**_inline_outputs(outputs), **component.outputs})
     return Step(
@@ -175,7 +175,9 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     )
 
 
-def _inline(kind: str, node: Mapping, outputs: MappingType[str, Field[OutputSetting]]) -> Component | None:
+def _inline(
+    kind: str, node: Mapping, folder: Path, outputs: MappingType[str, Field[OutputSetting]]
+) -> Component | None:
     """The component that an inline job amounts to; its inputs follow once every source is known."""
     if not {"command", "task", "code", "entry"} & set(node):
         return None
@@ -192,6 +194,7 @@ def _inline(kind: str, node: Mapping, outputs: MappingType[str, Field[OutputSett
         distribution=fields.read_field(node, "distribution"),
         resources=fields.read_field(node, "resources"),
         raw=node,
+        folder=folder,
     )
 
 

@@ -92,6 +92,7 @@ class Component(Struct, frozen=True):
     tags: Field[Any] | None = None
     graph: Job | None = None  # the inner graph of a pipeline component
     raw: Node | None = None
+    folder: Path | None = None  # that its relative paths start at
 
 
 class Binding(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +40,7 @@ def command(spec: Path, output: Path) -> None:
     from worldsize.api import compile as compile_spec  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
 
+    gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     try:
         compiled = compile_spec(spec, output)
     except SpecError as error:

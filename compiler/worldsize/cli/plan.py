@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +46,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     from worldsize import api  # noqa: PLC0415 - `worldsize plan --help` needs none of it
     from worldsize.errors import SpecError  # noqa: PLC0415
 
+    gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         planned = api.plan_spec(spec)

@@ -38,19 +38,17 @@ class Bundle(Struct):
     problems: list[Problem] = field(default_factory=list)
 
 
-def bundle_component(
-    component: Component, folder: Path, at: Span, gate: CopyAccess, added: Snapshot | None = None
-) -> Bundle:
+def bundle_component(component: Component, at: Span, gate: Gate, added: Snapshot | None = None) -> Bundle:
     """Gather a component.
 
     Args:
         component: The component, from a file or made from a spec's own command.
-        folder: The folder that its relative paths start at.
         at: Where to report what has no place of its own.
         gate: What may be copied.
         added: Files of the user's tree that join the code.
     """
-    document = _document(component)
+    document, folder = _document(component), component.folder
+    assert folder is not None
     bundle = Bundle(_name(component), document, gate)
     _take_code(bundle, component, folder, at, added)
     named = component.environment.span if component.environment is not None else None

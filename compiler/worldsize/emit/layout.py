@@ -122,8 +122,7 @@ def _place_component(
     own = added if added is not None and added.files else None
     key = (id(component), id(own))
     if key not in shelf.placed:  # both are kept, so that their ids stay theirs
-        folder = component.path.parent if component.path else resolved.spec.path.parent
-        bundle = bundle_component(component, folder, at, shelf.gate, own)
+        bundle = bundle_component(component, at, shelf.gate, own)
         name = _shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
         if component.path is None:
             component = _written_component(component, bundle, out / "components" / name / FILE)
@@ -139,6 +138,7 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
     return replace(
         component,
         path=path,
+        folder=path.parent,
         code=replace(component.code or Field(code), value=code, node=None) if code is not None else None,
         environment=environment,
     )
@@ -158,8 +158,7 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
     """Give a bundle a folder, its inner components first, and say which."""
     shelf.problems += bundle.problems
     for inner_step, component in bundle.inner.items():
-        assert component.path is not None
-        inner = bundle_component(component, component.path.parent, at, shelf.gate)
+        inner = bundle_component(component, at, shelf.gate)
         name = _shelve(shelf, inner, inner_step, None, at)
         key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
         bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"

@@ -41,8 +41,7 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
         size = vm_sizes.lookup(typed.value) if typed is not None else None
         if typed is None or size is None or not size.devices or step.component is None:
             continue
-        path = step.component.path
-        folder = path.parent if path is not None else spec.path.parent
+        path, folder = step.component.path, step.component.folder or spec.path.parent
         trains = name in plan.steps and plan.steps[name].topology.launcher != "none"
         environment = step.component.environment
         key = (id(environment), folder, typed.span, trains)

@@ -61,6 +61,7 @@ def build_component(step: Step, folder: Path) -> Component:
         environment=as_field(step.environment),
         display_name=as_field(step.display_name),
         description=as_field(step.description),
+        folder=folder,
     )
 
 

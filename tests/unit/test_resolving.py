@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from worldsize.azureml.distribution import member
 from worldsize.azureml.model import Binding, Literal
 from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.resolving.components import built_in_names
 from worldsize.resolving.resolve import ResolvedSpec, resolve_spec
 from worldsize.spec import load
@@ -124,8 +126,7 @@ def test_an_own_command_takes_the_plan_as_inputs(tmp_path: Path) -> None:
     assert step.component.inputs["batch"].type == "integer"
     assert step.component.inputs["shards"].type == "uri_folder"
     assert step.environment_variables is not None
-    variables = {name: field.value for name, field in step.environment_variables.value.items()}
-    assert variables == {"RATE": "0.2", "N": "2"}
+    assert step.environment_variables.value == {"RATE": "0.2", "N": "2"}
     assert bindings(found, "own") == {"shards": "${{parent.jobs.shard.outputs.shards}}"}
     assert bindings(found, "evaluate")["model"] == "${{parent.jobs.own.outputs.model}}"
 
@@ -318,3 +319,31 @@ def test_a_long_chain_is_resolved(tmp_path: Path) -> None:
 
 def test_the_built_in_components_are_those_on_disk() -> None:
     assert set(built_in_names()) >= {"evaluate", "register", "shard_data", "train_ddp"}
+
+
+def test_a_pinned_value_has_its_place_and_a_derived_one_the_places_it_comes_from(tmp_path: Path) -> None:
+    pinned = TRAIN.replace(
+        "    instance_count: 2\n", "    process_count_per_instance: 4\n    instance_count: 2\n"
+    )
+    resolved, _ = built(tmp_path, SHARD + pinned + EVALUATE)
+    text = (tmp_path / "spec.yml").read_text().splitlines()
+    train = resolved.job.steps["train"]
+
+    def shown(spans: tuple[Span | None, ...]) -> list[str]:
+        return [text[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans if span]
+
+    processes = member(train.distribution, "process_count_per_instance")
+    instances = member(train.resources, "instance_count")
+    assert processes is not None
+    assert instances is not None
+    assert train.compute is not None
+    assert shown((processes.span, instances.span, train.compute.span)) == ["4", "2", "gpu"]
+    assert shown(train.inputs["world_size"].sources) == ["Standard_NC96ads_A100_v4", "2", "4"]
+    assert shown(train.inputs["warmup_epochs"].sources) == ["1"]
+
+    derived, _ = built(tmp_path, SHARD + TRAIN + EVALUATE)
+    processes = member(derived.job.steps["train"].distribution, "process_count_per_instance")
+    text = (tmp_path / "spec.yml").read_text().splitlines()
+    assert processes is not None
+    assert processes.span is None
+    assert shown(processes.sources) == ["Standard_NC96ads_A100_v4", "2"]

@@ -148,45 +148,45 @@ def _check_literal(state: ResolveState, name: str, located: Located[Any], value:
 
 
 def _check_binding(
-    state: ResolveState, step: str, located: Located[Any], found: Expression, port: Port | None
+    state: ResolveState, step: str, located: Located[Any], bound: Expression, port: Port | None
 ) -> None:
     """Report a binding that leads nowhere or feeds data to a literal."""
-    if found.scope != "parent.jobs" or found.side is None or found.port is None or found.step is None:
-        message = f"`{found}` cannot be bound here"
+    if bound.scope != "parent.jobs" or bound.side is None or bound.port is None or bound.step is None:
+        message = f"`{bound}` cannot be bound here"
         help_ = "write `${{parent.jobs.STEP.outputs.NAME}}` for another step's output or `${{plan.NAME}}`"
         state.report("binding-unknown-scope", located.span, message, help_)
         return
-    if found.step not in state.spec.steps:
-        span = part_span(located, *found.part_range(2))
-        help_text = did_you_mean(found.step, [known for known in state.spec.steps if known != step])
-        state.report("binding-unknown-step", span, f"there is no step `{found.step}`", help_text)
+    if bound.step not in state.spec.steps:
+        span = part_span(located, *bound.part_range(2))
+        help_text = did_you_mean(bound.step, [known for known in state.spec.steps if known != step])
+        state.report("binding-unknown-step", span, f"there is no step `{bound.step}`", help_text)
         return
-    if found.side == "inputs":
-        known = state.ports(found.step) if state.components.get(found.step) else None
+    if bound.side == "inputs":
+        known = state.ports(bound.step) if state.components.get(bound.step) else None
     else:
-        known = state.outputs(found.step)
+        known = state.outputs(bound.step)
     if known is None:
         return
-    if found.port not in known:
-        span = part_span(located, *found.part_range(4))
-        message = f"step `{found.step}` has no {found.side[:-1]} `{found.port}`"
-        state.report("binding-unknown-output", span, message, did_you_mean(found.port, known))
+    if bound.port not in known:
+        span = part_span(located, *bound.part_range(4))
+        message = f"step `{bound.step}` has no {bound.side[:-1]} `{bound.port}`"
+        state.report("binding-unknown-output", span, message, did_you_mean(bound.port, known))
         return
-    source = known[found.port]
+    source = known[bound.port]
     if port is not None and source.is_data and not port.is_data:
-        wanted = f"input `{port.name}` is {port_values.article(port.type)}"
-        message = f"`{found.step}.{found.port}` is {source.type} data, but {wanted}"
+        wanted = f"input `{port.name}` is {fit.article(port.type)}"
+        message = f"`{bound.step}.{bound.port}` is {source.type} data, but {wanted}"
         state.report("input-type", located.span, message, "bind an input of data, or write a value")
 
 
 def _has_other_expressions(state: ResolveState, located: Located[Any]) -> bool:
     """Report expressions with text around them: nothing resolves those outside a command."""
-    found = [part for part in binding.find(located.value) if part.scope != "plan"]
-    if found:
-        span = part_span(located, found[0].start, found[0].end)
-        message = f"`{found[0]}` has text around it, and a binding must be the whole value"
+    others = [part for part in binding.find(located.value) if part.scope != "plan"]
+    if others:
+        span = part_span(located, others[0].start, others[0].end)
+        message = f"`{others[0]}` has text around it, and a binding must be the whole value"
         state.report("binding-in-text", span, message, "bind it alone and join the path inside the script")
-    return bool(found)
+    return bool(others)
 
 
 def _check_braces(state: ResolveState, located: Located[Any]) -> None:
@@ -195,11 +195,11 @@ def _check_braces(state: ResolveState, located: Located[Any]) -> None:
         span = part_span(located, start, min(len(text), start + 3))
         help_ = "close it with `}}`, and leave no blanks inside the dotted name"
         state.report("binding-malformed", span, f"`{text[start : start + 40]}` is no expression", help_)
-    found = port_values.SINGLE_BRACES.search(text)
-    if found is not None:
-        inner = found.group().lstrip("$").strip("{} ")
-        span = part_span(located, found.start(), found.end())
-        message = f"`{found.group()}` is plain text: an expression has two braces on each side"
+    match = fit.SINGLE_BRACES.search(text)
+    if match is not None:
+        inner = match.group().lstrip("$").strip("{} ")
+        span = part_span(located, match.start(), match.end())
+        message = f"`{match.group()}` is plain text: an expression has two braces on each side"
         state.report("binding-malformed", span, message, f"write `${{{{{inner}}}}}`")
 
 

@@ -29,9 +29,9 @@ def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
     same name would be refused.
     """
     # Without it Azure ML goes on after a failed step, which costs GPU-hours; so it is always written.
-    given = {"continue_on_step_failure": False, **{key: part.value for key, part in spec.settings.items()}}
+    settings = {"continue_on_step_failure": False, **{key: part.value for key, part in spec.settings.items()}}
     order = ("default_datastore", "continue_on_step_failure", "force_rerun")
-    chosen = {key: given[key] for key in (*order, *given) if key in given}
+    chosen = {key: settings[key] for key in (*order, *settings) if key in settings}
     return Job(
         path=None,
         type="pipeline",

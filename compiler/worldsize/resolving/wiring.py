@@ -83,21 +83,21 @@ def find_cycle(state: ResolveState) -> list[str] | None:
 
 def report_cycle(state: ResolveState) -> None:
     """Report one cycle, pointing at the binding that closes it."""
-    found = find_cycle(state)
-    if found is None:
+    cycle_steps = find_cycle(state)
+    if cycle_steps is None:
         return
-    first, last = found[0], found[-1]
+    first, last = cycle_steps[0], cycle_steps[-1]
     name, span = state.upstream(first)[last]
     place = span or state.spec.steps[first].span
-    if len(found) == 1:
+    if len(cycle_steps) == 1:
         message = f"input `{name}` of step `{first}` is bound to the step's own output"
         state.report("graph-cycle", place, message, "bind it to an earlier step")
         return
-    shown = found if len(found) <= 8 else [*found[:7], "…"]
+    shown = cycle_steps if len(cycle_steps) <= 8 else [*cycle_steps[:7], "…"]
     message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
     related = [
         Related(span, f"`{step}` reads from `{source}`")
-        for source, step in pairwise(found)
+        for source, step in pairwise(cycle_steps)
         if (span := state.upstream(step)[source][1])
     ]
     state.report("graph-cycle", place, message, "remove one of these bindings", *related)
@@ -117,9 +117,9 @@ def _bind(
     count = sum(map(len, fitting))
     if count == 1:
         source = fitting[0][0]
-        found = binding.whole(binding.to_step_output(source, port.name))
-        assert found is not None
-        state.arguments[step][port.name] = Field(Binding(found))
+        expression = binding.whole(binding.to_step_output(source, port.name))
+        assert expression is not None
+        state.arguments[step][port.name] = Field(Binding(expression))
         return source
     if count:
         first = sorted(chain.from_iterable(each[:_SHOWN] for each in fitting), key=order.__getitem__)
@@ -171,9 +171,9 @@ def _place(state: ResolveState, step: str, port: Port) -> Span:
         return spec_step.uses.span
     if spec_step.command is None:
         return spec_step.span
-    for found in binding.find(spec_step.command.value):
-        if found.scope == "inputs" and found.port == port.name:
-            return part_span(spec_step.command, found.start, found.end)
+    for expression in binding.find(spec_step.command.value):
+        if expression.scope == "inputs" and expression.port == port.name:
+            return part_span(spec_step.command, expression.start, expression.end)
     return spec_step.command.span
 
 

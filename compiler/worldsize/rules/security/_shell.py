@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Field, Job, Literal, Step
 from worldsize.rules import command_line
+
+_MARK = re.compile(r"""[\\'"]""")
 
 
 class ShellUse(NamedTuple):
@@ -76,18 +79,22 @@ def _echoes(command: str) -> Iterator[tuple[int, int]]:
             yield words[1].start, words[-1].end
 
 
-def _quotes(command: str, starts: dict[int, Expression]) -> Iterator[tuple[int, str]]:
+def _quotes(command: str, starts: Collection[int]) -> Iterator[tuple[int, str]]:
     """The quotation mark that is open at each start."""
-    quote = ""
-    escaped = False
-    for offset, letter in enumerate(command):
-        if offset in starts:
-            yield offset, quote
-        if escaped:
-            escaped = False
-        elif letter == "\\" and quote != "'":
-            escaped = True
-        elif letter == quote:
+    waiting = sorted(starts)
+    quote, position = "", 0
+    while waiting:
+        mark = _MARK.search(command, position)
+        at = mark.start() if mark is not None else len(command)
+        while waiting and waiting[0] <= at:
+            yield waiting.pop(0), quote
+        if mark is None:
+            return
+        letter = mark.group()
+        position = at + (
+            2 if letter == "\\" and quote != "'" else 1
+        )  # a backslash takes the next letter along
+        if letter == quote:
             quote = ""
-        elif letter in "'\"" and not quote:
+        elif letter != "\\" and not quote:
             quote = letter

@@ -38,7 +38,9 @@ class Bundle(Struct):
     problems: list[Problem] = field(default_factory=list)
 
 
-def bundle_component(component: Component, at: Span, gate: Gate, added: Snapshot | None = None) -> Bundle:
+def bundle_component(
+    component: Component, at: Span, gate: CopyAccess, added: Snapshot | None = None
+) -> Bundle:
     """Gather a component.
 
     Args:

@@ -174,7 +174,7 @@ def _check_binding(
         return
     source = known[bound.port]
     if port is not None and source.is_data and not port.is_data:
-        wanted = f"input `{port.name}` is {fit.article(port.type)}"
+        wanted = f"input `{port.name}` is {port_values.article(port.type)}"
         message = f"`{bound.step}.{bound.port}` is {source.type} data, but {wanted}"
         state.report("input-type", located.span, message, "bind an input of data, or write a value")
 
@@ -195,7 +195,7 @@ def _check_braces(state: ResolveState, located: Located[Any]) -> None:
         span = part_span(located, start, min(len(text), start + 3))
         help_ = "close it with `}}`, and leave no blanks inside the dotted name"
         state.report("binding-malformed", span, f"`{text[start : start + 40]}` is no expression", help_)
-    match = fit.SINGLE_BRACES.search(text)
+    match = port_values.SINGLE_BRACES.search(text)
     if match is not None:
         inner = match.group().lstrip("$").strip("{} ")
         span = part_span(located, match.start(), match.end())

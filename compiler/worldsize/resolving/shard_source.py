@@ -19,11 +19,11 @@ def check_shard_source(state: ResolveState, step: str) -> None:
     located = state.spec.steps[step].with_.get("source")
     default = component.inputs["source"].default if "source" in component.inputs else None
     source = located.value if located is not None else default.value if default is not None else None
-    if not isinstance(source, str) or "${{" in source or source in builtin.SOURCES:
+    if not isinstance(source, str) or "${{" in source or source in planned_rows.SOURCES:
         return
     uses = state.spec.steps[step].uses
     span = located.span if located is not None else uses.span if uses is not None else state.spec.span
-    listed = " or ".join(f"`source: {name}`" for name in builtin.SOURCES)
+    listed = " or ".join(f"`source: {name}`" for name in planned_rows.SOURCES)
     if source.startswith(PREFIX):
         message = f"there is no built-in data set `{source}`"
         state.report("input-not-in-enum", span, message, did_you_mean(source, planned_rows.SOURCES))

@@ -17,7 +17,7 @@ from msgspec import Struct, to_builtins
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
 

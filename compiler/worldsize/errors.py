@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.snippet import Sources
 
 
 class SpecError(Exception):
@@ -31,7 +31,7 @@ class SpecError(Exception):
         from worldsize.diagnostics import text  # noqa: PLC0415 - most are caught, not shown
 
         files = {diagnostic.span.path for diagnostic in self.diagnostics}
-        return text.render(self.diagnostics, self.sources, files=len(files), colour=colour)
+        return text.render_text(self.diagnostics, self.sources, files=len(files), colour=colour)
 
 
 class OutputError(Exception):

@@ -23,7 +23,7 @@ import yaml
 from worldsize.azureml import component, snapshot
 from worldsize.planning.memory import built_in
 from worldsize.planning.memory.estimate import estimate
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]

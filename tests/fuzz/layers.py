@@ -128,7 +128,7 @@ class Targets:
     def deepspeed(self, draw: random.Random) -> None:
         """A mutated configuration, read with places."""
         text = mutated_json(draw, draw.choice(self.configs)).decode("utf-8", "replace")
-        json_text.read(Source("ds_config.json", text))
+        json_text.read_json(Source("ds_config.json", text))
 
     def _make_shards(self) -> str:
         import numpy as np

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from worldsize import resources, spec
-from worldsize.spec import reference, schema, time_zones
+from worldsize.spec import reference, schema, schedule
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def test_references_all_lead_somewhere():
 
 
 def test_time_zones_are_the_ones_of_the_table():
-    assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(time_zones.table())
+    assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(schedule.load_time_zones())
 
 
 def test_the_typed_model_has_a_place_for_every_field():
@@ -98,7 +98,7 @@ def test_the_typed_model_has_a_place_for_every_field():
 
 
 def test_the_loader_reads_this_very_file():
-    assert schema.document() == SCHEMA
+    assert schema.load_schema() == SCHEMA
 
 
 def test_there_are_pipelines():

@@ -30,7 +30,7 @@ def test_a_wrong_one_gets_one_diagnostic_in_the_json(
 ) -> None:
     monkeypatch.chdir(path)
     report = worldsize.check(".")
-    shown = "\n".join(text.render_one(each, report.sources) for each in report.diagnostics)
+    shown = "\n".join(text.render_diagnostic(each, report.sources) for each in report.diagnostics)
     assert len(report.diagnostics) == 1, shown
     assert report.diagnostics[0].span.path == "src/ds_config.json"
     golden = path / "said.out"

@@ -39,7 +39,7 @@ def test_bad_files_say_what_is_wrong(
     report = worldsize.check(path.name)
     own = [diagnostic for diagnostic in report.diagnostics if diagnostic.code == code]
     assert own, [(diagnostic.code, diagnostic.message) for diagnostic in report.diagnostics]
-    shown = "\n".join(text.render_one(diagnostic, report.sources) for diagnostic in own)
+    shown = "\n".join(text.render_diagnostic(diagnostic, report.sources) for diagnostic in own)
     golden = path.parent / f"{path.stem}.out"
     if update_golden:
         golden.write_text(shown, encoding="utf-8")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from worldsize.planning.memory import built_in, division, zero
-from worldsize.planning.memory.estimate import estimate, of_stage
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory import built_in, division, states
+from worldsize.planning.memory.estimate import estimate, estimate_stage
+from worldsize.planning.memory.network import Setup
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 
@@ -102,10 +102,10 @@ def test_states_are_as_large_as_planned(name: str, counted: Measured) -> None:
     case = BASE | CASES[name]
     setup = setup_of(case)
     network = built_in.gpt(case["tokens"], *SIZES)
-    stages = division.stage_parts(network, setup.pipeline)
+    stages = division.split_stages(network, setup.pipeline)
     for rank, measured in enumerate(found[name] for found in counted):
         index = rank if setup.pipeline > 1 else 0
-        planned = of_stage(network, setup, stages[index], index)
+        planned = estimate_stage(network, setup, stages[index], index)
         for quantity in ("parameters", "gradients", "optimizer"):
             wanted = getattr(planned, quantity)
             assert measured[quantity] == pytest.approx(wanted, rel=0.05), (rank, quantity)
@@ -123,7 +123,7 @@ def test_zero_holds_what_was_planned(name: str, counted: Measured) -> None:
     assert planned is not None
     wanted = planned.parameters + planned.gradients + planned.optimizer
     if setup.stage == 3:  # the bucket stays, and small tensors stay whole
-        wanted += setup.bucket * setup.narrow + zero.persistent(network.parts, setup)
+        wanted += setup.bucket * setup.narrow + states.persistent_bytes(network.parts, setup)
     for measured in (found[name] for found in counted):
         bucket = setup.bucket * setup.narrow if setup.stage == 3 else 0
         assert measured["total"] - bucket == pytest.approx(wanted - bucket, rel=0.05)

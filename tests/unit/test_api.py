@@ -24,7 +24,7 @@ SPECS = sorted(PIPELINES.glob("*.yml"))
 PLACES = {"span", "key_span", "node", "comment", "sources", "parts", "raw", "start", "end", "name_start"}
 ONCE = {
     "read": "worldsize.spec.from_document",
-    "validated": "worldsize.spec.violations.check",
+    "validated": "worldsize.spec.violations.check_schema",
     "planned": "worldsize.planning.derive",
     "wired": "worldsize.resolving.wiring.wire_by_name",
     "resolved": "worldsize.resolving.resolve.resolve_spec",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.azureml import binding, command, literals
+from worldsize.azureml import binding, binding as command, literals
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 
@@ -16,7 +16,7 @@ NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 )
 def test_an_expression_is_found_with_its_offsets(parts: list[str], blanks: str, around: str) -> None:
     text = f"{around}|${{{{{blanks}{'.'.join(parts)}{blanks}}}}}|{around}"
-    found = [part for part in binding.find(text) if part.name == ".".join(parts)]
+    found = [part for part in binding.find_expressions(text) if part.name == ".".join(parts)]
     assert len(found) == 1
     expression = found[0]
     assert expression.parts == tuple(parts)
@@ -28,9 +28,9 @@ def test_an_expression_is_found_with_its_offsets(parts: list[str], blanks: str, 
 
 
 def test_blanks_inside_the_dotted_name_make_it_no_expression() -> None:
-    assert binding.find("${{parent. inputs.x}}") == ()
-    assert binding.whole(" ${{inputs.x}}") is None
-    assert binding.whole("${{inputs.x}}/best") is None
+    assert binding.find_expressions("${{parent. inputs.x}}") == ()
+    assert binding.parse_expression(" ${{inputs.x}}") is None
+    assert binding.parse_expression("${{inputs.x}}/best") is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_blanks_inside_the_dotted_name_make_it_no_expression() -> None:
 def test_what_an_expression_reaches_into(
     text: str, scope: str, step: str | None, side: str | None, port: str | None
 ) -> None:
-    expression = binding.whole(text)
+    expression = binding.parse_expression(text)
     assert expression is not None
     assert (expression.scope, expression.step, expression.side, expression.port) == (scope, step, side, port)
     assert str(expression) == text
@@ -61,7 +61,7 @@ def test_what_an_expression_reaches_into(
 
 def test_brackets_are_matched_not_counted() -> None:
     text = "if [[ -d x ]]; then python a.py $[[--lr ${{inputs.lr}}]] $[[--b ${{inputs.b}}]]; fi ]]"
-    template = binding.parse(text)
+    template = binding.parse_template(text)
     assert [text[section.start : section.end] for section in template.sections] == [
         "$[[--lr ${{inputs.lr}}]]",
         "$[[--b ${{inputs.b}}]]",
@@ -72,25 +72,25 @@ def test_brackets_are_matched_not_counted() -> None:
 
 def test_a_megabyte_of_openings_is_searched_in_linear_time() -> None:
     text = "${{" * 350_000
-    assert binding.find(text) == ()
-    assert len(binding.parse(text).unclosed) == 350_000
+    assert binding.find_expressions(text) == ()
+    assert len(binding.parse_template(text).unclosed) == 350_000
 
 
 def test_what_never_closes_is_named_by_its_offset() -> None:
     text = "python a.py ${{inputs.a $[[ --b ${{inputs.b}}"
-    assert [text[start : start + 3] for start in binding.parse(text).unclosed] == ["${{", "$[["]
+    assert [text[start : start + 3] for start in binding.parse_template(text).unclosed] == ["${{", "$[["]
 
 
 def test_a_command_is_filled_in_as_azure_does() -> None:
     text = "python t.py --lr ${{inputs.lr}} $[[--tag '${{inputs.tag}}']] --out ${{ outputs.model }}"
-    filled = command.render(text, {"lr": literals.render(1e-05), "tag": None}, {"model": "/m"})
+    filled = command.fill_command(text, {"lr": literals.render_literal(1e-05), "tag": None}, {"model": "/m"})
     assert filled == "python t.py --lr 1e-05  --out /m"
-    with_tag = command.render(text, {"lr": "0.1", "tag": "a b"}, {"model": "/m"})
+    with_tag = command.fill_command(text, {"lr": "0.1", "tag": "a b"}, {"model": "/m"})
     assert with_tag == "python t.py --lr 0.1 --tag 'a b' --out /m"
 
 
 def test_a_value_that_looks_like_an_expression_is_not_filled_in_again() -> None:
-    filled = command.render("echo ${{inputs.a}} ${{inputs.b}}", {"a": "${{inputs.b}}", "b": "x"}, {})
+    filled = command.fill_command("echo ${{inputs.a}} ${{inputs.b}}", {"a": "${{inputs.b}}", "b": "x"}, {})
     assert filled == "echo ${{inputs.b}} x"
 
 
@@ -107,7 +107,7 @@ def test_a_value_that_looks_like_an_expression_is_not_filled_in_again() -> None:
     ],
 )
 def test_literals_are_rendered_by_python(value: object, text: str) -> None:
-    assert literals.render(value) == text
+    assert literals.render_literal(value) == text
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_literals_are_rendered_by_python(value: object, text: str) -> None:
     ],
 )
 def test_which_literals_a_type_takes(type_: str, good: list[object], bad: list[object]) -> None:
-    assert [value for value in good if not literals.accepts(type_, value)] == []
-    assert [value for value in bad if literals.accepts(type_, value)] == []
+    assert [value for value in good if not literals.accepts_literal(type_, value)] == []
+    assert [value for value in bad if literals.accepts_literal(type_, value)] == []

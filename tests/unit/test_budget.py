@@ -12,7 +12,7 @@ import pytest
 
 import worldsize
 from worldsize.azureml.model import Job
-from worldsize.base import budget, limits
+from worldsize.base import limits as budget, limits
 from worldsize.base.problem import Finding
 from worldsize.cli.main import main
 from worldsize.rules.context import Context

@@ -91,7 +91,7 @@ def judge(path: Path, content: bytes) -> None:
         source = report.sources.get(diagnostic.span.path)
         if source is not None and source.text:
             assert diagnostic.span.line <= source.text.count("\n") + source.text.count("\r") + 1
-        text.render_one(diagnostic, report.sources)
+        text.render_diagnostic(diagnostic, report.sources)
 
 
 fuzzed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

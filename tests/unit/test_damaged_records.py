@@ -16,7 +16,7 @@ from worldsize.base.span import Span
 from worldsize.cli.main import main
 from worldsize.diagnostics import render
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.sarif import RuleInfo
+from worldsize.diagnostics.ci_formats import RuleInfo
 from worldsize.running import ResumeError, resume
 from worldsize.running.api import run
 from worldsize.running.launch.logs import Decoder
@@ -119,7 +119,7 @@ def test_no_format_of_a_report_lets_control_characters_through(format_: str) -> 
     )
     sources = {"a.yml": Source("a.yml", f"x{ACTING}y")}
     rules = {"WS203": RuleInfo("slug", "summary", "error", "https://example.com")}
-    said = render.report(format_, [found], sources, ["a.yml"], rules=lambda: rules)
+    said = render.render_report(format_, [found], sources, ["a.yml"], rules=lambda: rules)
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
     if format_ == "json":  # which says the same nevertheless
         assert json.loads(said)["diagnostics"][0]["message"] == f"a{ACTING}b"

@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from worldsize.diagnostics import Diagnostic, Related, Severity, github, json_format, junit, sarif, text
+from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats as github, json_format, ci_formats as junit, ci_formats, text
 from worldsize.diagnostics.diagnostic import sort_unique
-from worldsize.diagnostics.render import report
-from worldsize.diagnostics.sarif import RuleInfo
+from worldsize.diagnostics.render import render_report
+from worldsize.diagnostics.ci_formats import RuleInfo
 from worldsize.diagnostics.text import wants_colour
 from worldsize.yaml import Mapping, Source, Span, load
 
@@ -32,7 +32,7 @@ def diagnostic(
 
 def underline(source: str, start: int, end: int) -> list[str]:
     place = Source("job.yml", source)
-    shown = text.render_one(diagnostic(place.span(start, end)), {"job.yml": place})
+    shown = text.render_diagnostic(diagnostic(place.span(start, end)), {"job.yml": place})
     return shown.splitlines()[1:4]
 
 
@@ -68,7 +68,7 @@ def test_a_long_line_is_cut_around_the_caret() -> None:
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     place = Source("job.yml", "a: \x1b[31mred\u202e")
-    shown = text.render_one(diagnostic(place.span(3, 4), "`\x1b[2J` is odd"), {"job.yml": place})
+    shown = text.render_diagnostic(diagnostic(place.span(3, 4), "`\x1b[2J` is odd"), {"job.yml": place})
     assert "\x1b" not in shown
     assert "\u202e" not in shown
 
@@ -76,7 +76,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 def test_related_places_in_this_and_other_files() -> None:
     here, there = Source("job.yml", "a: 3\nb: 2\n"), Source("other.yml", "c: 1\n")
     related = (Related(here.span(8, 9), "two fit"), Related(there.span(3, 4), "because of this"))
-    shown = text.render_one(
+    shown = text.render_diagnostic(
         diagnostic(here.span(3, 4), related=related), {"job.yml": here, "other.yml": there}
     )
     assert shown.splitlines() == [
@@ -99,8 +99,8 @@ def test_related_places_in_this_and_other_files() -> None:
 def test_colour_only_when_asked_for() -> None:
     place = Source("job.yml", "a: 3\n")
     found = [diagnostic(place.span(3, 4))]
-    assert "\x1b[" in text.render(found, {"job.yml": place}, files=1, colour=True)
-    assert "\x1b[" not in text.render(found, {"job.yml": place}, files=1)
+    assert "\x1b[" in text.render_text(found, {"job.yml": place}, files=1, colour=True)
+    assert "\x1b[" not in text.render_text(found, {"job.yml": place}, files=1)
 
 
 def test_the_tally_counts_in_words() -> None:
@@ -110,8 +110,8 @@ def test_the_tally_counts_in_words() -> None:
         diagnostic(at, code="WS301", severity="warning"),
         diagnostic(at, severity="info"),
     ]
-    assert text.tally(found, 2) == "1 error, 1 warning, 1 note in 2 files"
-    assert text.tally([], 1) == "nothing found in 1 file"
+    assert text.summarise_counts(found, 2) == "1 error, 1 warning, 1 note in 2 files"
+    assert text.summarise_counts([], 1) == "nothing found in 1 file"
 
 
 def test_arranged_by_place_and_each_once() -> None:
@@ -126,7 +126,7 @@ def test_arranged_by_place_and_each_once() -> None:
 
 def test_json_has_the_keys_of_version_one() -> None:
     at = Span("sub/a.yml", 1, 4, 1, 5)
-    shown = json.loads(json_format.render([diagnostic(at, related=(Related(at, "here"),))], files=3))
+    shown = json.loads(json_format.render_json([diagnostic(at, related=(Related(at, "here"),))], files=3))
     assert shown == {
         "version": 1,
         "diagnostics": [
@@ -152,7 +152,7 @@ def test_json_has_the_keys_of_version_one() -> None:
 def test_sarif_has_what_the_schema_requires() -> None:
     at = Span("a folder/ä.yml", 1, 4, 1, 5)
     found = [diagnostic(at, code="WS301", severity="warning"), diagnostic(at, related=(Related(at, "here"),))]
-    log = json.loads(sarif.render(found, RULES, version="0.1.0"))
+    log = json.loads(ci_formats.render_sarif(found, RULES, version="0.1.0"))
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -170,19 +170,19 @@ def test_sarif_has_what_the_schema_requires() -> None:
 
 def test_github_escapes_what_would_end_the_command() -> None:
     at = Span("a,b.yml", 1, 4, 1, 7)
-    line = github.render([diagnostic(at, "100% of `a:b`\nsecond")])
+    line = github.render_github([diagnostic(at, "100% of `a:b`\nsecond")])
     assert line.startswith("::error file=a%2Cb.yml,line=1,endLine=1,col=4,endColumn=6,title=WS201 too-many::")
     assert "100%25 of `a:b`%0Asecond%0Ahelp: write `2`" in line
     assert line.count("\n") == 1
 
 
 def test_github_gives_no_columns_over_several_lines() -> None:
-    assert "col=" not in github.render([diagnostic(Span("a.yml", 1, 4, 2, 1))])
+    assert "col=" not in github.render_github([diagnostic(Span("a.yml", 1, 4, 2, 1))])
 
 
 def test_junit_is_xml_with_a_case_a_file() -> None:
     at = Span("a.yml", 1, 1, 1, 2)
-    document = junit.render([diagnostic(at, '`<a>` & "b" \x01')], {}, files=["a.yml", "b.yml"])
+    document = junit.render_junit([diagnostic(at, '`<a>` & "b" \x01')], {}, files=["a.yml", "b.yml"])
     suite = ET.fromstring(document).find("testsuite")
     assert suite is not None
     assert suite.attrib["tests"] == "2"
@@ -198,7 +198,7 @@ def test_every_format_is_reachable_and_repeatable(format_: str) -> None:
     assert isinstance(document.root, Mapping)
     found = [diagnostic(document.root.span)]
     once, again = (
-        report(format_, found, {"a.yml": document.source}, ["a.yml"], rules=lambda: RULES) for _ in range(2)
+        render_report(format_, found, {"a.yml": document.source}, ["a.yml"], rules=lambda: RULES) for _ in range(2)
     )
     assert once == again
     assert once.endswith("\n")

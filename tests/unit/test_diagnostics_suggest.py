@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.base.suggest import closest, did_you_mean, edits
+from worldsize.base.suggest import closest, did_you_mean, edit_distance
 
 KEYS = ["instance_count", "instance_type", "learning_rate", "process_count_per_instance", "uses"]
 
@@ -40,15 +40,15 @@ words = st.text("abc", max_size=8)
 
 @given(words, words)
 def test_distance_is_symmetric_and_bounded(left: str, right: str) -> None:
-    distance = edits(left, right, 99)
-    assert distance == edits(right, left, 99)
+    distance = edit_distance(left, right, 99)
+    assert distance == edit_distance(right, left, 99)
     assert abs(len(left) - len(right)) <= distance <= max(len(left), len(right))
     assert (distance == 0) == (left == right)
-    assert min(edits(left, right, 2), 3) == min(distance, 3)
+    assert min(edit_distance(left, right, 2), 3) == min(distance, 3)
 
 
 def test_a_swap_is_one_edit() -> None:
-    assert edits("ab", "ba", 5) == 1
+    assert edit_distance("ab", "ba", 5) == 1
 
 
 def test_endless_words_cost_no_time() -> None:

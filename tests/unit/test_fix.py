@@ -16,7 +16,7 @@ from worldsize import fixing, yaml
 from worldsize.base.problem import Fix
 from worldsize.cli import main
 from worldsize.fixing import edits
-from worldsize.fixing.write import replace_content
+from worldsize.fixing.apply import replace_content
 
 MESSY = """\
 # head
@@ -197,7 +197,7 @@ def test_a_file_that_changed_in_the_meantime_is_left_alone(tree: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_reported(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "job.yml").write_text(MESSY)
-    monkeypatch.setattr("worldsize.fixing.write.replace_content", lambda *_: "permission denied")
+    monkeypatch.setattr("worldsize.fixing.apply.replace_content", lambda *_: "permission denied")
     fixed = fixing.fix("job.yml")
     assert [each.slug for each in fixed.report.diagnostics] == ["output-not-written"]
     assert "permission denied" in fixed.report.diagnostics[0].message
@@ -219,7 +219,7 @@ def test_an_edit_that_would_change_more_is_not_made(text: str, old: str, new: st
     document = yaml.load("f.yml", text)
     start = text.index(old)
     fix = Fix(document.source.span(start, start + len(old)), new)
-    assert edits.apply(document, [fix])[0] == expected
+    assert edits.apply_fixes(document, [fix])[0] == expected
 
 
 def test_of_overlapping_fixes_the_first_is_made() -> None:
@@ -227,7 +227,7 @@ def test_of_overlapping_fixes_the_first_is_made() -> None:
     span = document.source.span
     fixes = [Fix(span(5, 9), "x"), Fix(span(3, 6), "uno"), Fix(span(14, 19), "tre"), Fix(span(3, 6), "uno")]
     expected = ("a: uno two\nb: tre\n", 2)
-    assert edits.apply(document, fixes) == edits.apply(document, fixes[::-1]) == expected
+    assert edits.apply_fixes(document, fixes) == edits.apply_fixes(document, fixes[::-1]) == expected
 
 
 WORDS = [

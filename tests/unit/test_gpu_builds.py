@@ -44,20 +44,20 @@ def of_component(name: str) -> list[Installed]:
 
 @pytest.mark.parametrize("name", ["cuda_builds", "cuda_drivers", "gpu_capabilities", "node_drivers"])
 def test_every_fact_has_its_source_and_its_day(name: str) -> None:
-    assert all(row["source"] and row["read"] for row in table.rows(name))
+    assert all(row["source"] and row["read"] for row in table.read_rows(name))
 
 
 def test_the_capability_of_every_gpu_of_the_catalogue_is_known() -> None:
     for size in SIZES:
-        gpu = cuda.gpu(size.gpu_model)
+        gpu = cuda.find_gpu(size.gpu_model)
         assert gpu is not None, size.name
         assert (gpu.capability is None) == (gpu.vendor != "NVIDIA")
 
 
 def test_a_version_has_one_default_build() -> None:
-    versions = {(row["package"], row["version"]) for row in table.rows("cuda_builds")}
+    versions = {(row["package"], row["version"]) for row in table.read_rows("cuda_builds")}
     for package, version in versions:
-        assert [each.default for each in cuda.builds(package, version)].count(True) == 1, (package, version)
+        assert [each.default for each in cuda.find_builds(package, version)].count(True) == 1, (package, version)
 
 
 @pytest.mark.parametrize("component", TRAINERS)
@@ -66,7 +66,7 @@ def test_a_trainer_s_environment_runs_on_every_current_size(component: str) -> N
     for size in SIZES:
         if size.status == "retired" and size.series != "NCv3":
             continue  # NCv3 lives on in two regions
-        verdict = gpu_support.judge(found.package, found.version, found.tag, found.text, size)
+        verdict = gpu_support.judge_build(found.package, found.version, found.tag, found.text, size)
         assert (verdict is not None) == (size.series == "ND_MI300X_v5"), (size.name, verdict)
 
 

@@ -16,7 +16,7 @@ from worldsize.yaml.nodes import Mapping, Scalar
 
 
 def read(text: str) -> tuple[Any, list[tuple[str, str]]]:
-    root, faults = json_text.read(Source("ds.json", text))
+    root, faults = json_text.read_json(Source("ds.json", text))
     value = None if root is None else yaml.to_python(root)
     return value, [(fault.kind, text[fault.start : fault.end]) for fault in faults]
 
@@ -78,7 +78,7 @@ def test_depth_is_bounded() -> None:
 
 
 def test_numbers_are_numbers_and_know_their_place() -> None:
-    root, _ = json_text.read(Source("ds.json", '{\n\t"lr": 1e-3,\n\t"n": 010}'.replace("010", "10")))
+    root, _ = json_text.read_json(Source("ds.json", '{\n\t"lr": 1e-3,\n\t"n": 010}'.replace("010", "10")))
     assert isinstance(root, Mapping)
     rate, count = root.get("lr"), root.get("n")
     assert isinstance(rate, Scalar)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from worldsize.cli import formatting
+from worldsize.cli import common
 from worldsize.cli.main import main
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.record import folder
@@ -260,7 +260,7 @@ def test_prune_leaves_what_goes_on_and_what_that_needs(home: Path) -> None:
     ("seconds", "said"), [(0, "0 s"), (89, "89 s"), (100, "2 min"), (7000, "2 h"), (200_000, "2 d")]
 )
 def test_ages(seconds: float, said: str) -> None:
-    assert formatting.format_age(seconds) == said
+    assert common.format_age(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_ages(seconds: float, said: str) -> None:
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_999, "1.0 MB"), (10**15, "1000 TB")],
 )
 def test_sizes(count: int, said: str) -> None:
-    assert formatting.format_size(count) == said
+    assert common.format_size(count) == said

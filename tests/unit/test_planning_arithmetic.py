@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.planning import batch, learning_rate, steps, topology, warmup
-from worldsize.planning.kappa import kappa
+from worldsize.planning import batch, learning_rate, batch as steps, topology, learning_rate as warmup
+from worldsize.planning.learning_rate import batch_growth
 from worldsize.planning.learning_rate import Adam
 from worldsize.planning.model import Launcher
-from worldsize.planning.numbers import clean, plural, show
+from worldsize.base.wording import round_noise, plural, show_number
 from worldsize.planning.train import shards_per_rank
 
 sizes = st.integers(1, 10_000)
@@ -23,7 +23,7 @@ sizes = st.integers(1, 10_000)
     [("pytorch", 4, 4), ("mpi", 8, 8), ("pytorch", 0, 1), ("tensorflow", 4, 1), ("none", 4, 1)],
 )
 def test_processes_per_instance(launcher: Launcher, devices: int, processes: int) -> None:
-    assert topology.processes_per_instance(launcher, devices) == processes
+    assert topology.count_processes(launcher, devices) == processes
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_processes_per_instance(launcher: Launcher, devices: int, processes: int
     ],
 )
 def test_world_size(launcher: Launcher, instances: int, processes: int, devices: int, world: int) -> None:
-    assert topology.world_size(launcher, instances, processes, devices) == world
+    assert topology.count_ranks(launcher, instances, processes, devices) == world
 
 
 @given(sizes, sizes)
 def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -> None:
-    found = batch.nearest(wanted, unit)
+    found = batch.nearest_multiples(wanted, unit)
     assert all(value > 0 and value % unit == 0 for value in found)
     if wanted % unit == 0:
         assert found == (wanted,)
@@ -53,33 +53,33 @@ def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -
 
 @given(sizes, sizes, sizes)
 def test_a_split_is_exact_and_as_large_as_fits(per_rank: int, most: int, world: int) -> None:
-    b, a = batch.split(per_rank, most)
+    b, a = batch.split_batch(per_rank, most)
     assert b <= most
     assert batch.global_batch(b, a, world) == per_rank * world
     assert not any(per_rank % larger == 0 for larger in range(b + 1, min(per_rank, most) + 1))
 
 
 def test_a_split_of_a_huge_prime_takes_no_time() -> None:
-    assert batch.split(2**31 - 1, 2**31 - 2) == (1, 2**31 - 1)
+    assert batch.split_batch(2**31 - 1, 2**31 - 2) == (1, 2**31 - 1)
 
 
 @pytest.mark.parametrize("arguments", [(0, 1), (1, 0)])
 def test_a_split_of_nothing_is_refused(arguments: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        batch.split(*arguments)
+        batch.split_batch(*arguments)
 
 
 def test_linear_and_sqrt_rates() -> None:
-    assert learning_rate.scaled("linear", kappa(256, 32), 0.05) == 0.4
-    assert learning_rate.scaled("linear", 3, 0.1) == 0.3
-    assert learning_rate.scaled("sqrt", kappa(64, 16), 0.001) == 0.002
-    assert learning_rate.scaled("none", 8, 0.05) == 0.05
-    assert learning_rate.scaled("linear", kappa(128, 1024), 0.4) == 0.05
+    assert learning_rate.scale_learning_rate("linear", batch_growth(256, 32), 0.05) == 0.4
+    assert learning_rate.scale_learning_rate("linear", 3, 0.1) == 0.3
+    assert learning_rate.scale_learning_rate("sqrt", batch_growth(64, 16), 0.001) == 0.002
+    assert learning_rate.scale_learning_rate("none", 8, 0.05) == 0.05
+    assert learning_rate.scale_learning_rate("linear", batch_growth(128, 1024), 0.4) == 0.05
 
 
 @given(st.floats(1e-9, 10), st.sampled_from(["linear", "sqrt", "none"]))
 def test_nothing_changes_where_the_batch_stays(rate: float, rule: learning_rate.Rule) -> None:
-    assert learning_rate.scaled(rule, 1, rate) == pytest.approx(rate, rel=1e-11)
+    assert learning_rate.scale_learning_rate(rule, 1, rate) == pytest.approx(rate, rel=1e-11)
 
 
 betas = st.floats(0, 0.99999)
@@ -88,10 +88,10 @@ betas = st.floats(0, 0.99999)
 @given(betas, betas, st.floats(1e-12, 1e-3))
 def test_the_sqrt_rule_is_the_identity_at_one(beta1: float, beta2: float, epsilon: float) -> None:
     adam = Adam(beta1, beta2, epsilon)
-    offered = learning_rate.sqrt_rule(adam, 1)
+    offered = learning_rate.scale_adam(adam, 1)
     for name in ("beta1", "beta2", "epsilon"):
         expected = getattr(adam, name)
-        if name != "epsilon" and not learning_rate.in_range(expected, 1):
+        if name != "epsilon" and not learning_rate.holds_for_beta(expected, 1):
             assert getattr(offered, name) is None
         else:
             assert getattr(offered, name) == pytest.approx(expected, rel=1e-9, abs=1e-11)
@@ -100,26 +100,26 @@ def test_the_sqrt_rule_is_the_identity_at_one(beta1: float, beta2: float, epsilo
 @given(st.floats(0.5, 0.9999), st.floats(1, 64), st.floats(1, 64))
 def test_the_sqrt_rule_composes(beta: float, first: float, second: float) -> None:
     """Growing twice is growing once by the product, as long as every beta stays in range."""
-    once = learning_rate.sqrt_rule(Adam(beta, None, 1e-8), first * second)
-    if not learning_rate.in_range(beta, first * second) or once.beta1 is None:
+    once = learning_rate.scale_adam(Adam(beta, None, 1e-8), first * second)
+    if not learning_rate.holds_for_beta(beta, first * second) or once.beta1 is None:
         return
-    twice = learning_rate.sqrt_rule(learning_rate.sqrt_rule(Adam(beta, None, 1e-8), first), second)
+    twice = learning_rate.scale_adam(learning_rate.scale_adam(Adam(beta, None, 1e-8), first), second)
     assert twice.beta1 == pytest.approx(once.beta1, abs=1e-9)
     assert twice.epsilon == pytest.approx(once.epsilon, rel=1e-9)
 
 
 def test_the_range_of_the_sqrt_rule_ends_at_kappa_ten() -> None:
-    assert learning_rate.in_range(0.9, 9.99)
-    assert not learning_rate.in_range(0.9, 10)
-    assert learning_rate.sqrt_rule(Adam(0.9, 0.999, 1e-8), 10).beta1 is None
-    assert learning_rate.sqrt_rule(Adam(0.9, 0.999, 1e-8), 4) == Adam(0.6, 0.996, 5e-9)
-    assert learning_rate.sqrt_rule(Adam(None, 0.99, 1e-8), 4) == Adam(None, 0.96, 5e-9)
+    assert learning_rate.holds_for_beta(0.9, 9.99)
+    assert not learning_rate.holds_for_beta(0.9, 10)
+    assert learning_rate.scale_adam(Adam(0.9, 0.999, 1e-8), 10).beta1 is None
+    assert learning_rate.scale_adam(Adam(0.9, 0.999, 1e-8), 4) == Adam(0.6, 0.996, 5e-9)
+    assert learning_rate.scale_adam(Adam(None, 0.99, 1e-8), 4) == Adam(None, 0.96, 5e-9)
 
 
 @given(st.floats(0.001, 1), st.floats(0.1, 100), st.floats(1e-6, 1))
 def test_weight_decay_keeps_the_averaging_time(decay: float, growth: float, rate: float) -> None:
-    scaled = learning_rate.scaled("sqrt", growth, rate)
-    kept = learning_rate.weight_decay(decay, growth, rate, scaled)
+    scaled = learning_rate.scale_learning_rate("sqrt", growth, rate)
+    kept = learning_rate.scale_weight_decay(decay, growth, rate, scaled)
     assert growth / (scaled * kept) == pytest.approx(1 / (rate * decay), rel=1e-9)
     assert kept == pytest.approx(decay * math.sqrt(growth), rel=1e-9)
 
@@ -140,15 +140,15 @@ def test_weight_decay_keeps_the_averaging_time(decay: float, growth: float, rate
 def test_default_warmup(
     rule: learning_rate.Rule, growth: float, epochs: float | None, expected: float
 ) -> None:
-    assert warmup.default_epochs(rule, growth, epochs) == expected
+    assert warmup.default_warmup_epochs(rule, growth, epochs) == expected
 
 
 def test_steps() -> None:
-    assert steps.steps(1438, 256, 20, 2) == steps.Steps(5, 100, 10)
-    assert steps.steps(None, 256, 20, 2) == steps.Steps(None, None, None)
-    assert steps.steps(None, 256, 20, 0) == steps.Steps(None, None, 0)
-    assert steps.steps(1438, 256, None, 2) == steps.Steps(5, None, 10)
-    assert steps.steps(100, 256, 20, 0) == steps.Steps(0, 0, 0)
+    assert steps.count_steps(1438, 256, 20, 2) == steps.Steps(5, 100, 10)
+    assert steps.count_steps(None, 256, 20, 2) == steps.Steps(None, None, None)
+    assert steps.count_steps(None, 256, 20, 0) == steps.Steps(None, None, 0)
+    assert steps.count_steps(1438, 256, None, 2) == steps.Steps(5, None, 10)
+    assert steps.count_steps(100, 256, 20, 0) == steps.Steps(0, 0, 0)
 
 
 @given(st.integers(1, 512), st.integers(0, 16), st.integers(0, 10**7))
@@ -161,8 +161,8 @@ def test_shards_are_even(world: int, workers: int, rows: int) -> None:
 
 
 def test_numbers() -> None:
-    assert clean(0.1 * 3) == 0.3
-    assert [show(value) for value in (0.4, 256, 20.0, 1e-5, 1e20, "x", None)] == [
+    assert round_noise(0.1 * 3) == 0.3
+    assert [show_number(value) for value in (0.4, 256, 20.0, 1e-5, 1e20, "x", None)] == [
         "0.4",
         "256",
         "20",

@@ -5,29 +5,29 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.facts import links, vm_sizes
+from worldsize.facts import vm_sizes as links, vm_sizes
 from worldsize.planning import degrees as arithmetic
-from worldsize.planning.across import crosses, joined
+from worldsize.planning.splits import crosses_instances, has_spanning_link
 
 
 def test_the_arithmetic_of_degrees() -> None:
     assert [arithmetic.divisors(number) for number in (1, 4, 12)] == [[1], [1, 2, 4], [1, 2, 3, 4, 6, 12]]
-    assert arithmetic.common(8, 12, 8) == 4
-    assert arithmetic.bubble(4, 1) == 0.75
-    assert arithmetic.bubble(1, 1) == 0
-    assert arithmetic.shrink(4, 2, 8) == (4, 2)
-    assert arithmetic.shrink(4, 2, 5) == (2, 2)
-    assert arithmetic.shrink(2, 3, 3) == (1, 3)
-    assert arithmetic.shrink(6, 1, 5) == (3, 1)
-    assert arithmetic.shrink(3, 1, 2) == (1, 1)
-    assert arithmetic.shrink(1, 1, 2) == (1, 1)
+    assert arithmetic.largest_common_divisor(8, 12, 8) == 4
+    assert arithmetic.bubble_share(4, 1) == 0.75
+    assert arithmetic.bubble_share(1, 1) == 0
+    assert arithmetic.shrink_degrees(4, 2, 8) == (4, 2)
+    assert arithmetic.shrink_degrees(4, 2, 5) == (2, 2)
+    assert arithmetic.shrink_degrees(2, 3, 3) == (1, 3)
+    assert arithmetic.shrink_degrees(6, 1, 5) == (3, 1)
+    assert arithmetic.shrink_degrees(3, 1, 2) == (1, 1)
+    assert arithmetic.shrink_degrees(1, 1, 2) == (1, 1)
 
 
 @given(st.integers(1, 64))
 def test_enough_micro_batches_are_just_enough(stages: int) -> None:
-    enough = arithmetic.enough(stages)
-    assert arithmetic.bubble(stages, enough) < arithmetic.TOLERABLE_BUBBLE
-    assert enough == 1 or arithmetic.bubble(stages, enough - 1) >= arithmetic.TOLERABLE_BUBBLE - 1e-9
+    enough = arithmetic.count_micro_batches(stages)
+    assert arithmetic.bubble_share(stages, enough) < arithmetic.TOLERABLE_BUBBLE
+    assert enough == 1 or arithmetic.bubble_share(stages, enough - 1) >= arithmetic.TOLERABLE_BUBBLE - 1e-9
 
 
 @st.composite
@@ -42,22 +42,22 @@ def test_a_tensor_group_crosses_exactly_where_neighbours_lie_apart(groups_of: tu
     tensor, processes, instances = groups_of
     groups = [range(first, first + tensor) for first in range(0, processes * instances, tensor)]
     apart = any(len({rank // processes for rank in group}) > 1 for group in groups)
-    assert crosses(tensor, processes, instances) == apart
+    assert crosses_instances(tensor, processes, instances) == apart
 
 
 def test_links_of_the_catalogue() -> None:
     infiniband, ethernet = (vm_sizes.lookup(f"Standard_{name}") for name in ("ND96asr_v4", "NC96ads_A100_v4"))
     assert infiniband is not None
     assert ethernet is not None
-    assert links.inside(infiniband) == links.Link("NVLink 3", 300)
-    assert links.between(infiniband) == links.Link("InfiniBand", 25)
-    assert links.inside(ethernet) == links.Link("PCIe 4.0", 32)
-    assert links.between(ethernet) == links.Link("Ethernet", 2.5)
-    assert joined(vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6"))
+    assert links.intra_node_link(infiniband) == links.Link("NVLink 3", 300)
+    assert links.inter_node_link(infiniband) == links.Link("InfiniBand", 25)
+    assert links.intra_node_link(ethernet) == links.Link("PCIe 4.0", 32)
+    assert links.inter_node_link(ethernet) == links.Link("Ethernet", 2.5)
+    assert has_spanning_link(vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6"))
     for name in vm_sizes.names():
         size = vm_sizes.lookup(name)
         assert size is not None
-        inside, between = links.inside(size), links.between(size)
+        inside, between = links.intra_node_link(size), links.inter_node_link(size)
         if inside is not None and between is not None and size.devices > 1:
             assert inside.gigabytes_per_s > between.gigabytes_per_s, name
 

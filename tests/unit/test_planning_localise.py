@@ -6,7 +6,7 @@ import pytest
 
 from worldsize.planning import Derivation, Plan, StepPlan, Topology, Training, localise
 from worldsize.planning.derive import planned_inputs
-from worldsize.planning.missing import explain
+from worldsize.planning.missing import explain_missing
 
 
 def training(b: int, a: int, world: int, rows: int | None = 1438) -> Training:
@@ -120,10 +120,10 @@ def test_why_a_quantity_is_missing() -> None:
     unknown = step("train", EIGHT, training(32, 1, 8, rows=None))
     alone = step("shard", Topology("none", None, 1, 0, 1, 1), None)
     found = plan(alone, unknown)
-    assert "`rows:` under `scale:` of step `train`" in explain(found, "train", "total_steps")[1]
-    assert "`rows:` under `scale:` of step `train`" in explain(found, "shard", "warmup_steps")[1]
-    assert "tensorflow" in explain(found, "train", "worker_count")[1]
-    assert "add `scale:`" in explain(plan(alone), "shard", "learning_rate")[1]
+    assert "`rows:` under `scale:` of step `train`" in explain_missing(found, "train", "total_steps")[1]
+    assert "`rows:` under `scale:` of step `train`" in explain_missing(found, "shard", "warmup_steps")[1]
+    assert "tensorflow" in explain_missing(found, "train", "worker_count")[1]
+    assert "add `scale:`" in explain_missing(plan(alone), "shard", "learning_rate")[1]
 
 
 @pytest.mark.parametrize(

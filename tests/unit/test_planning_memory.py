@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 import worldsize
 from worldsize.facts import vm_sizes
-from worldsize.planning.memory import activations, built_in, division, remedies, sizes, states, zero
+from worldsize.planning.memory import activations, built_in, division, remedies, verdict, states, states as zero
 from worldsize.planning.memory.estimate import SHARES, estimate
 from worldsize.planning.memory.network import Network, Weight
 from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 
 GPT = built_in.gpt(128, 8, 8, 512)
 KNOBS = Knobs(checkpointing=True, strategies=("ddp", "fsdp"))
@@ -58,21 +58,21 @@ def test_adam_takes_sixteen_bytes_a_weight_in_either_precision() -> None:
         Setup("ddp", optimizer="adam", precision="bf16"),
         Setup("deepspeed", optimizer="adam", precision="fp16"),
     ):
-        found = states.states(GPT.parts, setup)
+        found = states.rank_states(GPT.parts, setup)
         assert found.parameters + found.gradients + found.optimizer == 16 * GPT.trained
 
 
 @pytest.mark.parametrize(("stage", "whole", "sliced"), [(0, 16, 0), (1, 4, 12), (2, 2, 14), (3, 0, 16)])
 def test_zero_divides_what_its_paper_says(stage: int, whole: int, sliced: int) -> None:
     setup = Setup("deepspeed", data=8, optimizer="adamw", precision="bf16", stage=stage, accumulation=2)
-    found = states.states(GPT.parts, setup)
+    found = states.rank_states(GPT.parts, setup)
     expected = whole * GPT.trained + sliced * GPT.trained // 8
     assert found.parameters + found.gradients + found.optimizer == pytest.approx(expected, rel=1e-5)
 
 
 def test_offload_takes_optimizer_and_weights_off_the_gpu() -> None:
     setup = Setup("deepspeed", data=8, precision="bf16", stage=3, optimizer="adamw")
-    away = states.states(GPT.parts, replace(setup, offload_optimizer=True, offload_parameters=True))
+    away = states.rank_states(GPT.parts, replace(setup, offload_optimizer=True, offload_parameters=True))
     assert (away.parameters, away.gradients, away.optimizer) == (0, 0, 0)
     assert away.buffers > 0
 
@@ -85,7 +85,7 @@ def test_a_transformer_keeps_what_the_literature_says() -> None:
     (+4 for turned query and key, +2 for the reordered result of attention).
     """
     (block,) = (part for part in built_in.gpt(256, 1, 16, 1024).parts if part.block)
-    kept = activations.peak((replace(block, work=0),), Setup("ddp", precision="bf16"))
+    kept = activations.peak_activations((replace(block, work=0),), Setup("ddp", precision="bf16"))
     each = kept / (256 * 1024)
     assert 34 - 3 <= each <= 34 + 10
 
@@ -108,15 +108,15 @@ def test_more_ranks_never_need_more_each(setup: Setup) -> None:
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=3).map(tuple), st.integers(1, 9), st.integers(0, 2))
 def test_shares_and_slices_cover_a_tensor(shape: tuple[int, ...], ranks: int, dimension: int) -> None:
     weight = Weight("w", shape, dimension=min(dimension, len(shape) - 1))
-    share = division.share(weight, ranks)
+    share = division.divide_weight(weight, ranks)
     assert weight.count <= ranks * share.count
-    assert weight.count <= ranks * division.slice_of(weight, ranks)
-    assert division.share(replace(weight, dimension=None), ranks).count == weight.count
+    assert weight.count <= ranks * division.count_slice(weight, ranks)
+    assert division.divide_weight(replace(weight, dimension=None), ranks).count == weight.count
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 8])
 def test_pipeline_stages_have_every_part_once(stages: int) -> None:
-    cut = division.stage_parts(GPT, stages)
+    cut = division.split_stages(GPT, stages)
     assert [part for stage in cut for part in stage] == list(GPT.parts)
     assert len(cut) == stages
     assert estimate(GPT, Setup("pipeline_parallel", pipeline=99)) is None
@@ -124,21 +124,21 @@ def test_pipeline_stages_have_every_part_once(stages: int) -> None:
 
 def test_schedules_hold_as_many_micro_batches_as_they_say() -> None:
     gpipe = Setup("pipeline_parallel", pipeline=4, accumulation=16)
-    held = [activations.in_flight(replace(gpipe, schedule="1f1b"), stage) for stage in range(4)]
+    held = [activations.count_in_flight(replace(gpipe, schedule="1f1b"), stage) for stage in range(4)]
     assert held == [4, 3, 2, 1]
-    assert activations.in_flight(gpipe, 0) == 16
+    assert activations.count_in_flight(gpipe, 0) == 16
 
 
 def test_small_tensors_stay_whole_under_stage_3() -> None:
     setup = Setup("deepspeed", data=8, stage=3)
-    assert zero.persistent(GPT.parts, setup) < 4 * 8 * 20 * 512
+    assert zero.persistent_bytes(GPT.parts, setup) < 4 * 8 * 20 * 512
 
 
 @given(setups("ddp", "fsdp", "deepspeed", "horovod"), st.integers(30, 37))
 def test_what_is_proposed_fits_and_keeps_the_global_batch(setup: Setup, power: int) -> None:
     room = 2**power
     knobs = replace(KNOBS, stages=setup.strategy == "deepspeed")
-    for remedy in remedies.remedies(GPT, setup, room, knobs):
+    for remedy in remedies.find_remedies(GPT, setup, room, knobs):
         assert total(GPT, remedy.setup) == remedy.total <= room
         share = setup.micro_batch * setup.accumulation
         assert remedy.setup.micro_batch * remedy.setup.accumulation == share
@@ -147,7 +147,7 @@ def test_what_is_proposed_fits_and_keeps_the_global_batch(setup: Setup, power: i
 def test_larger_sizes_are_larger_and_have_as_many_gpus() -> None:
     size = vm_sizes.lookup("Standard_NC24s_v3")
     assert size is not None
-    found = sizes.larger(size, 4)
+    found = verdict.larger_sizes(size, 4)
     assert found
     assert all(other.gpus == size.gpus and memory > 16 * 2**30 for other, memory in found)
     assert [memory for _, memory in found] == sorted(memory for _, memory in found)

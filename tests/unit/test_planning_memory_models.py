@@ -11,7 +11,7 @@ import pytest
 
 from worldsize.planning.memory import activations, built_in, states
 from worldsize.planning.memory.network import Network
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 from worldsize.planning.memory.workload import Samples
 from worldsize.resolving.imported_model import ModelImportError, import_model
 
@@ -60,7 +60,7 @@ def test_every_byte_that_autograd_keeps_is_known(kind: str, case: Any, precision
     closed, model, task = made(kind, case)
     samples = 2
     kept = sum(
-        activations._kept(part, Setup("ddp", gpu=False, precision=precision), samples)
+        activations._kept_bytes(part, Setup("ddp", gpu=False, precision=precision), samples)
         for part in closed.parts
     )
     dtype = torch.bfloat16 if precision == "bf16" else None
@@ -171,7 +171,7 @@ def test_deepspeeds_own_estimators_agree() -> None:
         found = {}
         for stage in (2, 3):
             setup = Setup("deepspeed", data=ranks, optimizer="adamw", precision="bf16", stage=stage)
-            held = states.states(network.parts, setup)
+            held = states.rank_states(network.parts, setup)
             found[stage] = held.parameters + held.gradients + held.optimizer + 4 * count / ranks
         _, two = estimate_zero2_model_states_mem_needs(count, 1, ranks, cpu_offload=False)
         assert found[2] == pytest.approx(two, rel=1e-4)

@@ -15,7 +15,7 @@ from worldsize.azureml import job
 from worldsize.emit import plan_file
 from worldsize.planning import Interface, Plan, StepPlan, derive, localise
 from worldsize.planning.degrees import Degrees
-from worldsize.planning.missing import explain
+from worldsize.planning.missing import explain_missing
 from worldsize.running.model.source import Text
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.fit import fit_tasks
@@ -229,7 +229,7 @@ def test_huge_counts_are_judged_at_once(planner: Planner, more: str) -> None:
 
 def test_why_no_strategy_is_planned(planner: Planner) -> None:
     plan, _ = planner.planned(planner.write())
-    assert "degrees decide it" in explain(plan, "train", "strategy")[1]
+    assert "degrees decide it" in explain_missing(plan, "train", "strategy")[1]
 
 
 @settings(max_examples=80, deadline=None)

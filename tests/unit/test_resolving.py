@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Binding, Literal
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -332,8 +332,8 @@ def test_a_pinned_value_has_its_place_and_a_derived_one_the_places_it_comes_from
     def shown(spans: tuple[Span | None, ...]) -> list[str]:
         return [text[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans if span]
 
-    processes = member(train.distribution, "process_count_per_instance")
-    instances = member(train.resources, "instance_count")
+    processes = read_member(train.distribution, "process_count_per_instance")
+    instances = read_member(train.resources, "instance_count")
     assert processes is not None
     assert instances is not None
     assert train.compute is not None
@@ -342,7 +342,7 @@ def test_a_pinned_value_has_its_place_and_a_derived_one_the_places_it_comes_from
     assert shown(train.inputs["warmup_epochs"].sources) == ["1"]
 
     derived, _ = built(tmp_path, SHARD + TRAIN + EVALUATE)
-    processes = member(derived.job.steps["train"].distribution, "process_count_per_instance")
+    processes = read_member(derived.job.steps["train"].distribution, "process_count_per_instance")
     text = (tmp_path / "spec.yml").read_text().splitlines()
     assert processes is not None
     assert processes.span is None

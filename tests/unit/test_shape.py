@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from worldsize import resources
 from worldsize.azureml.shape import CHECKED, check, recognise
-from worldsize.azureml.shape.values import fits, is_date_time
+from worldsize.azureml.shape.values import fits_shape, is_date_time
 from worldsize.yaml import load
 
 FILES = sorted((resources.schemas() / "azureml").glob("*.schema.json"))
@@ -136,8 +136,8 @@ def test_dates_are_read_as_the_sdk_reads_them(text: str, valid: bool) -> None:
 
 
 def test_infinite_numbers_fit_nowhere() -> None:
-    assert not fits(math.inf, {"type": "number"})
-    assert not fits(math.nan, {"type": ["string", "number"]})
+    assert not fits_shape(math.inf, {"type": "number"})
+    assert not fits_shape(math.nan, {"type": ["string", "number"]})
 
 
 def test_one_fault_behind_many_aliases_is_said_once() -> None:

@@ -15,7 +15,7 @@ from worldsize.azureml import listing, snapshot
 from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.glob import parse_line
-from worldsize.base import budget, limits
+from worldsize.base import limits as budget, limits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -67,12 +67,12 @@ def words(part: Any) -> set[str]:
     return set().union(*(words(item) for item in part), set()) if isinstance(part, list) else set()
 
 
-WORDS = sorted(words(schema.document()))[:400]
+WORDS = sorted(words(schema.load_schema()))[:400]
 
 
 @pytest.mark.parametrize("spec", [*SPECS, FULL], ids=[*(path.stem for path in PIPELINES), "full"])
 def test_right_specs_are_accepted_without_jsonschema(spec: Any) -> None:
-    assert accepts(spec, schema.document(), schema.document())
+    assert accepts(spec, schema.load_schema(), schema.load_schema())
 
 
 @settings(max_examples=400, deadline=None)
@@ -93,7 +93,7 @@ def test_whatever_is_accepted_has_no_violation(data: st.DataObject) -> None:
             del holder[path[-1]]
         elif isinstance(holder, dict):
             holder[data.draw(st.sampled_from(WORDS))] = data.draw(junk | st.sampled_from(WORDS))
-    if accepts(spec, schema.document(), schema.document()):
+    if accepts(spec, schema.load_schema(), schema.load_schema()):
         assert judged(spec)
 
 
@@ -101,7 +101,7 @@ def test_whatever_is_accepted_has_no_violation(data: st.DataObject) -> None:
 def test_doubtful_values_are_left_to_jsonschema(value: Any) -> None:
     spec = copy.deepcopy(FULL)
     spec["compute"]["gpu"]["max_instances"] = value  # type: ignore[index]
-    assert not accepts(spec, schema.document(), schema.document())
+    assert not accepts(spec, schema.load_schema(), schema.load_schema())
 
 
 def test_unknown_keywords_are_never_accepted() -> None:
@@ -123,5 +123,5 @@ def keywords(part: Any, *, named: bool = False) -> set[str]:
 
 
 def test_every_keyword_of_the_schema_is_known() -> None:
-    Draft202012Validator.check_schema(dict(schema.document()))
-    assert keywords(schema.document()) <= _ANNOTATIONS | set(_JUDGES)
+    Draft202012Validator.check_schema(dict(schema.load_schema()))
+    assert keywords(schema.load_schema()) <= _ANNOTATIONS | set(_JUDGES)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.cli.explain import command
-from worldsize.spec.fire_times import next_times
+from worldsize.spec.cron import next_times
 
 SATURDAY = datetime(2026, 11, 21, 9, 30)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize import spec
-from worldsize.spec import cron, time_zones
+from worldsize.spec import cron, schedule as time_zones
 
 HEAD = """\
 name: digits
@@ -240,4 +240,4 @@ def test_a_known_zone_finds_its_windows_name(name, windows):
 @pytest.mark.run
 def test_the_zones_are_azure_mls():
     constants = pytest.importorskip("azure.ai.ml.constants")
-    assert list(time_zones.table()) == [zone.value for zone in constants.TimeZone]
+    assert list(time_zones.load_time_zones()) == [zone.value for zone in constants.TimeZone]

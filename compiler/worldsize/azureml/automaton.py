@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from worldsize.azureml import glob
 from worldsize.azureml.glob import ANY, STAR, Characters, Pattern
-from worldsize.base import budget
+from worldsize.base import limits
 
 _BITS = 1 << 16  # of one automaton, unless a single line has more: integers that fit a processor's cache
 _MASKS = 256  # characters whose masks are kept; a name has few of the many there are
@@ -66,7 +66,7 @@ class Automaton(Struct, eq=False):
     def add(self, pattern: Pattern, line: int) -> None:
         """Add a line, which must come after those that are there."""
         try:
-            names = [name if name == ANY else list(glob.tokens(name)) for name in pattern.names]
+            names = [name if name == ANY else list(glob.split_tokens(name)) for name in pattern.names]
         except ValueError:
             return  # the client cannot read it either
         anywhere = False
@@ -142,7 +142,7 @@ class Automaton(Struct, eq=False):
     def _take(self, reached: int, name: str) -> int:
         """The bits that a name leads to from these."""
         masks, loops = self._masks, self._built[5]
-        budget.check_time()
+        limits.check_time()
         for letter in name:
             mask = masks.get(letter)
             if mask is None:
@@ -156,7 +156,7 @@ class Automaton(Struct, eq=False):
         """The bits that a character leads to."""
         if len(self._masks) >= _MASKS:
             self._masks.clear()
-        budget.check_time()
+        limits.check_time()
         bits = _Bits()
         bits.places.extend(self._accepted.get(letter, ()))
         for (low, high), places in self._ranges.items():
@@ -232,7 +232,7 @@ def compile_lines(patterns: list[Pattern]) -> Lines:
             continue
         if automata[-1].size >= _BITS:
             automata.append(Automaton())
-            budget.check_time()
+            limits.check_time()
         automata[-1].add(pattern, number)
     for each in automata:
         each.build()

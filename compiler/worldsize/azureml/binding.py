@@ -105,7 +105,7 @@ class Template(Struct, frozen=True):
     unclosed: tuple[int, ...]
 
 
-def find(text: str) -> tuple[Expression, ...]:
+def find_expressions(text: str) -> tuple[Expression, ...]:
     """All expressions of a text, in order."""
     return _find(text) if "${{" in text else ()
 
@@ -115,7 +115,7 @@ def _find(text: str) -> tuple[Expression, ...]:
     return tuple(_expression(match) for match in _EXPRESSION.finditer(text))
 
 
-def whole(text: object) -> Expression | None:
+def parse_expression(text: object) -> Expression | None:
     """The expression, where the value is text and exactly one expression; else None."""
     if not isinstance(text, str) or not text.startswith("${{"):
         return None
@@ -123,13 +123,13 @@ def whole(text: object) -> Expression | None:
     return _expression(match) if match else None
 
 
-def parse(text: str) -> Template:
+def parse_template(text: str) -> Template:
     """Take a command line apart.
 
     Brackets are matched, not counted: a ``]]`` that closes nothing is the shell's own, and so is a
     ``[[`` without a dollar sign. A section that opens inside another leaves the outer one unclosed.
     """
-    expressions = find(text)
+    expressions = find_expressions(text)
     starts = [expression.start for expression in expressions]
     opened = set(starts)
     unclosed = [match.start() for match in _OPENING.finditer(text) if match.start() not in opened]

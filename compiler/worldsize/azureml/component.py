@@ -8,7 +8,8 @@ from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import is_file, list_names, local_path, shorten
+from worldsize.azureml.references import is_file, list_names, local_path
+from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node, Scalar
@@ -51,18 +52,18 @@ def load_component(path: Path, files: Files) -> Component | None:
         return None
     files.components[key] = None  # what a component that contains itself sees
     files.reading.append(key)
-    files.components[key] = from_node(document.root, path, path.parent, files)
+    files.components[key] = read_component_node(document.root, path, path.parent, files)
     files.reading.pop()
     return files.components[key]
 
 
-def from_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> Component:
+def read_component_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> Component:
     """A component from its mapping, ``path`` being None for an inline one."""
     kind = fields.read_text(node, "type") or "command"
-    interface = Interface(ports(node.get("inputs")), ports(node.get("outputs")))
+    interface = Interface(read_ports(node.get("inputs")), read_ports(node.get("outputs")))
     inner = None
     if kind == "pipeline":
-        inner = graph.from_node(node, path, folder, files, resolve_component, interface=interface)
+        inner = graph.read_graph(node, path, folder, files, resolve_component, interface=interface)
     return Component(
         path=path,
         type=kind,
@@ -105,7 +106,7 @@ def resolve_component(
         The component where it can be read here, and the text of the reference where it is text.
     """
     if isinstance(reference, Mapping):
-        return from_node(reference, None, folder, files), None
+        return read_component_node(reference, None, folder, files), None
     if not isinstance(reference, Scalar) or not isinstance(reference.value, str):
         return None, fields.read_node(reference)
     field = fields.read_node(reference)
@@ -115,19 +116,19 @@ def resolve_component(
         if stand_in is None or not is_file(stand_in):
             return None, field
         path = stand_in
-    refused = _refused(reference, path, files)
+    refused = _report_unreadable(reference, path, files)
     if refused is not None:
         files.problems.append(refused)
         return None, field
     return load_component(path, files), field
 
 
-def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
+def _report_unreadable(reference: Scalar, path: Path, files: Files) -> Problem | None:
     """Why a local component file cannot be read, or must not be."""
     if not is_file(path):
-        return _missing(reference, path)
+        return _report_missing(reference, path)
     if not files.readable(path):
-        return outside(reference.text, reference.span)
+        return report_outside(reference.text, reference.span)
     if path.resolve() in files.reading:
         message = f"component `{shorten(reference.text)}` contains itself"
         help_ = "a pipeline component cannot be one of its own steps"
@@ -138,21 +139,21 @@ def _refused(reference: Scalar, path: Path, files: Files) -> Problem | None:
     return None
 
 
-def outside(text: str, span: Span) -> Problem:
+def report_outside(text: str, span: Span) -> Problem:
     """A reference to a file that lies outside the checked tree, and so is not read."""
     message = f"`{shorten(text)}` lies outside the checked tree, so it was not read"
     help_ = "check the folder that holds both, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("reference-outside", span, message, help_)
 
 
-def ports(node: yaml.Node | None) -> dict[str, Port]:
+def read_ports(node: yaml.Node | None) -> dict[str, Port]:
     """The ports under ``inputs:`` or ``outputs:`` of a component; entries of another shape too."""
     if not isinstance(node, Mapping):
         return {}
-    return {key.text: _port(key, value) for key, value in node.items()}
+    return {key.text: _read_port(key, value) for key, value in node.items()}
 
 
-def _port(key: Scalar, node: Node) -> Port:
+def _read_port(key: Scalar, node: Node) -> Port:
     if not isinstance(node, Mapping):
         return Port(key.text, "uri_folder", key.span)
     optional = node.get("optional")
@@ -170,7 +171,7 @@ def _port(key: Scalar, node: Node) -> Port:
     )
 
 
-def _missing(reference: Scalar, path: Path) -> Problem:
+def _report_missing(reference: Scalar, path: Path) -> Problem:
     """A reference to a file that is not there, with the likeliest one beside it."""
     message = f"component file `{shorten(reference.text)}` does not exist"
     names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]

@@ -25,15 +25,15 @@ class Distribution(Struct, frozen=True):
         return self.type.value.lower() if self.type and isinstance(self.type.value, str) else None
 
 
-def view(block: Field[Any] | None) -> Distribution | None:
+def read_distribution(block: Field[Any] | None) -> Distribution | None:
     """The typed view of a ``distribution`` field; None where there is none or it is no mapping."""
     if block is None or not isinstance(block.value, dict):
         return None
     names = ("type", "process_count_per_instance", "worker_count", "parameter_server_count")
-    return Distribution(*(member(block, name) for name in names))
+    return Distribution(*(read_member(block, name) for name in names))
 
 
-def member(block: Field[Any] | None, name: str) -> Field[Any] | None:
+def read_member(block: Field[Any] | None, name: str) -> Field[Any] | None:
     """One entry of a field that holds a mapping, with its own place where the block has one."""
     if block is None or not isinstance(block.value, dict) or name not in block.value:
         return None

@@ -74,31 +74,31 @@ def read_installed(
     value, node = environment.value, environment.node
     if isinstance(value, str):
         if not is_file(value):
-            return list(_of_image(value, environment.span))
+            return list(_read_image(value, environment.span))
         path = local_path(value, folder)
         root = documents(path) if path is not None else None
         if path is None or not isinstance(root, Mapping):
             return []
         node, folder = root, path.parent
-    return _of_mapping(node, folder, documents, texts) if isinstance(node, Mapping) else []
+    return _read_environment(node, folder, documents, texts) if isinstance(node, Mapping) else []
 
 
-def _of_mapping(node: Mapping, folder: Path, documents: Documents, texts: Texts) -> list[Installed]:
+def _read_environment(node: Mapping, folder: Path, documents: Documents, texts: Texts) -> list[Installed]:
     image, conda, build = node.get("image"), node.get("conda_file"), node.get("build")
     name = image.text if isinstance(image, Scalar) else ""
     if conda is not None:
         listed = local_path(conda.text, folder) if isinstance(conda, Scalar) else None
         conda = documents(listed) if listed is not None else conda
-        return [replace(each, image=name) for each in _of_conda(conda)]
+        return [replace(each, image=name) for each in _read_conda_file(conda)]
     if isinstance(build, Mapping):
         path, file = build.get("path"), build.get("dockerfile_path")
         named = file.text if isinstance(file, Scalar) else "Dockerfile"
         context = local_path(path.text, folder) if isinstance(path, Scalar) else None
-        return _of_dockerfile(context, named, texts) if context is not None else []
-    return list(_of_image(name, image.span)) if image is not None else []
+        return _read_dockerfile(context, named, texts) if context is not None else []
+    return list(_read_image(name, image.span)) if image is not None else []
 
 
-def _of_image(name: str, span: Span | None) -> Iterator[Installed]:
+def _read_image(name: str, span: Span | None) -> Iterator[Installed]:
     """The torch of Azure ML's curated images and of PyTorch's own, whose names say it."""
     found = _IMAGE.search(name[:500])
     if found is not None:
@@ -106,7 +106,7 @@ def _of_image(name: str, span: Span | None) -> Iterator[Installed]:
         yield Installed("torch", version, tag, name, span, name)
 
 
-def _of_conda(root: Node | None) -> list[Installed]:
+def _read_conda_file(root: Node | None) -> list[Installed]:
     listed = root.get("dependencies") if isinstance(root, Mapping) else None
     own: list[Scalar] = []
     found: list[Installed] = []
@@ -116,11 +116,11 @@ def _of_conda(root: Node | None) -> list[Installed]:
         inner = item.get("pip") if isinstance(item, Mapping) else None
         if isinstance(inner, Sequence):
             lines = [line for line in inner.items if isinstance(line, Scalar)]
-            found += _of_requirements([(line.text, line.span) for line in lines])
-    return found or list(_of_conda_packages(own))
+            found += _read_requirements([(line.text, line.span) for line in lines])
+    return found or list(_read_conda_packages(own))
 
 
-def _of_conda_packages(items: list[Scalar]) -> Iterator[Installed]:
+def _read_conda_packages(items: list[Scalar]) -> Iterator[Installed]:
     """PyTorch's own conda packages, whose CUDA a package beside them names."""
     cudas = [match["cuda"] for item in items if (match := _CONDA_CUDA.match(item.text[:LONGEST]))]
     tag = "cpu" if any(item.text.strip() == "cpuonly" for item in items) else None
@@ -131,7 +131,7 @@ def _of_conda_packages(items: list[Scalar]) -> Iterator[Installed]:
             yield Installed("torch", match["version"], tag, item.text.strip(), item.span)
 
 
-def _of_requirements(lines: Iterable[tuple[str, Span | None]]) -> list[Installed]:
+def _read_requirements(lines: Iterable[tuple[str, Span | None]]) -> list[Installed]:
     """The frameworks of pip's lines; an index that is not PyTorch's makes the builds unknown."""
     found: list[Installed] = []
     indexes: list[str | None] = []
@@ -141,14 +141,14 @@ def _of_requirements(lines: Iterable[tuple[str, Span | None]]) -> list[Installed
             continue  # a marker
         words = line.replace("=", " ", 1).split() if line.startswith("--") else line.split()
         if words and words[0] in _INDEX_OPTIONS:
-            indexes.append(_index_tag(words[1] if len(words) > 1 else ""))
+            indexes.append(_read_index_tag(words[1] if len(words) > 1 else ""))
             continue
-        one = _of_requirement(line, span)
+        one = _read_requirement(line, span)
         found += [one] if one is not None else []
-    return _with_index(found, indexes)
+    return _apply_index(found, indexes)
 
 
-def _of_requirement(line: str, span: Span | None) -> Installed | None:
+def _read_requirement(line: str, span: Span | None) -> Installed | None:
     match = _REQUIREMENT.fullmatch(line)
     if match is None:
         return None
@@ -163,12 +163,12 @@ def _of_requirement(line: str, span: Span | None) -> Installed | None:
     return Installed(name.partition("-")[0], version, tag, line, span)
 
 
-def _index_tag(url: str) -> str | None:
+def _read_index_tag(url: str) -> str | None:
     match = _INDEX.search(url.strip("\"'"))
     return match["tag"] if match is not None else None
 
 
-def _with_index(found: list[Installed], indexes: list[str | None]) -> list[Installed]:
+def _apply_index(found: list[Installed], indexes: list[str | None]) -> list[Installed]:
     """A build of PyTorch's index goes before the plain version; of other indexes nothing is known."""
     if not indexes:
         return found
@@ -177,7 +177,7 @@ def _with_index(found: list[Installed], indexes: list[str | None]) -> list[Insta
     return [each if each.tag is not None else replace(each, tag=tag) for each in kept]
 
 
-def _of_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
+def _read_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
     """What a Dockerfile installs by pip, else what the image it starts from brings."""
     text = texts(context / name)
     if text is None:
@@ -189,12 +189,12 @@ def _of_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
         if words and words[0].upper() == "FROM" and len(words) > 1:
             images.append(words[1])
         elif words and words[0].upper() == "RUN" and "install" in words and "pip" in line[:LONGEST]:
-            found += _of_pip_words(words, context, texts)
+            found += _read_pip_command(words, context, texts)
     image = images[-1] if images else ""
-    return [replace(each, image=image) for each in found] or list(_of_image(image, None))
+    return [replace(each, image=image) for each in found] or list(_read_image(image, None))
 
 
-def _of_pip_words(words: list[str], context: Path, texts: Texts) -> list[Installed]:
+def _read_pip_command(words: list[str], context: Path, texts: Texts) -> list[Installed]:
     lines: list[tuple[str, Span | None]] = []
     for position, word in enumerate(words):
         option, _, joined = word.partition("=") if word.startswith("--") else (word, "", "")
@@ -206,4 +206,4 @@ def _of_pip_words(words: list[str], context: Path, texts: Texts) -> list[Install
             lines += [(line, None) for line in (listed or "").splitlines()]
         elif not word.startswith("-"):
             lines.append((word.strip("\"'"), None))
-    return _of_requirements(lines)
+    return _read_requirements(lines)

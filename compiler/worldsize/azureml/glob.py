@@ -76,7 +76,7 @@ def is_literal(name: str) -> bool:
     return not ("*" in name or "?" in name or "[" in name or "\\" in name)
 
 
-def tokens(name: str) -> Iterator[str | Characters]:
+def split_tokens(name: str) -> Iterator[str | Characters]:
     """What a name of a pattern is made of.
 
     Raises:

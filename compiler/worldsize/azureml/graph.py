@@ -30,7 +30,7 @@ Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | No
 _DATA_KEYS = {"type", "path", "mode"}
 
 
-def from_node(
+def read_graph(
     node: Mapping,
     path: Path | None,
     folder: Path,
@@ -50,10 +50,10 @@ def from_node(
             hold a graph in turn.
         interface: The ports of the pipeline component whose inner graph this is.
     """
-    inputs = arguments(node.get("inputs"))
+    inputs = read_arguments(node.get("inputs"))
     jobs = node.get("jobs")
     entries = list(jobs.items()) if isinstance(jobs, Mapping) else []
-    steps = {key.text: _step(key, value, folder, files, resolve) for key, value in entries}
+    steps = {key.text: _read_step(key, value, folder, files, resolve) for key, value in entries}
     return Job(
         path=path,
         type="pipeline",
@@ -63,7 +63,7 @@ def from_node(
         experiment_name=fields.read_field(node, "experiment_name"),
         tags=fields.read_field(node, "tags"),
         inputs=inputs,
-        outputs=settings(node.get("outputs")),
+        outputs=read_output_settings(node.get("outputs")),
         steps=_with_inline_inputs(steps, inputs),
         settings=fields.read_field(node, "settings"),
         compute=fields.read_field(node, "compute"),
@@ -72,7 +72,7 @@ def from_node(
     )
 
 
-def single(node: Mapping, path: Path, folder: Path, files: Files, resolve: Resolve) -> Job:
+def read_single_job(node: Mapping, path: Path, folder: Path, files: Files, resolve: Resolve) -> Job:
     """A standalone command, sweep or parallel job as a graph of one step of the same name as the job."""
     kind = fields.read_text(node, "type") or "command"
     name = fields.read_text(node, "name") or kind
@@ -90,47 +90,47 @@ def single(node: Mapping, path: Path, folder: Path, files: Files, resolve: Resol
     )
 
 
-def arguments(node: Node | None) -> dict[str, Field[Argument]]:
+def read_arguments(node: Node | None) -> dict[str, Field[Argument]]:
     """What ``inputs:`` of a job or node gives, by input name."""
     if not isinstance(node, Mapping):
         return {}
-    return {key.text: Field(_argument(value), value.span, key.span, value) for key, value in node.items()}
+    return {key.text: Field(_read_argument(value), value.span, key.span, value) for key, value in node.items()}
 
 
-def settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
+def read_output_settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
     """What ``outputs:`` of a job or node says, by output name."""
     if not isinstance(node, Mapping):
         return {}
-    return {key.text: Field(_output(value), value.span, key.span, value) for key, value in node.items()}
+    return {key.text: Field(_read_output_setting(value), value.span, key.span, value) for key, value in node.items()}
 
 
-def _argument(node: Node) -> Argument:
+def _read_argument(node: Node) -> Argument:
     value = fields.read_node(node).value
     if isinstance(node, Mapping):
         if "value" in node and not _DATA_KEYS & set(node):
             inner = node.get("value")
-            return _argument(inner) if inner is not None else Literal(None)
+            return _read_argument(inner) if inner is not None else Literal(None)
         if _DATA_KEYS & set(node):
             path = fields.read_field(node, "path")
-            expression = binding.whole(path.value) if path else None
+            expression = binding.parse_expression(path.value) if path else None
             if expression is not None:
                 return Binding(expression, fields.read_field(node, "mode"))
             return Data(fields.read_text(node, "type"), path, fields.read_field(node, "mode"))
         return Literal(value)
-    found = binding.whole(value)
+    found = binding.parse_expression(value)
     return Literal(value) if found is None else Binding(found)
 
 
-def _output(node: Node) -> OutputSetting:
+def _read_output_setting(node: Node) -> OutputSetting:
     if isinstance(node, Scalar):
-        expression = binding.whole(node.value)
+        expression = binding.parse_expression(node.value)
         if expression is not None:
             return OutputSetting(binding=Field(expression, node.span, None, node))
         return OutputSetting() if node.value is None else OutputSetting(path=fields.read_node(node))
     if not isinstance(node, Mapping):
         return OutputSetting()
     path = fields.read_field(node, "path")
-    bound = binding.whole(path.value) if path else None
+    bound = binding.parse_expression(path.value) if path else None
     return OutputSetting(
         type=fields.read_text(node, "type"),
         path=None if bound else path,
@@ -141,7 +141,7 @@ def _output(node: Node) -> OutputSetting:
     )
 
 
-def _step(key: Scalar, node: Node, folder: Path, files: Files, resolve: Resolve) -> Step:
+def _read_step(key: Scalar, node: Node, folder: Path, files: Files, resolve: Resolve) -> Step:
     if not isinstance(node, Mapping):
         return Step(key.text, "command", key.span, None, None, raw=node)
     return replace(_parse_step(key.text, node, folder, files, resolve), span=key.span)
@@ -151,9 +151,9 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     kind = (fields.read_text(node, "type") or "command").lower()
     target = node.get("component") or (node.get("trial") if kind == "sweep" else None)
     component, reference = resolve(target, folder, files) if target is not None else (None, None)
-    outputs = settings(node.get("outputs"))
+    outputs = read_output_settings(node.get("outputs"))
     if target is None:
-        component = _inline(kind, node, folder, outputs)
+        component = _inline_component(kind, node, folder, outputs)
     elif component is not None and kind == "sweep" and reference is None:
         component = replace(component, outputs={**_inline_outputs(outputs), **component.outputs})
     return Step(
@@ -162,7 +162,7 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
         span=None,
         component=component,
         reference=reference,
-        inputs=arguments(node.get("inputs")),
+        inputs=read_arguments(node.get("inputs")),
         outputs=outputs,
         compute=fields.read_field(node, "compute"),
         resources=fields.read_field(node, "resources"),
@@ -175,7 +175,7 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     )
 
 
-def _inline(
+def _inline_component(
     kind: str, node: Mapping, folder: Path, outputs: MappingType[str, Field[OutputSetting]]
 ) -> Component | None:
     """The component that an inline job amounts to; its inputs follow once every source is known."""
@@ -225,7 +225,7 @@ def _with_inline_inputs(
         if component is None or not is_inline(step):
             return step
         ports = {
-            name: Port(name, _type_of(argument.value, inputs, steps, known), argument.key_span)
+            name: Port(name, _resolve_type(argument.value, inputs, steps, known), argument.key_span)
             for name, argument in step.inputs.items()
         }
         # The trial of a sweep may declare inputs of its own: those that its search space fills.
@@ -234,7 +234,7 @@ def _with_inline_inputs(
     return {name: typed(step) for name, step in steps.items()}
 
 
-def _type_of(
+def _resolve_type(
     argument: Argument,
     inputs: MappingType[str, Field[Argument]],
     steps: MappingType[str, Step],
@@ -246,18 +246,18 @@ def _type_of(
         expression: Expression = argument.expression
         passed.append(expression.name)
         known[expression.name] = "uri_folder"  # where the chain leads nowhere, or back to here
-        following = _source(expression, inputs, steps)
+        following = _follow_expression(expression, inputs, steps)
         if isinstance(following, str) or following is None:
-            return _all(passed, following or "uri_folder", known)
+            return _remember_type(passed, following or "uri_folder", known)
         argument = following.value
     if isinstance(argument, Binding):
-        return _all(passed, known[argument.expression.name], known)
+        return _remember_type(passed, known[argument.expression.name], known)
     if isinstance(argument, Literal):
-        return _all(passed, literals.type_of(argument.value), known)
-    return _all(passed, (argument.type or "uri_folder").lower(), known)
+        return _remember_type(passed, literals.primitive_type(argument.value), known)
+    return _remember_type(passed, (argument.type or "uri_folder").lower(), known)
 
 
-def _source(
+def _follow_expression(
     expression: Expression, inputs: MappingType[str, Field[Argument]], steps: MappingType[str, Step]
 ) -> Field[Argument] | str | None:
     """What an expression is bound to; the type where that is the output of a step."""
@@ -272,6 +272,6 @@ def _source(
     return step.component.outputs[port].type if step.component and port in step.component.outputs else None
 
 
-def _all(names: list[str], type_: str, known: dict[str, str]) -> str:
+def _remember_type(names: list[str], type_: str, known: dict[str, str]) -> str:
     known.update(dict.fromkeys(names, type_))
     return type_

@@ -44,19 +44,19 @@ class Ignore(Struct, frozen=True):
         return self.lines.exclude_below(parts)
 
 
-def read(folder: Path | None, at: PurePosixPath) -> Ignore:
+def read_ignore_file(folder: Path | None, at: PurePosixPath) -> Ignore:
     """The patterns of a folder; without one, only what is always left out: byte code and our runs."""
-    file = file_of(folder) if folder else None
-    return parse(b"" if file is None else read_listed(Path(os.path.realpath(file)), LARGEST), at)
+    file = find_ignore_file(folder) if folder else None
+    return parse_ignore_file(b"" if file is None else read_listed(Path(os.path.realpath(file)), LARGEST), at)
 
 
-def parse(content: bytes, at: PurePosixPath) -> Ignore:
+def parse_ignore_file(content: bytes, at: PurePosixPath) -> Ignore:
     """The patterns of an ignore file, and what is always left out."""
-    return Ignore(at, _lines(content[:LARGEST]))
+    return Ignore(at, _compile_content(content[:LARGEST]))
 
 
 @lru_cache(maxsize=4)
-def _lines(content: bytes) -> Lines:
+def _compile_content(content: bytes) -> Lines:
     """The lines that count; several rules ask about the same file."""
     text = content.decode("utf-8-sig", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -66,6 +66,6 @@ def _lines(content: bytes) -> Lines:
     return compile_lines([pattern for pattern in found if pattern is not None])
 
 
-def file_of(folder: Path) -> Path | None:
+def find_ignore_file(folder: Path) -> Path | None:
     """The ignore file that counts for a folder."""
     return next((folder / name for name in NAMES if is_file(folder / name)), None)

@@ -28,7 +28,7 @@ def read_job(path: str | Path, files: Files | None = None) -> tuple[Job | None, 
     root = files.document(path).root
     job: Job | None = None
     if isinstance(root, Mapping):
-        build = graph.from_node if "jobs" in root else graph.single
+        build = graph.read_graph if "jobs" in root else graph.read_single_job
         job = build(root, path, path.parent, files, component.resolve_component)
     elif root is not None:
         message = f"`{path.name}` holds no mapping, so it is no job"

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from worldsize.azureml import ignore
 from worldsize.azureml.copying import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, CopyAccess, Entry
 from worldsize.azureml.ignore import Ignore
-from worldsize.base import budget
+from worldsize.base import limits
 
 HOLDS_ITSELF = "a link to a folder that holds it"
 
@@ -86,7 +86,7 @@ def list_folder(
     if not gate.allowed(real):
         found.outside[at.as_posix()] = real
         return found
-    first = above or ignore.read(None, PurePosixPath())
+    first = above or ignore.read_ignore_file(None, PurePosixPath())
     rules = ((first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
     own = rules if not at.parts else rules[1:]
     waiting = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own) else []
@@ -99,10 +99,10 @@ def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[
     """The patterns of a folder's own ignore file; none where it is a link to where nothing may be read."""
     if not any(entry.name in ignore.NAMES for entry in gate.entries(real)):
         return ()
-    file = ignore.file_of(Path(real))
+    file = ignore.find_ignore_file(Path(real))
     if file is None or not gate.allowed(os.path.realpath(file)):
         return ()
-    return ((ignore.read(Path(real), PurePosixPath(*at)), real),)
+    return ((ignore.read_ignore_file(Path(real), PurePosixPath(*at)), real),)
 
 
 def _admit_folder(own: tuple[tuple[Ignore, str], ...]) -> bool:
@@ -123,7 +123,7 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
     above = (*folder.above, folder.real)
     bases = [_parts(folder.real, base) for _, base in folder.rules]
     for entry in entries:
-        budget.check_time()
+        limits.check_time()
         place = (*folder.place, entry.name)
         outside = entry.link and entry.kind != "other" and not gate.allowed(entry.real)
         if merged or outside:

@@ -8,7 +8,7 @@ from typing import Any
 PRIMITIVES = ("string", "number", "integer", "boolean")
 
 
-def render(value: Any) -> str:
+def render_literal(value: Any) -> str:
     """The text that replaces ``${{inputs.x}}``: Python's ``str`` of the value, unquoted.
 
     So ``true`` becomes ``True``, ``1.0`` stays ``1.0`` and ``0.00001`` becomes ``1e-05``
@@ -17,7 +17,7 @@ def render(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def type_of(value: Any) -> str:
+def primitive_type(value: Any) -> str:
     """The primitive type that Azure ML gives a literal by its Python type."""
     if isinstance(value, bool):
         return "boolean"
@@ -26,7 +26,7 @@ def type_of(value: Any) -> str:
     return "number" if isinstance(value, float) else "string"
 
 
-def accepts(type_: str, value: Any) -> bool:
+def accepts_literal(type_: str, value: Any) -> bool:
     """Whether a literal suits an input of a primitive type.
 
     A number may be given as text, because that is how it travels. A boolean takes YAML's booleans
@@ -41,7 +41,7 @@ def accepts(type_: str, value: Any) -> bool:
     return not (type_ == "string" and isinstance(value, (dict, list)))
 
 
-def number(value: Any) -> float | int | None:
+def parse_number(value: Any) -> float | int | None:
     """The number behind a literal, also one given as text; None where there is none."""
     return _number(value)
 

@@ -16,16 +16,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import environment, ignore, listing
-from worldsize.azureml.archive import Archive
+from worldsize.azureml.copying import Archive
 from worldsize.azureml.copying import CopyAccess, read_listed
 from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path, shorten
+from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path
+from worldsize.base.wording import shorten
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
-from worldsize.base.system_error import describe_os_error
+from worldsize.base.wording import describe_os_error
 from worldsize.yaml.nodes import Sequence
 
 _ROOT = PurePosixPath()
@@ -59,7 +60,7 @@ class Part(NamedTuple):
     def problems(self, at: Span | None = None) -> list[Problem]:
         """Why it is not copied; nothing where it may be."""
         span = self.span or at
-        return [] if span is None else list(_refusals(self.listing, self.path, span))
+        return [] if span is None else list(_report_refusals(self.listing, self.path, span))
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
@@ -75,7 +76,7 @@ def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple
         does not lie here (``azureml:``, ``git+``) yields an empty snapshot and no problem.
     """
     problems: list[Problem] = []
-    found = _parts(component, folder, gate, problems)
+    found = _list_code_parts(component, folder, gate, problems)
     at = component.raw.span if component.raw is not None else Span(str(folder), 1, 1, 1, 1)
     for part in found:
         problems += part.problems(at)
@@ -96,10 +97,10 @@ def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple
 def list_parts(component: Component, folder: Path, gate: CopyAccess) -> tuple[list[Part], list[Problem]]:
     """What a component uploads, listed but not read: its code, its includes, its environment's files."""
     unreadable: list[Problem] = []
-    found = _parts(component, folder, gate, [], unreadable)
+    found = _list_code_parts(component, folder, gate, [], unreadable)
     for reference in environment.list_references(component.environment, folder):
         if exists(reference.path):
-            listed = _list(gate, reference.path, "", reference.span, unreadable)
+            listed = _list_path(gate, reference.path, "", reference.span, unreadable)
             if listed is not None:
                 found.append(Part(reference.key, reference.path, reference.span, listed))
     return found, unreadable
@@ -122,20 +123,20 @@ def list_uploads(component: Component, folder: Path, files: Files) -> tuple[list
     known = files.known.get(question)
     if known is None:
         kept = (component.code, component.additional_includes)  # so that their ids stay theirs
-        found, problems = list_parts(_readable(component, folder, files), folder, files.gate)
+        found, problems = list_parts(_drop_unreadable_code(component, folder, files), folder, files.gate)
         known = files.known[question] = (found, problems, kept)
     assert isinstance(known, tuple)
     return list(known[0]), list(known[1])
 
 
-def _readable(component: Component, folder: Path, files: Files) -> Component:
+def _drop_unreadable_code(component: Component, folder: Path, files: Files) -> Component:
     """The component without code that a check does not look into."""
     text = component.code.value if component.code is not None else None
     path = local_path(text, folder) if isinstance(text, str) else None
     return component if path is None or files.readable(path) else replace(component, code=None)
 
 
-def _parts(
+def _list_code_parts(
     component: Component,
     folder: Path,
     gate: CopyAccess,
@@ -144,26 +145,26 @@ def _parts(
 ) -> list[Part]:
     """The code and the includes, each listed; what cannot be read is reported and left out."""
     unreadable = problems if unreadable is None else unreadable
-    code = _code(component.code, folder, problems)
-    includes = list(_includes(component.additional_includes, folder, problems))
+    code = _find_code(component.code, folder, problems)
+    includes = list(_find_includes(component.additional_includes, folder, problems))
     span = component.code.span if component.code else None
     found = []
     if code is not None:
-        listed = _list(gate, code, "", span, unreadable, merged=bool(includes))
+        listed = _list_path(gate, code, "", span, unreadable, merged=bool(includes))
         found += [Part("code", code, span, listed)] if listed is not None else []
     ignoring = _ignoring_folder(code, folder) if includes else None
-    rules = ignore.read(ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT)
+    rules = ignore.read_ignore_file(ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT)
     for source, at in includes:
-        if _clashes(source, code, at, problems):
+        if _report_clash(source, code, at, problems):
             continue
         if rules.excludes(PurePosixPath(source.name)) and not _is_zip(source):
             continue
-        listed = _list(gate, source, source.name, at, unreadable, above=rules, merged=True)
+        listed = _list_path(gate, source, source.name, at, unreadable, above=rules, merged=True)
         found += [Part("additional_includes", source, at, listed)] if listed is not None else []
     return found
 
 
-def _list(
+def _list_path(
     gate: CopyAccess,
     path: Path,
     place: str,
@@ -184,18 +185,18 @@ def _list(
     except OSError as error:
         if span is None:
             raise
-        problems.append(_unreadable(error, span))
+        problems.append(_report_unreadable(error, span))
         return None
 
 
-def _unreadable(error: OSError, at: Span) -> Problem:
+def _report_unreadable(error: OSError, at: Span) -> Problem:
     """A folder on the way that may not be listed; none of its files is left out in silence."""
     name = PurePosixPath(str(error.filename)).name
     message = f"`{name}` below this folder cannot be read: {describe_os_error(error)}"
     return Problem("code-missing", at, message, "get the right to read it, or name another folder")
 
 
-def _refusals(found: Listing, path: Path, span: Span) -> Iterator[Problem]:
+def _report_refusals(found: Listing, path: Path, span: Span) -> Iterator[Problem]:
     for place, real in list(found.outside.items())[:_SHOWN]:
         name = path.name if place in (".", "") else place
         message = f"`{shorten(name)}` is `{real}`, which lies outside of the project"
@@ -203,10 +204,10 @@ def _refusals(found: Listing, path: Path, span: Span) -> Iterator[Problem]:
         yield Problem("copy-outside-tree", span, message, help_)
     if found.exceeded:
         message = f"`{path.name}` holds {found.exceeded}, so it is not copied"
-        yield Problem("too-many-files", span, message, _remedy(found))
+        yield Problem("too-many-files", span, message, _suggest_exclusion(found))
 
 
-def _remedy(found: Listing) -> str:
+def _suggest_exclusion(found: Listing) -> str:
     """What to leave out of a folder that is too large: where most of its files lie."""
     heads = [place.split("/", 1)[0] for place in found.files if "/" in place]
     if not heads:
@@ -220,7 +221,7 @@ def _leave_out_merged(snapshot: Snapshot) -> None:
     name = next((name for name in ignore.NAMES if name in snapshot.files), None)
     if name is None:
         return
-    rules = ignore.parse(snapshot.content(name, ignore.LARGEST), _ROOT)
+    rules = ignore.parse_ignore_file(snapshot.content(name, ignore.LARGEST), _ROOT)
     for place in snapshot.listing():
         if rules.excludes(PurePosixPath(place)):
             del snapshot.files[place]
@@ -229,11 +230,11 @@ def _leave_out_merged(snapshot: Snapshot) -> None:
 def check_references(component: Component, folder: Path) -> list[Problem]:
     """What is wrong with the files a component names, found without listing any folder."""
     problems: list[Problem] = []
-    code = _code(component.code, folder, problems)
+    code = _find_code(component.code, folder, problems)
     before: dict[str, Path] = {}
-    for source, span in _includes(component.additional_includes, folder, problems):
-        if not _clashes(source, code, span, problems):
-            _repeats(source, before, span, problems)
+    for source, span in _find_includes(component.additional_includes, folder, problems):
+        if not _report_clash(source, code, span, problems):
+            _report_repeated_include(source, before, span, problems)
     for found in environment.list_references(component.environment, folder):
         if found.span is not None and not exists(found.path):
             key, text = f"`{found.key}`", found.text
@@ -254,8 +255,8 @@ def add_to_snapshot(
         place: The folder of the snapshot where it lands.
     """
     problems: list[Problem] = []
-    above = ignore.read(None, _ROOT) if place else None
-    found = _list(gate, path, place, span, problems, above=above, merged=bool(place))
+    above = ignore.read_ignore_file(None, _ROOT) if place else None
+    found = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))
     if found is not None:
         problems += Part("code", path, span, found).problems()
         snapshot.files.update({} if problems else found.files)
@@ -267,7 +268,7 @@ def _is_zip(source: Path) -> bool:
     return source.suffix == ".zip" and not exists(source) and is_folder(source.with_suffix(""))
 
 
-def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> Path | None:
+def _find_code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> Path | None:
     if code is None or not isinstance(code.value, str):
         return None
     path = local_path(code.value, folder)
@@ -283,7 +284,7 @@ def _code(code: Field[object] | None, folder: Path, problems: list[Problem]) -> 
     return None
 
 
-def _includes(
+def _find_includes(
     includes: Field[object] | None, folder: Path, problems: list[Problem]
 ) -> Iterator[tuple[Path, Span | None]]:
     items = includes.value if includes is not None else None
@@ -303,7 +304,7 @@ def _includes(
             )
 
 
-def _clashes(source: Path, code: Path | None, span: Span | None, problems: list[Problem]) -> bool:
+def _report_clash(source: Path, code: Path | None, span: Span | None, problems: list[Problem]) -> bool:
     if code is None or not is_folder(code):
         return False
     there = code / source.name
@@ -316,7 +317,7 @@ def _clashes(source: Path, code: Path | None, span: Span | None, problems: list[
     return True
 
 
-def _repeats(source: Path, before: dict[str, Path], span: Span | None, problems: list[Problem]) -> None:
+def _report_repeated_include(source: Path, before: dict[str, Path], span: Span | None, problems: list[Problem]) -> None:
     """Report an include that lands where an earlier one does."""
     first = before.setdefault(source.name, source)
     if first != source and span is not None:

@@ -25,8 +25,8 @@ from ruamel.yaml.tag import Tag
 from ruamel.yaml.tokens import CommentToken
 
 from worldsize.azureml.model import Field
-from worldsize.base import budget
-from worldsize.yaml.scalars import classify
+from worldsize.base import limits
+from worldsize.yaml.scalars import classify_scalar
 
 WIDTH = 100  # columns after which running text is folded
 
@@ -81,7 +81,7 @@ def _mapping(
     is_spaced: bool = False,
 ) -> Iterator[events.Event]:
     """The events of a mapping whose keys start at column ``indent``."""
-    budget.check_time()
+    limits.check_time()
     yield events.MappingStartEvent(
         None, None, True, flow_style=not mapping, comment=_behind(comment, mapping)
     )
@@ -132,7 +132,7 @@ def _scalar(value: Any, comment: list[Any] | None = None) -> events.ScalarEvent:
     """A value on one line."""
     if not isinstance(value, str):
         return events.ScalarEvent(None, None, _UNTAGGED, _word(value), comment=comment)
-    may_be_plain = classify(value) == "str" and not _NUMBER_IN_1_2.match(value)
+    may_be_plain = classify_scalar(value) == "str" and not _NUMBER_IN_1_2.match(value)
     style = '"' if "\n" in value or _NOT_PRINTABLE.search(value) else None
     tag = None if value else _STRING  # the emitter asks for the tag of empty text only
     return events.ScalarEvent(None, tag, (may_be_plain, True, True), value, style=style, comment=comment)

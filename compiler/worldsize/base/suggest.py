@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
-from worldsize.base import budget
+from worldsize.base import limits
 
 
 def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
@@ -21,7 +21,7 @@ def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str |
         but: One of them that cannot be meant.
     """
     names = known if isinstance(known, Collection) else list(known)
-    if not budget.take_comparisons(len(names)):
+    if not limits.take_comparisons(len(names)):
         return None
     return _closest(word, tuple(sorted([name for name in names if name != but])))
 
@@ -32,7 +32,7 @@ def _closest(word: str, known: tuple[str, ...]) -> str | None:
     best: tuple[int, str] | None = None
     limit = max(len(target) // 3, len(target) > 2)
     for candidate, folded in _near(target, known, limit):
-        distance = edits(target, folded, limit)
+        distance = edit_distance(target, folded, limit)
         if distance <= limit and (best is None or distance < best[0]):
             best = (distance, candidate)
     return None if best is None else best[1]
@@ -50,13 +50,13 @@ def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> 
     return None
 
 
-def surely(word: str, known: Iterable[str]) -> str | None:
+def closest_unambiguous(word: str, known: Iterable[str]) -> str | None:
     """The known word that ``word`` can only have been meant to be: safe to write without asking.
 
     At most a quarter of the word is wrong, and no other known word is as close.
     """
     names = known if isinstance(known, Collection) else list(known)
-    return _surely(word, tuple(sorted(names))) if budget.take_comparisons(len(names)) else None
+    return _surely(word, tuple(sorted(names))) if limits.take_comparisons(len(names)) else None
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +66,7 @@ def _surely(word: str, known: tuple[str, ...]) -> str | None:
     distances = sorted(
         (distance, candidate)
         for candidate, folded in _near(target, known, limit)
-        if (distance := edits(target, folded, limit)) <= limit
+        if (distance := edit_distance(target, folded, limit)) <= limit
     )
     if not distances or (len(distances) > 1 and distances[0][0] == distances[1][0]):
         return None
@@ -91,7 +91,7 @@ def _folded(known: tuple[str, ...]) -> tuple[tuple[str, str, frozenset[str]], ..
 
 
 @lru_cache(maxsize=65536)
-def edits(left: str, right: str, limit: int) -> int:
+def edit_distance(left: str, right: str, limit: int) -> int:
     """The optimal-string-alignment distance, cut off above ``limit`` (any larger number then).
 
     Source: Damerau, "A technique for computer detection and correction of spelling errors", 1964.

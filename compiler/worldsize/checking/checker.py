@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from worldsize.azureml.copying import CopyAccess, allow_everything
 from worldsize.azureml.files import Files, allow_anything
-from worldsize.base.budget import Budgets
+from worldsize.base.limits import Budgets
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
 from worldsize.checking.run import Run
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
-from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 from worldsize.secrecy import reports
@@ -54,7 +54,7 @@ class Report(Struct, frozen=True):
         """As ``text``, ``json``, ``sarif``, ``github`` or ``junit``; paths relative to the working folder."""
         from worldsize.diagnostics import render  # noqa: PLC0415 - silent callers need no renderer
 
-        return render.report(
+        return render.render_report(
             format_,
             self.diagnostics,
             self.sources,
@@ -65,7 +65,7 @@ class Report(Struct, frozen=True):
         )
 
     def _rule_infos(self) -> dict[str, Any]:
-        from worldsize.diagnostics.sarif import RuleInfo  # noqa: PLC0415
+        from worldsize.diagnostics.ci_formats import RuleInfo  # noqa: PLC0415
 
         return {
             rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs)
@@ -198,14 +198,14 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
     problems: list[Problem] = []
     for document in marked:
         with run.context.budgets.charge(document.path):
-            suppressions[document.path], unusable = suppress.parse(
+            suppressions[document.path], unusable = suppress.parse_suppressions(
                 document.comments, lambda word: registry.find(word) is not None, registry.names
             )
         problems += unusable
-    kept = suppress.apply(diagnostics, suppressions)
+    kept = suppress.apply_suppressions(diagnostics, suppressions)
     for path, found in suppressions.items():
         if path not in run.incomplete | run.context.budgets.exhausted:
-            problems += suppress.unused(found, lambda word: wanted(_code(word)))
+            problems += suppress.report_unused(found, lambda word: wanted(_code(word)))
     extra = [found for found in engine.diagnose(problems) if wanted(found.code)]
     return sort_unique([*kept, *extra])
 

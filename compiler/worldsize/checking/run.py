@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from worldsize import yaml
-from worldsize.base.budget import OverBudgetError
+from worldsize.base.limits import OverBudgetError
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover, signs, stages

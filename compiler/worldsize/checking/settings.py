@@ -19,7 +19,7 @@ from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean, surely
+from worldsize.base.suggest import did_you_mean, closest_unambiguous
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.rules import registry
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
@@ -96,7 +96,7 @@ def _unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator
     for key in (key for key, _ in node.items()):
         if key.text not in known:
             message = f"unknown key `{_short(key.text)}` in `{where}`"
-            sure = surely(key.text, [name for name in known if name not in node])
+            sure = closest_unambiguous(key.text, [name for name in known if name not in node])
             fix = Fix(key.span, sure) if sure else None
             yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
 
@@ -223,7 +223,7 @@ def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
 def _choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
     given = _short(node.text) if isinstance(node, Scalar) else "what stands here"
     message = f"`{given}` is not a value of `{name}`"
-    sure = surely(given, words) if isinstance(node, Scalar) else None
+    sure = closest_unambiguous(given, words) if isinstance(node, Scalar) else None
     fix = Fix(node.span, sure) if sure else None
     return Problem("settings-wrong-value", node.span, message, did_you_mean(given, words), fix=fix)
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.base.budget import OVER_BUDGET, Budgets, OverBudgetError, over_budget
+from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import Report, check_files
 from worldsize.checking.run import Run
-from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
     except OverBudgetError:
         from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
 
-        found = engine.diagnose([over_budget(str(path))])
+        found = engine.diagnose([report_over_budget(str(path))])
         raise SpecError([replace(each, severity="error") for each in found], sources) from None
 
 

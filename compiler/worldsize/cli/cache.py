@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import formatting, run_option
+from worldsize.cli import common, common as run_option
 
 if TYPE_CHECKING:
     from worldsize.running.reuse.prune import Removal
@@ -48,19 +48,19 @@ def _list(home: Path) -> None:
         (
             each.step,
             each.run,
-            formatting.format_age(now - each.made),
-            formatting.format_size(each.size),
+            common.format_age(now - each.made),
+            common.format_size(each.size),
             str(each.hits),
-            formatting.format_age(now - each.used) if each.used is not None else "",
+            common.format_age(now - each.used) if each.used is not None else "",
         )
         for each in entries
     ]
     headings = ("step", "run", "age", "size", "hits", "used")
-    formatting.say("\n".join(formatting.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
+    common.say("\n".join(common.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
     saved = sum(each.hits * each.seconds for each in entries)
-    size = formatting.format_size(sum(each.size for each in entries))
+    size = common.format_size(sum(each.size for each in entries))
     click.echo(
-        f"{_count(len(entries), 'step')}, {size} of outputs, {formatting.format_age(saved)} of running saved"
+        f"{_count(len(entries), 'step')}, {size} of outputs, {common.format_age(saved)} of running saved"
     )
 
 
@@ -97,13 +97,13 @@ def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) 
     said = f"forgot {_count(len(removal.entries), 'step')}"
     if runs:
         said += f", removed {_count(len(gone), 'run')}"
-    formatting.say(said)
+    common.say(said)
 
 
 def _agreed(removal: Removal) -> bool:
     for path in removal.runs:
-        formatting.say(f"  {path.name}")
-    asked = f"remove {_count(len(removal.runs), 'run')}, {formatting.format_size(removal.size)}?"
+        common.say(f"  {path.name}")
+    asked = f"remove {_count(len(removal.runs), 'run')}, {common.format_size(removal.size)}?"
     try:
         return click.confirm(asked)
     except click.Abort:  # nobody there to answer

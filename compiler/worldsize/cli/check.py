@@ -23,7 +23,7 @@ Silence one line with a comment: # worldsize: ignore[WS203] reason
 """
 
 
-def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+def _require_existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Paths that are there; a link to nothing is there, and is reported as a file that cannot be read."""
     for path in paths:
         if not os.path.lexists(path):
@@ -32,7 +32,7 @@ def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ..
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), callback=_existing, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), callback=_require_existing, metavar="PATH...")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output."
 )
@@ -56,7 +56,7 @@ def command(
 
     gc.disable()  # to look for cycles among the nodes of big files takes a fifth of the time, and finds none
     try:
-        rules = {"select": _words(select), "ignore": _words(ignore)}
+        rules = {"select": _split_codes(select), "ignore": _split_codes(ignore)}
         if fix or diff:
             status = _fix(paths, format_, rules, write=not diff)
         else:
@@ -84,6 +84,6 @@ def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, w
     return int(bool(fixed.changes))
 
 
-def _words(options: tuple[str, ...]) -> list[str]:
+def _split_codes(options: tuple[str, ...]) -> list[str]:
     """``--select WS2 --select WS301,WS302`` as one list."""
     return [word for option in options for word in option.replace(",", " ").split()]

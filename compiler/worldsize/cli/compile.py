@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import formatting
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -43,13 +43,13 @@ def command(spec: Path, output: Path) -> None:
     try:
         compiled = compile_spec(spec, output)
     except SpecError as error:
-        formatting.refuse_spec(error)
+        common.refuse_spec(error)
     except OutputError as error:
-        formatting.say(f"error: {error}\n  = help: {error.help}", err=True)
+        common.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     if compiled.warnings:
-        formatting.show_findings(SpecError(compiled.warnings, compiled.sources))
-    formatting.say(_summary(compiled), nl=False)
+        common.show_findings(SpecError(compiled.warnings, compiled.sources))
+    common.say(_summary(compiled), nl=False)
 
 
 def _summary(compiled: Compiled) -> str:

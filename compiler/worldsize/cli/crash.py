@@ -39,24 +39,24 @@ def report_crash(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 130
     if isinstance(error, BrokenPipeError):
-        _abandon_output()
+        _discard_output()
         return 1
     if os.environ.get(VARIABLE):
         import traceback  # noqa: PLC0415 - only who asks for it pays for it
 
-        _say("".join(traceback.format_exception(error)))
+        _write_error("".join(traceback.format_exception(error)))
     if isinstance(error, OSError) and error.errno in _MACHINE:
         about = f"`{error.filename}`" if error.filename is not None else "output could not be written"
-        _say(f"error: {about}: {(error.strerror or str(error)).lower()}\n")
+        _write_error(f"error: {about}: {(error.strerror or str(error)).lower()}\n")
         if error.filename is None:
-            _abandon_output()
+            _discard_output()
         return 1
     if isinstance(error, FileNotFoundError) and not _working_folder_exists():
-        _say("error: the working folder was removed\n  = help: change to a folder that exists\n")
+        _write_error("error: the working folder was removed\n  = help: change to a folder that exists\n")
         return 1
-    _say(f"internal error: {_summary(error)}\n")
+    _write_error(f"internal error: {_summarise_error(error)}\n")
     if not os.environ.get(VARIABLE):
-        _say(f"  = help: this is a fault of worldsize; please report it with what {VARIABLE}=1 shows\n")
+        _write_error(f"  = help: this is a fault of worldsize; please report it with what {VARIABLE}=1 shows\n")
     return 3
 
 
@@ -68,7 +68,7 @@ def _working_folder_exists() -> bool:
     return True
 
 
-def _summary(error: BaseException) -> str:
+def _summarise_error(error: BaseException) -> str:
     """The error and the line it came from, as one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
@@ -81,7 +81,7 @@ def _summary(error: BaseException) -> str:
     return f"{text} ({file}:{step.tb_lineno})"
 
 
-def _say(text: str) -> None:
+def _write_error(text: str) -> None:
     """Write to standard error whatever its encoding; where that is gone too there is nobody to tell."""
     try:
         encoding = sys.stderr.encoding or "utf-8"
@@ -91,7 +91,7 @@ def _say(text: str) -> None:
         pass
 
 
-def _abandon_output() -> None:
+def _discard_output() -> None:
     """Let what is still buffered go nowhere: the interpreter would fail again when it flushes at its end."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -47,7 +47,7 @@ def _fire_times(expression: str) -> None:
     """The next five fire times, or what is wrong with the expression."""
     from datetime import datetime  # noqa: PLC0415
 
-    from worldsize.spec import cron, fire_times  # noqa: PLC0415
+    from worldsize.spec import cron, cron as fire_times  # noqa: PLC0415
 
     faults = cron.check_cron(expression)
     wrong = [fault for fault in faults if not fault.ignored]

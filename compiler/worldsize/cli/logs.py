@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import formatting, run_option
+from worldsize.cli import common, common as run_option
 
 if TYPE_CHECKING:
     from worldsize.running.launch.logs import Follower
@@ -40,19 +40,19 @@ def command(
     if rank is not None and process is not None:
         raise click.UsageError("give --rank or --process, not both")
     root = run_option.find_run(home, run)
-    _known(root, step)
-    names = _wanted(rank, process)
+    _require_step(root, step)
+    names = _select_process(rank, process)
     folder = root / "steps" / step / "logs"
     try:
         if follow:
             _follow(root, step, folder, names, lines)
         else:
-            _print(folder, names, lines, what=_named(rank, process))
+            _print_logs(folder, names, lines, what=_describe_selection(rank, process))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _known(root: Path, step: str) -> None:
+def _require_step(root: Path, step: str) -> None:
     from worldsize.running.record.history import load_run  # noqa: PLC0415 - `--help` needs none of it
 
     steps = load_run(root).steps
@@ -61,10 +61,10 @@ def _known(root: Path, step: str) -> None:
     from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
 
     help_ = did_you_mean(step, steps) if steps else "its event log says nothing of any step"
-    formatting.refuse(f"run `{root.name}` has no step `{step}`", help_)
+    common.refuse(f"run `{root.name}` has no step `{step}`", help_)
 
 
-def _wanted(rank: int | None, process: str | None) -> Callable[[str], bool]:
+def _select_process(rank: int | None, process: str | None) -> Callable[[str], bool]:
     """Which names of processes are meant; TensorFlow's workers are ranks too."""
     if process is not None:
         return lambda name: name == process
@@ -73,50 +73,50 @@ def _wanted(rank: int | None, process: str | None) -> Callable[[str], bool]:
     return lambda _name: True
 
 
-def _named(rank: int | None, process: str | None) -> str:
+def _describe_selection(rank: int | None, process: str | None) -> str:
     if process is not None:
         return f"process `{process}`"
     return "this step" if rank is None else f"rank {rank}"
 
 
-def _logs(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
+def _find_logs(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
     found = [path for path in folder.glob("*.log") if wanted(path.stem)]
     return sorted(found, key=lambda path: [(len(word), word) for word in re.split(r"(\d+)", path.stem)])
 
 
-def _several(folder: Path) -> bool:
-    return len(_logs(folder, lambda _name: True)) > 1
+def _has_several_logs(folder: Path) -> bool:
+    return len(_find_logs(folder, lambda _name: True)) > 1
 
 
-def _print(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, what: str) -> None:
-    found = _logs(folder, wanted)
+def _print_logs(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, what: str) -> None:
+    found = _find_logs(folder, wanted)
     if not found:
-        there = ", ".join(f"`{path.stem}`" for path in _logs(folder, lambda _name: True))
-        formatting.refuse(
+        there = ", ".join(f"`{path.stem}`" for path in _find_logs(folder, lambda _name: True))
+        common.refuse(
             f"there is no log of {what}",
             f"there are {there}" if there else "none of its processes has started",
         )
-    several = _several(folder)
+    several = _has_several_logs(folder)
     for path in found:
-        for line in _lines(_follower(path), lines, final=True):
-            click.echo(_prefixed(path, line, several=several))
+        for line in _read_lines(_follower(path), lines, final=True):
+            click.echo(_add_prefix(path, line, several=several))
 
 
 def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], lines: int | None) -> None:
     followers: dict[Path, Follower] = {}
     while True:
-        over = _over(root, step)  # asked first: what was written before its end is read below
-        for path in _logs(folder, wanted):
+        over = _has_ended(root, step)  # asked first: what was written before its end is read below
+        for path in _find_logs(folder, wanted):
             new = path not in followers
             follower = followers.setdefault(path, _follower(path))
-            for line in _lines(follower, lines if new else None, final=over):
-                click.echo(_prefixed(path, line, several=_several(folder)))
+            for line in _read_lines(follower, lines if new else None, final=over):
+                click.echo(_add_prefix(path, line, several=_has_several_logs(folder)))
         if over:
             return
         time.sleep(TICK_SECONDS)
 
 
-def _over(root: Path, step: str) -> bool:
+def _has_ended(root: Path, step: str) -> bool:
     """Whether nothing more will be written."""
     from worldsize.running.record.folder import is_alive  # noqa: PLC0415
     from worldsize.running.record.history import load_run  # noqa: PLC0415
@@ -133,10 +133,10 @@ def _follower(path: Path) -> Follower:
     return Follower(path)
 
 
-def _lines(follower: Follower, last: int | None, *, final: bool) -> Iterator[str]:
+def _read_lines(follower: Follower, last: int | None, *, final: bool) -> Iterator[str]:
     found = follower.lines(final=final)
     yield from found if last is None else found[max(0, len(found) - last) :]
 
 
-def _prefixed(path: Path, line: str, *, several: bool) -> str:
+def _add_prefix(path: Path, line: str, *, several: bool) -> str:
     return f"[{path.stem.replace('-', ' ')}] {line}" if several else line

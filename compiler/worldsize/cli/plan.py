@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import formatting
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.api import Planned
@@ -51,24 +51,24 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
         planned = api.plan_spec(spec)
         needs = _memory(planned, import_model) if with_memory or import_model else None
     except SpecError as error:
-        formatting.refuse_spec(error)
+        common.refuse_spec(error)
     if planned.warnings:
-        formatting.show_findings(SpecError(planned.warnings, planned.sources))
+        common.show_findings(SpecError(planned.warnings, planned.sources))
     if as_json:
         import json  # noqa: PLC0415
 
-        formatting.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
+        common.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
         return
-    from worldsize.cli import memory_table, plan_table  # noqa: PLC0415
+    from worldsize.cli import plan_table as memory_table, plan_table  # noqa: PLC0415
     from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
 
     if wants_colour(sys.stdout):
         plan_table.show_plan(planned.plan)
     else:
-        formatting.say(plan_table.render_plan(planned.plan), nl=False)
+        common.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
         job = planned.resolved.job
-        formatting.say(
+        common.say(
             "\n" + memory_table.render_memory(planned.plan, needs, job, imported=import_model), nl=False
         )
 

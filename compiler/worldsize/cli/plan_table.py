@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from worldsize.planning.model import Derivation, Plan, StepPlan
-from worldsize.planning.numbers import plural, show
+from worldsize.base.wording import plural, show_number
 
 _LABELS = {
     "kappa": "κ",
@@ -21,7 +21,7 @@ _UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not say 
 def render_plan(plan: Plan) -> str:
     """The table as plain text, one block a training or distributed step and one line for the others."""
     blocks = [f"{plan.name}\n"]
-    blocks += (_block(group[0]) if _has_table(group[0]) else _line(group) for group in _grouped(plan))
+    blocks += (_block(group[0]) if _has_table(group[0]) else _format_line(group) for group in _group_steps(plan))
     return "\n".join(blocks)
 
 
@@ -32,13 +32,13 @@ def renderables(plan: Plan) -> Iterator[object]:
     from rich.text import Text  # noqa: PLC0415
 
     yield Text(plan.name, "bold")
-    for group in _grouped(plan):
+    for group in _group_steps(plan):
         step = group[0]
         yield Text("")
         if not _has_table(step):
-            yield Text(_line(group).rstrip("\n"), "dim")
+            yield Text(_format_line(group).rstrip("\n"), "dim")
             continue
-        yield Text.assemble((step.step, "bold cyan"), f"  {_where(step)}")
+        yield Text.assemble((step.step, "bold cyan"), f"  {_describe_instances(step)}")
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(style="bold green", justify="right", no_wrap=True)
@@ -60,10 +60,10 @@ def show_plan(plan: Plan) -> None:
         console.print(part)
 
 
-def _grouped(plan: Plan) -> list[list[StepPlan]]:
+def _group_steps(plan: Plan) -> list[list[StepPlan]]:
     """Each step with a table on its own; neighbours without one, on the same kind of instance, together."""
     key = enumerate(plan.steps.values())
-    found = groupby(key, lambda item: item[0] if _has_table(item[1]) else (-1, _where(item[1])))
+    found = groupby(key, lambda item: item[0] if _has_table(item[1]) else (-1, _describe_instances(item[1])))
     return [[step for _, step in group] for _, group in found]
 
 
@@ -71,7 +71,7 @@ def _has_table(step: StepPlan) -> bool:
     return step.training is not None or step.topology.launcher != "none"
 
 
-def _where(step: StepPlan) -> str:
+def _describe_instances(step: StepPlan) -> str:
     topology = step.topology
     parts = [plural(topology.instance_count, "instance")]
     if topology.instance_type:
@@ -81,16 +81,16 @@ def _where(step: StepPlan) -> str:
     return ", ".join(parts)
 
 
-def _line(group: list[StepPlan]) -> str:
+def _format_line(group: list[StepPlan]) -> str:
     names = ", ".join(step.step for step in group)
     each = " each" if len(group) > 1 else ""
-    return f"{names}  {_where(group[0])}, one process{each}\n"
+    return f"{names}  {_describe_instances(group[0])}, one process{each}\n"
 
 
 def _block(step: StepPlan) -> str:
     rows = [(_label(row), _value(row), _formula(row), row.source) for row in step.derivations]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"{step.step}  {_where(step)}"]
+    lines = [f"{step.step}  {_describe_instances(step)}"]
     for name, value, formula, source in rows:
         cells = f"{name:<{widths[0]}}  {value:>{widths[1]}} {formula:<{widths[2]}}  {source}"
         lines.append(f"  {cells.rstrip()}")
@@ -104,7 +104,7 @@ def _label(row: Derivation) -> str:
 
 def _value(row: Derivation) -> str:
     unit = _UNITS.get(row.quantity)
-    return f"{show(row.value)} {unit}" if unit else show(row.value)
+    return f"{show_number(row.value)} {unit}" if unit else show_number(row.value)
 
 
 def _formula(row: Derivation) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from worldsize.cli import run_option
+from worldsize.cli import common
 
 EPILOG = """\b
 Examples:
@@ -26,7 +26,7 @@ Exit status: as of `worldsize run`.
 
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
-@run_option.runs_dir
+@common.runs_dir
 @click.option(
     "--set",
     "settings",
@@ -40,15 +40,15 @@ def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> 
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.cli import run as running_command  # noqa: PLC0415
 
-    root = run_option.find_run(home, run)
-    given = running_command.pairs(settings)
-    with running_command.answering():
-        shown = running_command.view(quiet=quiet)
-        result = running.resume(root, settings=given, ask=_asker(), view=shown)
-    running_command.conclude(result, quiet=quiet)
+    root = common.find_run(home, run)
+    given = running_command.parse_settings(settings)
+    with running_command.exit_on_refusal():
+        shown = running_command.choose_view(quiet=quiet)
+        result = running.resume(root, settings=given, ask=_secret_prompt(), view=shown)
+    running_command.exit_with_result(result, quiet=quiet)
 
 
-def _asker() -> Callable[[str], str] | None:
+def _secret_prompt() -> Callable[[str], str] | None:
     """Asks for secrets without showing what is typed, where somebody can type."""
     if not sys.stdin.isatty():
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from worldsize.cli import formatting
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
@@ -133,19 +133,19 @@ def command(
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.running.show.preview import render_preview  # noqa: PLC0415
 
-    options = running.RunOptions(settings=pairs(settings), assets=_mapped(assets), **asked)
+    options = running.RunOptions(settings=parse_settings(settings), assets=_parse_assets(assets), **asked)
     if dry_run:
-        with answering():
-            formatting.say(render_preview(running.dry_run(target, options)), nl=False)
+        with exit_on_refusal():
+            common.say(render_preview(running.dry_run(target, options)), nl=False)
         return
-    with answering():
-        shown = view(quiet=quiet)
+    with exit_on_refusal():
+        shown = choose_view(quiet=quiet)
         result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=shown)
-    conclude(result, quiet=quiet)
+    exit_with_result(result, quiet=quiet)
 
 
 @contextlib.contextmanager
-def answering() -> Iterator[None]:
+def exit_on_refusal() -> Iterator[None]:
     """Turn what keeps a run from starting into a message and an exit status."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
@@ -154,23 +154,23 @@ def answering() -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        formatting.refuse_spec(error)
+        common.refuse_spec(error)
     except running.RunError as error:
         click.echo(str(error), err=True)
         raise SystemExit(1) from None
     except (OutputError, running.ResumeError) as error:
-        formatting.say(f"error: {error}\n  = help: {error.help}", err=True)
+        common.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
         if error.filename is None:  # no file of the run: standard output, for example
             raise
-        formatting.say(f"error: `{error.filename}`: {error.strerror}", err=True)
+        common.say(f"error: `{error.filename}`: {error.strerror}", err=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
+def exit_with_result(result: RunResult, *, quiet: bool) -> NoReturn:
     """Say how a run ended, and end with its status."""
     from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
     from worldsize.running.show.summary import render_summary  # noqa: PLC0415
@@ -181,7 +181,7 @@ def conclude(result: RunResult, *, quiet: bool) -> NoReturn:
     raise SystemExit(result.exit_code)
 
 
-def pairs(texts: tuple[str, ...]) -> dict[str, str]:
+def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
     """What ``--set NAME=VALUE`` says, by name."""
     found = {}
     for text in texts:
@@ -192,7 +192,7 @@ def pairs(texts: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
+def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
     """What ``--map REF=PATH`` says, by reference."""
     from worldsize.running.prepare.assets import parse_map_option  # noqa: PLC0415 - `--help` needs none of it
 
@@ -202,7 +202,7 @@ def _mapped(texts: tuple[str, ...]) -> dict[str, str]:
         raise click.BadParameter(str(error), param_hint="'--map'") from None
 
 
-def view(*, quiet: bool) -> View:
+def choose_view(*, quiet: bool) -> View:
     """The table on a terminal, lines elsewhere."""
     from worldsize.running.show.views import PlainView, QuietView  # noqa: PLC0415
 

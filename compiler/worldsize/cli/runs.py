@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import formatting, run_option
+from worldsize.cli import common, common as run_option
 
 if TYPE_CHECKING:
     from worldsize.running.record.history import RunRecord
@@ -46,8 +46,8 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     if len(shown) < len(known):
         click.echo(f"the last {len(shown)} of {len(known)} runs")
     headings = ("run", "state", "steps", "started", "took", "pipeline")
-    formatting.say(
-        "\n".join(formatting.format_table(headings, [_row(run) for run in shown], right=frozenset({2, 4})))
+    common.say(
+        "\n".join(common.format_table(headings, [_row(run) for run in shown], right=frozenset({2, 4})))
     )
 
 
@@ -56,7 +56,7 @@ def _row(run: RunRecord) -> tuple[str, ...]:
 
     took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"
-    return run.id, run.state, steps, formatting.format_time(run.started), took, short(run.pipeline)
+    return run.id, run.state, steps, common.format_time(run.started), took, relative_path(run.pipeline)
 
 
 def _document(run: RunRecord) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _document(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def short(path: str) -> str:
+def relative_path(path: str) -> str:
     """A path relative to the working folder, where it lies below it."""
     try:
         return str(Path(path).relative_to(Path.cwd()))

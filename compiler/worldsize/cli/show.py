@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import formatting, run_option
+from worldsize.cli import common, common as run_option
 
 if TYPE_CHECKING:
     from worldsize.running.record.history import RunRecord, StepRecord
@@ -39,22 +39,22 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(document(found), indent=2))
     else:
-        formatting.say("\n".join(render(found)))
+        common.say("\n".join(render(found)))
 
 
 def render(run: RunRecord) -> Iterator[str]:
     """The run as lines."""
-    from worldsize.cli.runs import short  # noqa: PLC0415
+    from worldsize.cli.runs import relative_path  # noqa: PLC0415
     from worldsize.running.show.views import format_duration  # noqa: PLC0415
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
-        ("pipeline", short(run.pipeline)),
-        ("started", formatting.format_time(run.started)),
-        ("folder", short(str(run.root))),
+        ("pipeline", relative_path(run.pipeline)),
+        ("started", common.format_time(run.started)),
+        ("folder", relative_path(str(run.root))),
     ]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
-    rows.append(("note", _damage(run.damaged)))
+    rows.append(("note", _describe_damage(run.damaged)))
     yield from (f"  {name:<8}  {text}" for name, text in rows if text)
     if not run.steps:
         yield "  nothing is known of its steps"
@@ -65,7 +65,7 @@ def render(run: RunRecord) -> Iterator[str]:
         yield from _step(run, step, depths[name], width)
 
 
-def _damage(count: int) -> str:
+def _describe_damage(count: int) -> str:
     lines = "1 line" if count == 1 else f"{count} lines"
     return (
         f"of its event log {lines} cannot be read and {'is' if count == 1 else 'are'} left out"
@@ -87,7 +87,7 @@ def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[
     yield f"{(margin + step.name):<{width}}  {state:<11}  {took:>9}  {', '.join(behind)}".rstrip()
     margin += "    "
     for name, value in step.parameters.items():
-        yield f"{margin}{name} = {_shortened(value)}"
+        yield f"{margin}{name} = {_shorten_value(value)}"
     for name, number in _metrics(run, step).items():
         yield f"{margin}{name}: {number:.6g}"
     for name, path in _outputs(run, step).items():
@@ -97,7 +97,7 @@ def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[
         yield from (f"{margin}| {line}" for line in _last_lines(run, step))
 
 
-def _shortened(value: str) -> str:
+def _shorten_value(value: str) -> str:
     from worldsize.diagnostics.snippet import flatten  # noqa: PLC0415
 
     text = flatten(value.replace("\n", " "))
@@ -105,9 +105,9 @@ def _shortened(value: str) -> str:
 
 
 def _relative(path: Path) -> str:
-    from worldsize.cli.runs import short  # noqa: PLC0415
+    from worldsize.cli.runs import relative_path  # noqa: PLC0415
 
-    return short(str(path))
+    return relative_path(str(path))
 
 
 def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
@@ -171,11 +171,11 @@ def document(run: RunRecord) -> dict[str, Any]:
         "folder": str(run.root.absolute()),
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
-        "steps": {name: _described(run, step) for name, step in run.steps.items()},
+        "steps": {name: _describe_step(run, step) for name, step in run.steps.items()},
     }
 
 
-def _described(run: RunRecord, step: StepRecord) -> dict[str, Any]:
+def _describe_step(run: RunRecord, step: StepRecord) -> dict[str, Any]:
     return {
         "state": step.state,
         "seconds": round(step.seconds, 3),

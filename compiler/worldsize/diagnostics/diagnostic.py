@@ -41,7 +41,7 @@ def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return sorted(unique.values(), key=lambda diagnostic: diagnostic.sort_key)
 
 
-def count(diagnostics: Iterable[Diagnostic]) -> dict[Severity, int]:
+def count_severities(diagnostics: Iterable[Diagnostic]) -> dict[Severity, int]:
     """How many there are of each severity."""
     totals: dict[Severity, int] = dict.fromkeys(SEVERITIES, 0)
     for diagnostic in diagnostics:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic, count
+from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
 from worldsize.diagnostics.snippet import escape_controls
-from worldsize.diagnostics.sources import shown_path
+from worldsize.diagnostics.snippet import show_path
 
 VERSION = 1
 
 
-def render(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
+def render_json(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
     """The report as one JSON document; lines and columns count from 1, ends are exclusive."""
-    totals = count(diagnostics)
+    totals = count_severities(diagnostics)
     report = {
         "version": VERSION,
         "diagnostics": [as_dict(diagnostic) for diagnostic in diagnostics],
@@ -48,4 +48,4 @@ def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _place(span: Span) -> dict[str, Any]:
-    return {"path": shown_path(span.path), "line": span.line, "column": span.column}
+    return {"path": show_path(span.path), "line": span.line, "column": span.column}

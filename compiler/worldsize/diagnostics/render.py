@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.snippet import Sources
 
 if TYPE_CHECKING:
-    from worldsize.diagnostics.sarif import RuleInfo
+    from worldsize.diagnostics.ci_formats import RuleInfo
 
 FORMATS = ("text", "json", "sarif", "github", "junit")
 
 
-def report(
+def render_report(
     format_: str,
     diagnostics: Sequence[Diagnostic],
     sources: Sources,
@@ -41,23 +41,23 @@ def report(
     if format_ == "text":
         from worldsize.diagnostics import text  # noqa: PLC0415
 
-        return text.render(diagnostics, sources, files=len(files), colour=colour, fixed=fixed)
+        return text.render_text(diagnostics, sources, files=len(files), colour=colour, fixed=fixed)
     if format_ == "json":
         from worldsize.diagnostics import json_format  # noqa: PLC0415
 
-        return json_format.render(diagnostics, files=len(files), fixed=fixed)
+        return json_format.render_json(diagnostics, files=len(files), fixed=fixed)
     if format_ == "github":
-        from worldsize.diagnostics import github  # noqa: PLC0415
+        from worldsize.diagnostics import ci_formats as github  # noqa: PLC0415
 
-        return github.render(diagnostics)
+        return github.render_github(diagnostics)
     if format_ == "junit":
-        from worldsize.diagnostics import junit  # noqa: PLC0415
+        from worldsize.diagnostics import ci_formats as junit  # noqa: PLC0415
 
-        return junit.render(diagnostics, sources, files=files)
+        return junit.render_junit(diagnostics, sources, files=files)
     if format_ == "sarif":
         from importlib.metadata import version  # noqa: PLC0415
 
-        from worldsize.diagnostics import sarif  # noqa: PLC0415
+        from worldsize.diagnostics import ci_formats  # noqa: PLC0415
 
-        return sarif.render(diagnostics, rules(), version=version("worldsize"))
+        return ci_formats.render_sarif(diagnostics, rules(), version=version("worldsize"))
     raise ValueError(f"`{format_}` is not one of {', '.join(FORMATS)}")

@@ -21,7 +21,7 @@ def flatten(text: str) -> str:
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in text)
 
 
-def printable(text: str) -> str:
+def mark_controls(text: str) -> str:
     """Lines of anybody's text, safe for a terminal: what moves its cursor or rings is marked."""
     return text if text.isascii() and text.isprintable() else _CONTROL.sub("\ufffd", text)
 
@@ -31,7 +31,7 @@ def escape_controls(document: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
-def width(text: str) -> int:
+def terminal_width(text: str) -> int:
     """Terminal columns of cleaned text."""
     if text.isascii():
         return len(text)
@@ -44,7 +44,7 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
-def draw(line: str, span: Span) -> tuple[str, int, int]:
+def draw_line(line: str, span: Span) -> tuple[str, int, int]:
     """A source line as shown, with the columns to underline.
 
     Args:
@@ -60,10 +60,10 @@ def draw(line: str, span: Span) -> tuple[str, int, int]:
     line, start, end = _cut(line, start, end)
     before, marked, after = line[:start], line[start:end], line[end:]
     shown_before = flatten(_expand(before, 0))
-    column = width(shown_before)
+    column = terminal_width(shown_before)
     shown_marked = flatten(_expand(marked, column))
-    shown_after = flatten(_expand(after, column + width(shown_marked)))
-    return (shown_before + shown_marked + shown_after).rstrip(), column, max(1, width(shown_marked))
+    shown_after = flatten(_expand(after, column + terminal_width(shown_marked)))
+    return (shown_before + shown_marked + shown_after).rstrip(), column, max(1, terminal_width(shown_marked))
 
 
 def _expand(text: str, column: int) -> str:
@@ -73,7 +73,7 @@ def _expand(text: str, column: int) -> str:
     for char in text:
         piece = " " * (_TAB - column % _TAB) if char == "\t" else char
         shown.append(piece)
-        column += width(piece)
+        column += terminal_width(piece)
     return "".join(shown)
 
 

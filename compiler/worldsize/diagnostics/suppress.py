@@ -30,7 +30,7 @@ class Suppression(Struct):
     used: bool = field(default=False)
 
 
-def parse(
+def parse_suppressions(
     comments: Sequence[Comment], known: Callable[[str], bool], names: Callable[[], Collection[str]]
 ) -> tuple[list[Suppression], list[Problem]]:
     """Suppressions of one file, and the comments that were meant as one but cannot work.
@@ -40,7 +40,7 @@ def parse(
         known: Whether a word is a code or slug.
         names: All codes and slugs, for the suggestion.
     """
-    below = _below(comments)
+    below = _find_lines_below(comments)
     usable = cache(lambda: [name for name in names() if name not in UNSUPPRESSABLE])
     found: list[Suppression] = []
     problems: list[Problem] = []
@@ -62,10 +62,10 @@ def parse(
         lines = (below.get(line, line),)
         offset = mark.start("rest") + ignore.start("codes")
         for word in words:
-            span = _inside(comment, offset + word.start(), offset + word.end())
+            span = _subspan(comment, offset + word.start(), offset + word.end())
             if len(problems) >= limits.FOUND and not known(word.group()):
                 continue
-            problem = _unusable(word.group(), span, known, usable)
+            problem = _report_unusable(word.group(), span, known, usable)
             if problem is None:
                 found.append(Suppression(word.group(), span, lines))
             else:
@@ -73,7 +73,7 @@ def parse(
     return found, problems
 
 
-def apply(diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppression]]) -> list[Diagnostic]:
+def apply_suppressions(diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppression]]) -> list[Diagnostic]:
     """The diagnostics that no comment silences. Marks the suppressions that silenced one."""
     kept = []
     by_place: dict[tuple[str, int, str], list[Suppression]] = {}
@@ -95,7 +95,7 @@ def apply(diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppre
     return kept
 
 
-def unused(suppressions: Iterable[Suppression], judged: Callable[[str], bool]) -> list[Problem]:
+def report_unused(suppressions: Iterable[Suppression], judged: Callable[[str], bool]) -> list[Problem]:
     """A problem for each suppression that silenced nothing, among the codes that were looked for."""
     return [
         Problem(
@@ -109,7 +109,7 @@ def unused(suppressions: Iterable[Suppression], judged: Callable[[str], bool]) -
     ]
 
 
-def _below(comments: Sequence[Comment]) -> dict[int, int]:
+def _find_lines_below(comments: Sequence[Comment]) -> dict[int, int]:
     """By the line of a comment that stands alone, the next line that is none: the content it speaks of."""
     next_line: dict[int, int] = {}
     for line in sorted((comment.span.line for comment in comments if comment.own_line), reverse=True):
@@ -117,12 +117,12 @@ def _below(comments: Sequence[Comment]) -> dict[int, int]:
     return next_line
 
 
-def _inside(comment: Comment, start: int, end: int) -> Span:
+def _subspan(comment: Comment, start: int, end: int) -> Span:
     span = comment.span
     return Span(span.path, span.line, span.column + start, span.line, span.column + end)
 
 
-def _unusable(
+def _report_unusable(
     word: str, span: Span, known: Callable[[str], bool], names: Callable[[], Collection[str]]
 ) -> Problem | None:
     if word in UNSUPPRESSABLE:

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic, count
-from worldsize.diagnostics.snippet import draw, flatten
-from worldsize.diagnostics.sources import Sources, line_of, shown_path
+from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
+from worldsize.diagnostics.snippet import draw_line, flatten
+from worldsize.diagnostics.snippet import Sources, read_line, show_path
 
 _COLOURS = {
     "error": "\x1b[1;31m",
@@ -36,26 +36,26 @@ def wants_colour(stream: TextIO) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or is_terminal(stream)
 
 
-def render(
+def render_text(
     diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False, fixed: int = 0
 ) -> str:
     """The whole report, ending in a line that counts."""
-    blocks = [render_one(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
-    return "\n".join([*blocks, tally(diagnostics, files, fixed), ""])
+    blocks = [render_diagnostic(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
+    return "\n".join([*blocks, summarise_counts(diagnostics, files, fixed), ""])
 
 
-def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:
+def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:
     """One diagnostic as a block of lines, ending in a line break."""
     span = diagnostic.span
     lines_named = [span.line, *(related.span.line for related in diagnostic.related)]
     style = _Style(colour, len(str(max(lines_named))))
     label = style.paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]")
-    place = style.paint("bold", f"{_place(span)}:")
+    place = style.paint("bold", f"{_format_position(span)}:")
     lines = [f"{place} {label} {style.paint('bold', flatten(diagnostic.message))}"]
     lines += _excerpt(Related(span, ""), sources, style, "^", diagnostic.severity)
     for related in diagnostic.related:
         if related.span.path != span.path:
-            lines.append(style.note("::", _place(related.span)))
+            lines.append(style.note("::", _format_position(related.span)))
         excerpt = _excerpt(related, sources, style, "-", "info")
         same_line = (related.span.path, related.span.line) == (span.path, span.line)
         lines += excerpt[-1:] if same_line else excerpt  # the source line is shown already
@@ -65,13 +65,13 @@ def render_one(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False
     return "\n".join(lines) + "\n"
 
 
-def _place(span: Span) -> str:
-    return f"{flatten(shown_path(span.path))}:{span.line}:{span.column}"
+def _format_position(span: Span) -> str:
+    return f"{flatten(show_path(span.path))}:{span.line}:{span.column}"
 
 
-def tally(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0) -> str:
+def summarise_counts(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0) -> str:
     """``2 errors, 1 warning in 3 files, fixed 4``."""
-    totals = count(diagnostics)
+    totals = count_severities(diagnostics)
     parts = [
         _plural(number, severity) for severity, number in totals.items() if number and severity != "info"
     ]
@@ -101,11 +101,11 @@ class _Style(Struct, frozen=True):
 
 def _excerpt(place: Related, sources: Sources, style: _Style, mark: str, name: str) -> list[str]:
     """The source line with its number, and the underline with its label."""
-    line = line_of(sources, place.span.path, place.span.line)
+    line = read_line(sources, place.span.path, place.span.line)
     label = flatten(place.message)
     if line is None:
         return [style.note("=", label)] if label else []
-    shown, column, length = draw(line, place.span)
+    shown, column, length = draw_line(line, place.span)
     underline = style.paint(name, mark * length + (f" {label}" if label else ""))
     number = style.paint("dim", f"{place.span.line:>{style.gutter}}")
     source = f"{number} {style.paint('dim', '|')} {shown}".rstrip()

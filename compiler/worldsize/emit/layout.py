@@ -13,13 +13,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import write
-from worldsize.azureml.archive import Archive
+from worldsize.azureml.copying import Archive
 from worldsize.azureml.component import load_component
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
-from worldsize.base import budget
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
@@ -104,7 +104,7 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
 
 def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) -> Step:
     """The step, referring to its component's folder and with data paths that hold from the output."""
-    budget.check_time()
+    limits.check_time()
     folder = resolved.spec.path.parent
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
     if step.component is None:

@@ -55,12 +55,12 @@ class NodeDriver(Struct, frozen=True):
     seen: str
 
 
-def gpu(model: str) -> Gpu | None:
+def find_gpu(model: str) -> Gpu | None:
     """A GPU by the name that the catalogue of VM sizes gives it."""
     return _gpus().get(model)
 
 
-def builds(package: str, version: str) -> tuple[Build, ...]:
+def find_builds(package: str, version: str) -> tuple[Build, ...]:
     """The builds of a version (``2.10.0``, ``2.10``); none where nothing is known of it."""
     minor = ".".join(version.split(".")[:2])
     return tuple(each for each in _builds() if each.package == package and each.version == minor)
@@ -69,8 +69,8 @@ def builds(package: str, version: str) -> tuple[Build, ...]:
 def newest_running(package: str, capability: Capability) -> Build | None:
     """The default build with machine code for a GPU that needs the oldest driver, of these the newest."""
     own = [each for each in _builds() if each.package == package and each.default]
-    fit = [each for each in own if _native(each, capability)]
-    return max(fit, key=lambda each: (-_numbers(each.cuda)[0], _numbers(each.version)), default=None)
+    fit = [each for each in own if _has_machine_code(each, capability)]
+    return max(fit, key=lambda each: (-_version_numbers(each.cuda)[0], _version_numbers(each.version)), default=None)
 
 
 def minimum_driver(cuda: str) -> int | None:
@@ -84,15 +84,15 @@ def node_driver(series: str) -> NodeDriver | None:
     return _node_drivers().get(series)
 
 
-def _native(build: Build, capability: Capability) -> bool:
+def _has_machine_code(build: Build, capability: Capability) -> bool:
     return any(own == capability[0] and least <= capability[1] for own, least in build.kernels)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _capability(text: str) -> Capability | None:
+def _parse_capability(text: str) -> Capability | None:
     major, _, minor = text.partition(".")
     return (int(major), int(minor)) if text else None
 
@@ -101,18 +101,18 @@ def _capability(text: str) -> Capability | None:
 def _gpus() -> dict[str, Gpu]:
     return {
         row["gpu_model"]: Gpu(
-            row["gpu_model"], row["vendor"], _capability(row["compute_capability"]), row["processor"]
+            row["gpu_model"], row["vendor"], _parse_capability(row["compute_capability"]), row["processor"]
         )
-        for row in table.rows("gpu_capabilities")
+        for row in table.read_rows("gpu_capabilities")
     }
 
 
 @cache
 def _builds() -> tuple[Build, ...]:
     found = []
-    for row in table.rows("cuda_builds"):
-        kernels = tuple(each for text in row["compute_capabilities"].split() if (each := _capability(text)))
-        ptx = _capability(row["ptx"])
+    for row in table.read_rows("cuda_builds"):
+        kernels = tuple(each for text in row["compute_capabilities"].split() if (each := _parse_capability(text)))
+        ptx = _parse_capability(row["ptx"])
         default = row["default"] == "yes"
         found.append(Build(row["package"], row["version"], row["build"], default, row["cuda"], kernels, ptx))
     return tuple(found)
@@ -120,9 +120,9 @@ def _builds() -> tuple[Build, ...]:
 
 @cache
 def _drivers() -> dict[str, str]:
-    return {row["cuda"]: row["minimum_driver"] for row in table.rows("cuda_drivers")}
+    return {row["cuda"]: row["minimum_driver"] for row in table.read_rows("cuda_drivers")}
 
 
 @cache
 def _node_drivers() -> dict[str, NodeDriver]:
-    return {row["series"]: NodeDriver(row["driver"], row["seen"]) for row in table.rows("node_drivers")}
+    return {row["series"]: NodeDriver(row["driver"], row["seen"]) for row in table.read_rows("node_drivers")}

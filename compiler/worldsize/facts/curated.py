@@ -37,7 +37,7 @@ def lookup(reference: str) -> Curated | None:
 
 @cache
 def _all() -> dict[str, Curated]:
-    rows = table.rows("curated_environments")
+    rows = table.read_rows("curated_environments")
     found = {}
     for name in sorted({row["environment"] for row in rows}):
         own = [row for row in rows if row["environment"] == name]

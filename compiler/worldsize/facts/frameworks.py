@@ -26,5 +26,5 @@ def lookup(name: str) -> Framework | None:
 def _all() -> dict[str, Framework]:
     return {
         row["name"]: Framework(row["name"], row["starts"] == "process-per-gpu", row["source"])
-        for row in table.rows("frameworks")
+        for row in table.read_rows("frameworks")
     }

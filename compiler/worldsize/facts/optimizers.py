@@ -35,7 +35,7 @@ def names() -> list[str]:
 
 @cache
 def _all() -> dict[str, Optimizer]:
-    number = table.number
+    number = table.parse_cell
     return {
         row["name"]: Optimizer(
             name=row["name"],
@@ -45,5 +45,5 @@ def _all() -> dict[str, Optimizer]:
             epsilon=number(row["epsilon"]),
             source=row["source"],
         )
-        for row in table.rows("optimizers")
+        for row in table.read_rows("optimizers")
     }

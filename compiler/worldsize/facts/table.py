@@ -8,12 +8,12 @@ from pathlib import Path
 _FOLDER = Path(__file__).resolve().parent
 
 
-def rows(name: str) -> list[dict[str, str]]:
+def read_rows(name: str) -> list[dict[str, str]]:
     """The rows of ``<name>.csv``, cells as text."""
     with (_FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def number(text: str) -> float | None:
+def parse_cell(text: str) -> float | None:
     """A cell as a number, None where it is empty."""
     return float(text) if text else None

@@ -89,13 +89,13 @@ def names() -> list[str]:
 
 @cache
 def _rows() -> dict[str, dict[str, str]]:
-    return {row["name"].lower(): row for row in table.rows("vm_sizes")}
+    return {row["name"].lower(): row for row in table.read_rows("vm_sizes")}
 
 
 @cache
 def _size(name: str) -> VmSize:
     row = _rows()[name.lower()]
-    number = table.number
+    number = table.parse_cell
     retirement = row["retirement_date"]
     return VmSize(
         name=name,

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from worldsize.fixing.apply import Fixed, fix
-from worldsize.fixing.diff import unified_diff
+from worldsize.fixing.apply import unified_diff
 
 __all__ = ["Fixed", "fix", "unified_diff"]

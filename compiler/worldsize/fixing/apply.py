@@ -65,17 +65,17 @@ def fix(
     for _ in range(_ROUNDS):
         texts = {path: change.after for path, change in changes.items()}
         report = check(listed, select=select, ignore=ignore, texts=texts)
-        made = _round(report, named, changes)
+        made = _apply_round(report, named, changes)
         fixed += made
         if not made:
             break
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
-    failures = [problem for change in changed for problem in _written(change)] if write else []
+    failures = [problem for change in changed for problem in _write_change(change)] if write else []
     diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures)])
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed)
 
 
-def _round(report: Report, named: frozenset[str], changes: dict[str, Change]) -> int:
+def _apply_round(report: Report, named: frozenset[str], changes: dict[str, Change]) -> int:
     """Make the fixes of one report, not those of files that the named ones refer to; the number of edits."""
     by_path: dict[str, list[Fix]] = {}
     for diagnostic in report.diagnostics:
@@ -86,7 +86,7 @@ def _round(report: Report, named: frozenset[str], changes: dict[str, Change]) ->
         change = changes.get(path) or _read(path)
         if change is None:
             continue
-        text, count = edits.apply(yaml.load(path, change.after), fixes)
+        text, count = edits.apply_fixes(yaml.load(path, change.after), fixes)
         after = (_MARK if change.before.startswith(_MARK) else b"") + text.encode()
         if count and after not in change.seen:
             change.after = after
@@ -104,9 +104,9 @@ def _read(path: str) -> Change | None:
     return Change(path, data, data, {data})
 
 
-def _written(change: Change) -> list[Problem]:
+def _write_change(change: Change) -> list[Problem]:
     """Write one file; the problem where that fails."""
-    from worldsize.fixing.write import replace_content  # noqa: PLC0415 - a look at the differences writes nothing
+    from worldsize.fixing.apply import replace_content  # noqa: PLC0415 - a look at the differences writes nothing
 
     reason = replace_content(Path(change.path), change.before, change.after)
     if reason is None:

@@ -26,7 +26,7 @@ class Edit(NamedTuple):
     text: str
 
 
-def apply(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
+def apply_fixes(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
     """A document's text with as many of the fixes as can be made.
 
     Of two that overlap the one that starts first is made; the other one has its turn when the
@@ -41,21 +41,21 @@ def apply(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
     """
     if document.root is None:
         return document.text, 0
-    edits = _apart(_edits(document, fixes))
-    changed = _made(document.text, edits)
+    edits = _drop_overlaps(_select_edits(document, fixes))
+    changed = _apply_edits(document.text, edits)
     if _is_sound(document, edits, changed):
         return changed, len(edits)
     kept: list[Edit] = []
     for edit in edits:  # one of them spoils the rest: find out which
-        if _is_sound(document, [*kept, edit], _made(document.text, [*kept, edit])):
+        if _is_sound(document, [*kept, edit], _apply_edits(document.text, [*kept, edit])):
             kept.append(edit)
-    return _made(document.text, kept), len(kept)
+    return _apply_edits(document.text, kept), len(kept)
 
 
-def _edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
+def _select_edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
     """The fixes that touch one line and no value that aliases repeat elsewhere, in the order of the text."""
     assert document.root is not None
-    source, shared = document.source, _shared(document.root)
+    source, shared = document.source, _find_shared_ranges(document.root)
     found = set()
     for fix in fixes:
         span = fix.span
@@ -63,11 +63,11 @@ def _edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
             continue
         start, end = source.offset(span.line, span.column), source.offset(span.end_line, span.end_column)
         if not any(first <= start < last for first, last in shared):
-            found.add(Edit(start, end, _quoted_alike(source.text[start:end], fix.replacement)))
+            found.add(Edit(start, end, _quote_like(source.text[start:end], fix.replacement)))
     return sorted(edit for edit in found if source.text[edit.start : edit.end] != edit.text)
 
 
-def _quoted_alike(old: str, new: str) -> str:
+def _quote_like(old: str, new: str) -> str:
     """The replacement in the quotes of what it replaces: in ``{"typ":1}`` they are needed."""
     quote = old[:1]
     if quote in _QUOTES and len(old) > 1 and old.endswith(quote) and not set(new) & {*_QUOTES, "\\"}:
@@ -75,7 +75,7 @@ def _quoted_alike(old: str, new: str) -> str:
     return new
 
 
-def _shared(root: Node) -> list[tuple[int, int]]:
+def _find_shared_ranges(root: Node) -> list[tuple[int, int]]:
     """The ranges of values that are reached on two ways: anchors with aliases."""
     met: set[int] = set()
     ranges: list[tuple[int, int]] = []
@@ -93,7 +93,7 @@ def _shared(root: Node) -> list[tuple[int, int]]:
     return ranges
 
 
-def _apart(edits: Sequence[Edit]) -> list[Edit]:
+def _drop_overlaps(edits: Sequence[Edit]) -> list[Edit]:
     chosen: list[Edit] = []
     for edit in edits:
         if not chosen or edit.start >= chosen[-1].end:
@@ -101,7 +101,7 @@ def _apart(edits: Sequence[Edit]) -> list[Edit]:
     return chosen
 
 
-def _made(text: str, edits: Sequence[Edit]) -> str:
+def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
     parts, position = [], 0
     for edit in edits:
         parts += [text[position : edit.start], edit.text]

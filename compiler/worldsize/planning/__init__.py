@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from worldsize.planning.derive import derive
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.localise import localise
 from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
 

@@ -13,7 +13,7 @@ def global_batch(per_device: int, accumulation: int, world_size: int) -> int:
     return per_device * accumulation * world_size
 
 
-def nearest(wanted: int, unit: int) -> tuple[int, ...]:
+def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
     """The multiples of ``unit`` next to ``wanted``: below and above it, or above only where none is below."""
     below = wanted // unit * unit
     above = below + unit
@@ -22,7 +22,7 @@ def nearest(wanted: int, unit: int) -> tuple[int, ...]:
     return (below, above) if below else (above,)
 
 
-def split(per_rank: int, most: int) -> tuple[int, int]:
+def split_batch(per_rank: int, most: int) -> tuple[int, int]:
     """Share the samples of one rank into equal micro-batches, as few and as large as fit.
 
     Args:

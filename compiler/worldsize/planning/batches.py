@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from worldsize.base.problem import Related
 from worldsize.planning import batch
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import plural
+from worldsize.planning.model import Notes
+from worldsize.base.wording import plural
 from worldsize.spec.model import Located, Scale
 
 
@@ -28,7 +28,7 @@ class Batches(Struct, frozen=True):
     global_batch: int
 
 
-def batches(scale: Scale, replicas: Replicas, notes: Notes) -> Batches | None:
+def plan_batches(scale: Scale, replicas: Replicas, notes: Notes) -> Batches | None:
     """The batches, or None where what is pinned does not agree; problems go to ``notes``."""
     start = _reference_per_device(scale, notes)
     if start is None:
@@ -52,7 +52,7 @@ def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
     total, gpus = scale.reference_batch_size, scale.reference_gpus
     if gpus is None or total.value % gpus.value == 0:
         return total.value // (gpus.value if gpus else 1)
-    near = " or ".join(str(value) for value in batch.nearest(total.value, gpus.value))
+    near = " or ".join(str(value) for value in batch.nearest_multiples(total.value, gpus.value))
     message = f"reference `batch_size` {total.value} cannot be shared by {gpus.value} reference GPUs"
     help_ = f"write {near}, the batch of all reference GPUs together; or pin `batch_size_per_device`"
     notes.report(
@@ -83,7 +83,7 @@ def _backwards(
         return b.value, rest
     if a:
         return rest, a.value
-    shared = batch.split(rest, start)
+    shared = batch.split_batch(rest, start)
     _warn_small(pinned, shared, start, replicas, notes)
     return shared
 
@@ -116,7 +116,7 @@ def _does_not_factor(
         related.append(Related(a.span, "accumulation"))
     unit = replicas.number * (b.value if b else a.value if a else 1)
     product = " × ".join(parts) + (f" = {unit}" if len(parts) > 1 else "")
-    near = " or ".join(str(value) for value in batch.nearest(pinned.value, unit))
+    near = " or ".join(str(value) for value in batch.nearest_multiples(pinned.value, unit))
     message = f"`global_batch_size` is {pinned.value}, which is no multiple of {product}"
     plural_ = "the nearest valid ones" if " or " in near else "the smallest valid one"
     notes.report("global-batch-does-not-factor", pinned.span, message, f"write {near}, {plural_}", *related)
@@ -129,7 +129,7 @@ def _warn_small(
     per_device, accumulation = shared
     if per_device * 2 > min(start, per_device * accumulation):
         return
-    near = " or ".join(str(value) for value in batch.nearest(pinned.value, start * replicas.number))
+    near = " or ".join(str(value) for value in batch.nearest_multiples(pinned.value, start * replicas.number))
     message = (
         f"`global_batch_size` {pinned.value} leaves {per_device} per device, {accumulation} times over:"
         f" {per_device * accumulation} a process has no larger divisor up to {start}"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.base.problem import Related
-from worldsize.planning import degrees, offload, options, place
-from worldsize.planning.interface import Interface
+from worldsize.planning import degrees, conflicts, options, topology as place
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Topology
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import plural
+from worldsize.planning.model import Notes
+from worldsize.base.wording import plural
 from worldsize.spec.model import Located, Step
 
 _SERVER = "parameter_server"
@@ -24,7 +24,7 @@ _ONLY_WITH = {
 }
 
 
-def check(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
+def check_conflicts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
     """Report what of a step cannot be meant together.
 
     Args:
@@ -42,7 +42,7 @@ def check(step: Step, interface: Interface | None, topology: Topology, notes: No
         _servers(step, interface, topology, notes)
     _adasum(step, interface, topology, notes)
     _without_effect(step, interface, topology, notes)
-    offload.check(step, interface, notes)
+    conflicts.check_offload(step, interface, notes)
 
 
 def _foreign_counts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
@@ -69,11 +69,11 @@ def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:
 
 def _heads(step: Step, interface: Interface, notes: Notes) -> None:
     """Each head of ``gpt`` takes an even share of the width, as rotary positions turn numbers in pairs."""
-    if options.value(step, interface, "model") != "gpt":
+    if options.read_option(step, interface, "model") != "gpt":
         return
-    heads, width = (options.count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
-    values = [options.value(step, interface, name) for name in ("gpt_heads", "gpt_width")]
-    if heads is None or width is None or not all(literals.accepts("integer", value) for value in values):
+    heads, width = (options.read_count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
+    values = [options.read_option(step, interface, name) for name in ("gpt_heads", "gpt_width")]
+    if heads is None or width is None or not all(literals.accepts_literal("integer", value) for value in values):
         return  # reported as no count
     if width % (2 * heads) == 0 or any(found.slug == _SPLIT for found in notes.problems):
         return  # the tensor degree's fault names the same number to change
@@ -81,7 +81,7 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
     written = " or ".join(f"`gpt_heads: {number}`" for number in near if number is not None)
     multiple = f"make `gpt_width` a multiple of {2 * heads}"
     given = [(name, step.with_[name]) for name in ("gpt_heads", "gpt_width") if name in step.with_]
-    span = given[0][1].span if given else options.span(step, "model")
+    span = given[0][1].span if given else options.option_span(step, "model")
     related = [Related(found.span, f"`{name}`") for name, found in given[1:]]
     message = f"`gpt_width` is {width}, not a multiple of twice `gpt_heads` {heads}"
     help_ = f"write {written}, or {multiple}" if written else multiple
@@ -90,17 +90,17 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
 
 def _servers(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
     """Parameter servers and the one strategy that has them."""
-    strategy, count = options.value(step, interface, "strategy"), topology.parameter_server_count or 0
+    strategy, count = options.read_option(step, interface, "strategy"), topology.parameter_server_count or 0
     given = place.servers(step)
     if strategy != _SERVER:
-        named = options.strategy(step)
+        named = options.named_strategy(step)
         if count and given is not None and isinstance(strategy, str) and "${{" not in strategy:
             message = f"`parameter_server_count` is {count}, but strategy `{strategy}` has no use for any"
             help_ = f"write `strategy: {_SERVER}` under `with`, or remove `parameter_server_count`"
             related = (Related(named.span, "a strategy without parameter servers"),) if named else ()
             notes.report("parameter-servers-unused", given.span, message, help_, *related)
         return
-    span = options.span(step, "strategy")
+    span = options.option_span(step, "strategy")
     if not count:
         message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
         help_ = "write `parameter_server_count: 1` in the step, or `strategy: multi_worker_mirrored`"
@@ -114,21 +114,21 @@ def _servers(step: Step, interface: Interface, topology: Topology, notes: Notes)
         )
         help_ = "use an `instance_type` with one GPU or none, or `strategy: multi_worker_mirrored`"
         notes.report("strategy-option-refused", span, message, help_)
-    if options.value(step, interface, "precision") == "fp16":
+    if options.read_option(step, interface, "precision") == "fp16":
         _refused_precision(step, f"strategy `{_SERVER}`", "updates that overtake each other", notes)
 
 
 def _adasum(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
     """Adasum combines ranks in pairs, all of them at every step: Maleki et al. 2020."""
-    if options.value(step, interface, "reduction") != "adasum":
+    if options.read_option(step, interface, "reduction") != "adasum":
         return
     world = topology.world_size
     if world & (world - 1):
         message = f"`reduction: adasum` combines ranks in pairs, and {world} processes are no power of 2"
         related = (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
         help_ = f"run {_powers(world)} processes, or write `reduction: average`"
-        notes.report("strategy-option-refused", options.span(step, "reduction"), message, help_, *related)
-    if options.value(step, interface, "precision") == "fp16":
+        notes.report("strategy-option-refused", options.option_span(step, "reduction"), message, help_, *related)
+    if options.read_option(step, interface, "precision") == "fp16":
         _refused_precision(step, "`reduction: adasum`", "ranks that skip a step alone", notes)
 
 
@@ -140,20 +140,20 @@ def _powers(world: int) -> str:
 def _refused_precision(step: Step, who: str, why: str, notes: Notes) -> None:
     message = f"`precision` is `fp16`, which {who} does not take: its loss scale does not bear {why}"
     notes.report(
-        "strategy-option-refused", options.span(step, "precision"), message, "write `precision: bf16`"
+        "strategy-option-refused", options.option_span(step, "precision"), message, "write `precision: bf16`"
     )
 
 
 def _without_effect(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
     """Options of another strategy than the step's."""
-    strategy = topology.strategy or options.value(step, interface, "strategy")
+    strategy = topology.strategy or options.read_option(step, interface, "strategy")
     if not isinstance(strategy, str) or "${{" in strategy:
         return
     for name, wanted in _ONLY_WITH.items():
         given = step.with_.get(name)
         if name not in interface.inputs or given is None or strategy == wanted:
             continue
-        if literals.render(given.value) != literals.render(interface.inputs[name]):
+        if literals.render_literal(given.value) != literals.render_literal(interface.inputs[name]):
             message = f"`{name}` is for strategy `{wanted}`; with `{strategy}` it changes nothing"
             help_ = f"write `strategy: {wanted}`, or remove `{name}`"
             notes.report("option-without-effect", given.span, message, help_)

@@ -53,12 +53,12 @@ def divisor_near(number: int, start: int, step: int) -> int | None:
     return None
 
 
-def common(most: int, *numbers: int) -> int:
+def largest_common_divisor(most: int, *numbers: int) -> int:
     """The largest number up to ``most`` that divides all of ``numbers``."""
     return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(most, 1))
 
 
-def bubble(stages: int, micro_batches: int) -> float:
+def bubble_share(stages: int, micro_batches: int) -> float:
     """The share of a step in which a pipeline's ranks idle: ``(p − 1) / (a + p − 1)``.
 
     Source: GPipe, Huang et al. 2019 (arXiv:1811.06965), section 2.3; 1F1B has the same.
@@ -70,12 +70,12 @@ def bubble(stages: int, micro_batches: int) -> float:
     return (stages - 1) / (micro_batches + stages - 1)
 
 
-def enough(stages: int) -> int:
+def count_micro_batches(stages: int) -> int:
     """The fewest micro-batches whose bubble is below :data:`TOLERABLE_BUBBLE`."""
     return math.floor((stages - 1) * (1 - TOLERABLE_BUBBLE) / TOLERABLE_BUBBLE + 1e-9) + 1
 
 
-def shrink(tensor: int, pipeline: int, processes: int) -> tuple[int, int]:
+def shrink_degrees(tensor: int, pipeline: int, processes: int) -> tuple[int, int]:
     """The degrees of a replica that fits ``processes``: divisors of the planned ones, with the most ranks.
 
     A divisor still divides heads, width and layers, so the model is the same. The degree that the strategy is

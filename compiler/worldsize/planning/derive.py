@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from worldsize.base import budget
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.facts import vm_sizes
 from worldsize.planning import conflicts
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Training
-from worldsize.planning.notes import Notes
-from worldsize.planning.parallelism import arrange
-from worldsize.planning.place import place
-from worldsize.planning.resilience import plan as plan_resilience
+from worldsize.planning.model import Notes
+from worldsize.planning.parallelism import plan_mesh
+from worldsize.planning.topology import plan_topology
+from worldsize.planning.resilience import plan_resilience as plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
-from worldsize.planning.train import train
+from worldsize.planning.train import plan_training
 from worldsize.spec.model import Spec, Step
 
 
@@ -44,7 +44,7 @@ def derive(
     problems: list[Problem] = []
     complete = True
     for name, step in spec.steps.items():
-        budget.check_time()
+        limits.check_time()
         notes = Notes(name)
         interface = (interfaces or {}).get(name)
         counted = (rows or {}).get(name)
@@ -62,14 +62,14 @@ def _step(
     spec: Spec, step: Step, interface: Interface | None, counted: int | None, *, notes: Notes, today: date
 ) -> StepPlan | None:
     profile = spec.compute.get(step.compute.value) if step.compute else None
-    placed = place(step, profile, interface, notes, today)
-    topology = arrange(step, placed, interface, notes) if placed is not None else None
+    placed = plan_topology(step, profile, interface, notes, today)
+    topology = plan_mesh(step, placed, interface, notes) if placed is not None else None
     if topology is None:
         return None
-    conflicts.check(step, interface, topology, notes)
+    conflicts.check_conflicts(step, interface, topology, notes)
     training = None
     if step.scale is not None:
-        training = train(step, step.scale, topology, interface, counted=counted, notes=notes)
+        training = plan_training(step, step.scale, topology, interface, counted=counted, notes=notes)
         if training is None:
             return None
     plan_shared_memory(step, interface, topology, notes)

@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
     help: str
 
 
-def judge(
+def judge_build(
     package: str,
     version: str,
     tag: str | None,
@@ -44,7 +44,7 @@ def judge(
         image: the image; one of a newer CUDA brings what older drivers lack.
         trains: whether the step is distributed training, which wants GPUs.
     """
-    gpu = cuda.gpu(size.gpu_model)
+    gpu = cuda.find_gpu(size.gpu_model)
     if gpu is None or gpu.processor != "x86-64" or not size.devices or (tag or "").startswith("rocm"):
         return None
     if tag == "cpu":
@@ -60,14 +60,14 @@ def judge(
 
 
 def _build(package: str, version: str, tag: str | None) -> Build | None:
-    for each in cuda.builds(package, version):
+    for each in cuda.find_builds(package, version):
         if each.tag == tag or (tag is None and each.default):
             return each
     return None
 
 
 def _for_x86(image: str, size: VmSize) -> Verdict | None:
-    gpu = cuda.gpu(size.gpu_model)
+    gpu = cuda.find_gpu(size.gpu_model)
     if gpu is None or gpu.processor == "x86-64" or not image.startswith(_X86_IMAGES):
         return None
     message = f"`{image}` is built for x86-64, and the processors of `{size.name}` are Arm (NVIDIA Grace)"
@@ -89,12 +89,12 @@ def _for_cuda(text: str, gpu: Gpu, size: VmSize) -> Verdict:
 
 
 def _without_kernels(build: Build, version: str, text: str, capability: Capability, size: VmSize) -> Verdict:
-    kernels = f"{show(build.kernels[0])} to {show(build.kernels[-1])}"
+    kernels = f"{show_capability(build.kernels[0])} to {show_capability(build.kernels[-1])}"
     message = (
         f"`{text}` (CUDA {build.cuda}) is compiled for compute capabilities {kernels},"
-        f" and the GPUs of `{size.name}` have {show(capability)}"
+        f" and the GPUs of `{size.name}` have {show_capability(capability)}"
     )
-    others = [each for each in cuda.builds(build.package, version) if each.may_run_on(capability)]
+    others = [each for each in cuda.find_builds(build.package, version) if each.may_run_on(capability)]
     newest = cuda.newest_running(build.package, capability)
     ways = [_written(version, other) for other in others[:1]]
     if newest is not None and newest.version != build.version:
@@ -116,7 +116,7 @@ def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> 
     )
     older = [
         each
-        for each in cuda.builds(build.package, version)
+        for each in cuda.find_builds(build.package, version)
         if (cuda.minimum_driver(each.cuda) or needed) < needed
     ]
     help_ = f"install {_written(version, older[-1])}" if older else "install a build for an older CUDA"
@@ -131,7 +131,7 @@ def _written(version: str, build: Build) -> str:
     return f"`{build.package}=={whole}+{build.tag}` with `--extra-index-url {INDEX}{build.tag}`"
 
 
-def show(capability: Capability) -> str:
+def show_capability(capability: Capability) -> str:
     """A compute capability as NVIDIA writes it, ``7.0``."""
     return f"{capability[0]}.{capability[1]}"
 
@@ -140,7 +140,7 @@ def _gpus(size: VmSize) -> str:
     return f"{size.devices} GPUs" if size.devices > 1 else "GPU"
 
 
-def report(
+def report_build(
     found: Installed, size: VmSize, at_size: Span | None, *, trains: bool, shown: bool
 ) -> Problem | None:
     """The problem of a framework on a VM size, at the version, else at the size.
@@ -152,7 +152,7 @@ def report(
         trains: whether the step is distributed training.
         shown: whether the environment is the user's own file, which can be pointed at.
     """
-    verdict = _for_x86(found.image, size) or judge(
+    verdict = _for_x86(found.image, size) or judge_build(
         found.package, found.version, found.tag, found.text, size, image=found.image, trains=trains
     )
     place = found.span if shown and found.span is not None else at_size

@@ -7,7 +7,7 @@ import math
 from msgspec import Struct
 
 from worldsize.planning.model import Rule
-from worldsize.planning.numbers import clean
+from worldsize.base.wording import round_noise
 
 # The largest batch for which the linear rule was seen to cost no accuracy (ImageNet, ResNet-50).
 GOYAL_LARGEST_BATCH = 8192
@@ -19,20 +19,20 @@ SOURCES: dict[Rule, str] = {
 }
 
 
-def factor(rule: Rule, kappa: float) -> float:
+def rate_factor(rule: Rule, kappa: float) -> float:
     """What the rate is multiplied by: κ (linear), √κ (sqrt) or 1 (none)."""
     if rule == "linear":
         return kappa
     return math.sqrt(kappa) if rule == "sqrt" else 1.0
 
 
-def scaled(rule: Rule, kappa: float, reference: float) -> float:
+def scale_learning_rate(rule: Rule, kappa: float, reference: float) -> float:
     """The learning rate for a global batch ``κ`` times the reference batch.
 
     ``linear``: ``η′ = κη`` for SGD, with warm-up (Goyal et al. 2017, arXiv:1706.02677).
     ``sqrt``: ``η′ = √κ·η`` for Adam's family (Malladi et al. 2022, arXiv:2205.10287).
     """
-    return clean(reference * factor(rule, kappa))
+    return round_noise(reference * rate_factor(rule, kappa))
 
 
 class Adam(Struct, frozen=True):
@@ -43,33 +43,33 @@ class Adam(Struct, frozen=True):
     epsilon: float | None
 
 
-def sqrt_rule(adam: Adam, kappa: float) -> Adam:
+def scale_adam(adam: Adam, kappa: float) -> Adam:
     """What goes with the square-root rule; offered, never applied silently.
 
     ``β₁′ = 1 − κ(1 − β₁)``, ``β₂′ = 1 − κ(1 − β₂)``, ``ε′ = ε/√κ`` (Malladi et al. 2022). A beta for which
     ``κ(1 − β) ≥ 1`` has no counterpart and becomes None.
     """
     return Adam(
-        beta1=_beta(adam.beta1, kappa),
-        beta2=_beta(adam.beta2, kappa),
-        epsilon=None if adam.epsilon is None else clean(adam.epsilon / math.sqrt(kappa)),
+        beta1=_scale_beta(adam.beta1, kappa),
+        beta2=_scale_beta(adam.beta2, kappa),
+        epsilon=None if adam.epsilon is None else round_noise(adam.epsilon / math.sqrt(kappa)),
     )
 
 
-def _beta(beta: float | None, kappa: float) -> float | None:
-    if beta is None or not in_range(beta, kappa):
+def _scale_beta(beta: float | None, kappa: float) -> float | None:
+    if beta is None or not holds_for_beta(beta, kappa):
         return None
-    return clean(1 - kappa * (1 - beta))
+    return round_noise(1 - kappa * (1 - beta))
 
 
-def in_range(beta: float, kappa: float) -> bool:
+def holds_for_beta(beta: float, kappa: float) -> bool:
     """Whether the square-root rule holds for a beta: ``κ(1 − β) < 1``; with β₁ = 0.9 that ends at κ = 10."""
-    return clean(kappa * (1 - beta)) < 1
+    return round_noise(kappa * (1 - beta)) < 1
 
 
-def weight_decay(decay: float, kappa: float, reference: float, learning_rate: float) -> float:
+def scale_weight_decay(decay: float, kappa: float, reference: float, learning_rate: float) -> float:
     """The decoupled weight decay that keeps AdamW's averaging time ``τ = B/(ηλD)``: ``λ′ = λκη/η′``.
 
     Source: Bergsma et al. 2025, "Power Lines", arXiv:2505.13738.
     """
-    return clean(decay * kappa * reference / learning_rate)
+    return round_noise(decay * kappa * reference / learning_rate)

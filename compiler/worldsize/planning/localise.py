@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from worldsize.planning import batch, degrees
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Derivation, Plan, PlanValue, StepPlan, Topology, Training
-from worldsize.planning.numbers import clean
+from worldsize.base.wording import round_noise
 
 
 def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: bool = False) -> Plan:
@@ -67,7 +67,7 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
             step, topology=replace(planned, instance_count=1), inputs=_inputs(step, planned, step.training)
         )
     most = processes if grow and step.training else min(processes, planned.world_size)
-    tensor, pipeline = degrees.shrink(planned.tensor_parallel_size, planned.pipeline_parallel_size, most)
+    tensor, pipeline = degrees.shrink_degrees(planned.tensor_parallel_size, planned.pipeline_parallel_size, most)
     whole = planned.splits_model and tensor * pipeline == 1
     data = 1 if whole else most // (tensor * pipeline)
     training = step.training
@@ -75,7 +75,7 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         share = training.global_batch_size // training.batch_size_per_device
         if training.gradient_accumulation_steps >= pipeline:
             data = min(data, share // pipeline)  # growing must not leave stages without micro-batches
-        data, accumulation = batch.split(share, data)
+        data, accumulation = batch.split_batch(share, data)
         training = replace(training, gradient_accumulation_steps=accumulation)
     world = data * tensor * pipeline
     topology = replace(
@@ -124,8 +124,8 @@ def _derivations(step: StepPlan, topology: Topology, training: Training | None) 
         )
         changed["gradient_accumulation_steps"] = (a, f"{whole} / {b} / {data}")
         changed["global_batch_size"] = (whole, f"{b} × {a} × {data}")
-        idle = degrees.bubble(pipeline, a)
-        changed["pipeline_bubble"] = (clean(round(idle, 4)), f"({pipeline} − 1) / ({a} + {pipeline} − 1)")
+        idle = degrees.bubble_share(pipeline, a)
+        changed["pipeline_bubble"] = (round_noise(round(idle, 4)), f"({pipeline} − 1) / ({a} + {pipeline} − 1)")
     return tuple(_changed(row, changed) for row in step.derivations)
 
 

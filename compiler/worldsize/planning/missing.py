@@ -10,7 +10,7 @@ _OF_DEGREES = ("strategy",)
 _OF_LAUNCHER = ("worker_count", "parameter_server_count")
 
 
-def explain(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
+def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     """Message and help for ``${{plan.<quantity>}}`` in a step whose plan does not have it.
 
     Args:

@@ -6,12 +6,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.problem import Related
-from worldsize.planning import across, degrees, options, splits
+from worldsize.planning import splits as across, degrees, options, splits
 from worldsize.planning.degrees import Degrees
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Topology
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import plural
+from worldsize.planning.model import Notes
+from worldsize.base.wording import plural
 from worldsize.spec.model import Step
 
 
@@ -23,7 +23,7 @@ class Degree(Struct, frozen=True):
     source: str
 
 
-def arrange(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Topology | None:
+def plan_mesh(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Topology | None:
     """The topology with its degrees, or None where they do not make the world size; problems go to ``notes``.
 
     Args:
@@ -38,9 +38,9 @@ def arrange(step: Step, topology: Topology, interface: Interface | None, notes: 
     if found is None:
         return None
     before = len(notes.problems)
-    planned = splits.check(step, interface, found, topology, notes)
+    planned = splits.check_splits(step, interface, found, topology, notes)
     if len(notes.problems) == before:
-        across.check(step, found, topology, notes)  # a degree that is possible, if not wise
+        across.check_across_instances(step, found, topology, notes)  # a degree that is possible, if not wise
     if step.parallelism is not None or found.tensor * found.pipeline > 1:
         _explain(step, found, tensor, pipeline, notes)
     if planned is not None:
@@ -56,22 +56,22 @@ def arrange(step: Step, topology: Topology, interface: Interface | None, notes: 
 
 def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Degree:
     """The tensor degree: pinned, or by its strategy the GPUs of an instance, or 1."""
-    pinned = options.degree(step, "tensor")
+    pinned = options.pinned_degree(step, "tensor")
     if pinned is not None:
         return Degree(pinned.value, "", notes.given("parallelism.tensor"))
-    named = options.strategy(step)
+    named = options.named_strategy(step)
     if named is None or named.value != "tensor_parallel":
         return Degree(1, "", "default")
-    pipeline = options.degree(step, "pipeline")
+    pipeline = options.pinned_degree(step, "pipeline")
     rest = _rest(step, pipeline.value if pipeline else 1, topology)
     if rest is not None:
         return rest
     stages = pipeline.value if pipeline else 1
     processes = topology.process_count_per_instance
-    heads = options.count(step, interface, "gpt_heads") if splits.is_gpt(step, interface) else None
-    width = options.count(step, interface, "gpt_width") if heads is not None else None
+    heads = options.read_count(step, interface, "gpt_heads") if splits.is_gpt(step, interface) else None
+    width = options.read_count(step, interface, "gpt_width") if heads is not None else None
     known = [number for number in (heads, width) if number is not None]
-    value = degrees.common(processes, processes, max(topology.world_size // stages, 1), *known)
+    value = degrees.largest_common_divisor(processes, processes, max(topology.world_size // stages, 1), *known)
     formula = f"{plural(processes, 'process')} an instance"
     if value != processes and heads is not None:
         formula = f"largest divisor of {processes} that divides {plural(heads, 'head')}"
@@ -82,10 +82,10 @@ def _pipeline(
     step: Step, topology: Topology, interface: Interface | None, tensor: int, notes: Notes
 ) -> Degree:
     """The pipeline degree: pinned, or by its strategy one stage an instance or, on one, a GPU; or 1."""
-    pinned = options.degree(step, "pipeline")
+    pinned = options.pinned_degree(step, "pipeline")
     if pinned is not None:
         return Degree(pinned.value, "", notes.given("parallelism.pipeline"))
-    named = options.strategy(step)
+    named = options.named_strategy(step)
     if named is None or named.value != "pipeline_parallel":
         return Degree(1, "", "default")
     rest = _rest(step, tensor, topology)
@@ -93,9 +93,9 @@ def _pipeline(
         return rest
     several = topology.instance_count > 1
     most = topology.instance_count if several else topology.process_count_per_instance
-    layers = options.count(step, interface, "gpt_layers") if splits.is_gpt(step, interface) else None
+    layers = options.read_count(step, interface, "gpt_layers") if splits.is_gpt(step, interface) else None
     room = max(topology.world_size // tensor, 1)
-    value = degrees.common(most, most, room, *([layers] if layers is not None else []))
+    value = degrees.largest_common_divisor(most, most, room, *([layers] if layers is not None else []))
     formula = plural(most, "instance") if several else f"{plural(most, 'process')} of one instance"
     if value != most and layers is not None:
         formula = f"largest divisor of {most} that divides {plural(layers, 'layer')}"
@@ -105,7 +105,7 @@ def _pipeline(
 
 def _rest(step: Step, others: int, topology: Topology) -> Degree | None:
     """Where the data degree is pinned, what it and another degree leave of the world size."""
-    data = options.degree(step, "data")
+    data = options.pinned_degree(step, "data")
     if data is None:
         return None
     value = max(topology.world_size // (data.value * others), 1)
@@ -116,7 +116,7 @@ def _rest(step: Step, others: int, topology: Topology) -> Degree | None:
 def _mesh(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> Degrees | None:
     """The three degrees, or None where they do not multiply to the world size."""
     world, replica = topology.world_size, tensor * pipeline
-    data = options.degree(step, "data")
+    data = options.pinned_degree(step, "data")
     whole = world % replica == 0
     if data is None and not whole:
         _does_not_divide(step, tensor, pipeline, topology, notes)
@@ -150,7 +150,7 @@ def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology,
         help_ = f"write {near}" + (f" with pipeline {other}" if other > 1 else "")
     else:
         help_ = f"choose `tensor` and `pipeline` whose product divides {world}, or run more processes"
-    span = options.place(step, name)
+    span = options.degree_span(step, name)
     notes.report("degree-does-not-divide", span, message, help_, *_instances(step))
 
 
@@ -176,7 +176,7 @@ def _instances(step: Step) -> tuple[Related, ...]:
 def _explain(step: Step, found: Degrees, tensor: Degree, pipeline: Degree, notes: Notes) -> None:
     """Rows of the table: each degree with where it comes from, and the mesh they make."""
     formula, source = f"{found.world_size} / ({found.tensor} × {found.pipeline})", "what the others leave"
-    if options.degree(step, "data") is not None:
+    if options.pinned_degree(step, "data") is not None:
         formula, source = "", notes.given("parallelism.data")
     notes.derive("data_parallel_size", found.data, formula, source)
     notes.derive("tensor_parallel_size", found.tensor, tensor.formula, tensor.source)

@@ -10,8 +10,8 @@ from worldsize.facts.optimizers import Optimizer
 from worldsize.planning import learning_rate as arithmetic
 from worldsize.planning.learning_rate import Adam
 from worldsize.planning.model import Rule
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import clean, show
+from worldsize.planning.model import Notes
+from worldsize.base.wording import round_noise, show_number
 from worldsize.planning.settings import Settings
 
 _TOLERANCE = 0.01  # a pinned rate this near the rule's is the rule's, rounded
@@ -25,7 +25,7 @@ class Rate(Struct, frozen=True):
     optimizer: str | None
 
 
-def rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> Rate | None:
+def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> Rate | None:
     """The learning rate, or None where no rule can be chosen; problems and advice go to ``notes``."""
     scale = settings.scale
     name, optimizer = settings.optimizer()
@@ -33,20 +33,20 @@ def rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> R
     if rule is None:
         return None
     reference = scale.reference_learning_rate.value
-    by_rule = arithmetic.scaled(rule, kappa, reference)
+    by_rule = arithmetic.scale_learning_rate(rule, kappa, reference)
     pinned = scale.learning_rate
     value = pinned.value if pinned else by_rule
     if pinned and abs(value - by_rule) > _TOLERANCE * by_rule:
         message = (
-            f"`learning_rate` is {show(value)} but the {_how(rule, reference, kappa)} gives {show(by_rule)}"
+            f"`learning_rate` is {show_number(value)} but the {_how(rule, reference, kappa)} gives {show_number(by_rule)}"
         )
-        help_ = f"write {show(by_rule)}, or remove it: it is derived"
+        help_ = f"write {show_number(by_rule)}, or remove it: it is derived"
         notes.report("learning-rate-disagrees", pinned.span, message, help_)
     if rule == "none" and _adds_steps_up(settings):
         source = "Adasum keeps the rate of one rank, Maleki et al. 2020"
     else:
         source = arithmetic.SOURCES[rule]
-    growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show(kappa)}"
+    growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show_number(kappa)}"
     _explain(
         notes,
         rule,
@@ -103,7 +103,7 @@ def _adds_steps_up(settings: Settings) -> bool:
 
 def _how(rule: Rule, reference: float, kappa: float) -> str:
     formulas = {"linear": "κ × {}", "sqrt": "√κ × {}", "none": "{}"}
-    return f"{rule} rule, {formulas[rule].format(show(reference))} with κ {show(kappa)},"
+    return f"{rule} rule, {formulas[rule].format(show_number(reference))} with κ {show_number(kappa)},"
 
 
 def _explain(
@@ -119,10 +119,10 @@ def _explain(
     notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
     if by_rule is None:
         pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
-        formula = pattern.format(show(reference), growth)
+        formula = pattern.format(show_number(reference), growth)
         notes.derive("learning_rate", value, formula, source)
         return
-    compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show(by_rule)}"
+    compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show_number(by_rule)}"
     notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {compared}")
 
 
@@ -132,12 +132,12 @@ _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
 def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: Notes) -> None:
     """Offer the betas and ε that belong to the square-root rule; warn where there are none."""
     known = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
-    offered = arithmetic.sqrt_rule(known, kappa)
+    offered = arithmetic.scale_adam(known, kappa)
     parts = []
     for name, label in _LABELS.items():
         before, after = getattr(known, name), getattr(offered, name)
         if before is not None and after is not None:
-            parts.append(f"{label} = {show(after)} (now {show(before)})")
+            parts.append(f"{label} = {show_number(after)} (now {show_number(before)})")
         elif before is not None:
             _out_of_range(settings, name, before, kappa, notes)
     if parts:
@@ -153,14 +153,14 @@ def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, note
     found = settings.find(name)
     own = scale.global_batch_size or scale.rule or scale.reference_batch_size
     span = found.span if found and not found.source.startswith("default") else own.span
-    product = show(kappa * (1 - beta))
+    product = show_number(kappa * (1 - beta))
     message = (
-        f"κ is {show(kappa)} and {label} is {show(beta)}: the square-root rule needs κ(1 − {label}) below 1,"
+        f"κ is {show_number(kappa)} and {label} is {show_number(beta)}: the square-root rule needs κ(1 − {label}) below 1,"
         f" here it is {product}"
     )
     most = 1 / (1 - beta)
     reference = scale.reference_batch_size.value
-    limits = f"keep κ below {show(clean(most))}, a global batch under {show(clean(most * reference))}"
+    limits = f"keep κ below {show_number(round_noise(most))}, a global batch under {show_number(round_noise(most * reference))}"
     help_ = f"{limits}; beyond it tune the rate anew"
     notes.report("sqrt-rule-out-of-range", span, message, help_)
 
@@ -188,12 +188,12 @@ def _advise(
         )
     decay = settings.number("weight_decay")
     if optimizer is not None and optimizer.name in ("adamw", "lamb") and decay and decay[0] > 0:
-        kept = arithmetic.weight_decay(
+        kept = arithmetic.scale_weight_decay(
             decay[0], kappa, settings.scale.reference_learning_rate.value, learning_rate
         )
         if kept != decay[0]:
             notes.advice.append(
-                f"weight decay {show(kept)} (now {show(decay[0])}) keeps the time over which weights are"
+                f"weight decay {show_number(kept)} (now {show_number(decay[0])}) keeps the time over which weights are"
                 " averaged: Bergsma et al. 2025; offered, not applied"
             )
 

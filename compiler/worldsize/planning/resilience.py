@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from worldsize.planning.model import PlanValue, Topology
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import clean, plural, show
+from worldsize.planning.model import Notes
+from worldsize.base.wording import round_noise, plural, show_number
 from worldsize.spec.model import ComputeProfile, Resilience, Step
 from wstrain.checkpoint import save_policy
 
@@ -14,7 +14,7 @@ LOW_PRIORITY_SECONDS = 36_000  # of one instance: 10 % an hour
 DEDICATED_SECONDS = round(54 * 86_400 * 16_384 / 419)  # of one GPU
 
 
-def plan(
+def plan_resilience(
     step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes
 ) -> dict[str, PlanValue]:
     """Plan what a step asks for by ``resilience:``.
@@ -45,7 +45,7 @@ def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, Pla
     notes.derive("checkpoint_seconds", _whole(cost), "", source)
     seconds = _whole(round(save_policy.best_interval(cost, between), 1))
     daly = "Daly 2006, equation 37"
-    formula = f"√(2 × {show(cost)} s × {show(between)} s) and its corrections"
+    formula = f"√(2 × {show_number(cost)} s × {show_number(between)} s) and its corrections"
     notes.derive("checkpoint_interval_seconds", seconds, formula, daly)
     lost = save_policy.lost_fraction(seconds, cost, between)
     saving = cost / (seconds + cost)
@@ -80,4 +80,4 @@ def _between(step: Step, profile: ComputeProfile | None, topology: Topology, not
 
 def _whole(seconds: float) -> float:
     """Whole seconds without ``.0``."""
-    return int(seconds) if seconds == int(seconds) else clean(seconds)
+    return int(seconds) if seconds == int(seconds) else round_noise(seconds)

@@ -15,9 +15,9 @@ from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
-from worldsize.planning.interface import Interface
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import show
+from worldsize.planning.model import Interface
+from worldsize.planning.model import Notes
+from worldsize.base.wording import show_number
 from worldsize.spec.model import Located, Scale, Step
 
 
@@ -54,7 +54,7 @@ class Settings(Struct, frozen=True):
     def number(self, name: str) -> tuple[float, str] | None:
         """A setting that is a number, and its source; other rules report what is none."""
         found = self.find(name)
-        value = literals.number(found.value) if found else None
+        value = literals.parse_number(found.value) if found else None
         return None if found is None or value is None else (float(value), found.source)
 
     def optimizer(self) -> tuple[str | None, Optimizer | None]:
@@ -68,15 +68,15 @@ class Settings(Struct, frozen=True):
 _TOLD_TWICE = ("optimizer", "beta1", "beta2", "epsilon", "epochs")
 
 
-def verify(settings: Settings, notes: Notes) -> None:
+def verify_settings(settings: Settings, notes: Notes) -> None:
     """Report what ``scale:`` says one way and the component is told another way."""
     for name, own, other in _pairs(settings):
         if _agree(own.value, other.value):
             continue
         at_default = name not in settings.step.with_
         said = "by default" if at_default else "under `with:`"
-        message = f"`{name}` is {show(own.value)} under `scale:` but {show(other.value)} {said}"
-        help_ = f"say it once: write `{name}: {show(own.value)}` under `with:` and remove it here"
+        message = f"`{name}` is {show_number(own.value)} under `scale:` but {show_number(other.value)} {said}"
+        help_ = f"say it once: write `{name}: {show_number(own.value)}` under `with:` and remove it here"
         related = () if at_default else (Related(other.span, "what the component is told"),)
         notes.report("scale-disagrees-with-input", own.span, message, help_, *related)
 
@@ -100,7 +100,7 @@ def _pairs(settings: Settings) -> Iterator[tuple[str, Setting, Setting]]:
 def _agree(left: Any, right: Any) -> bool:
     if isinstance(right, str) and "${{" in right:
         return True
-    first, second = literals.number(left), literals.number(right)
+    first, second = literals.parse_number(left), literals.parse_number(right)
     if first is not None and second is not None:
         return first == second
     return str(left).lower() == str(right).lower()

@@ -10,9 +10,9 @@ import re
 
 from worldsize.azureml import literals
 from worldsize.facts import vm_sizes
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Topology
-from worldsize.planning.notes import Notes
+from worldsize.planning.model import Notes
 from worldsize.spec.model import Step
 
 QUANTITY = "shm_size"
@@ -49,14 +49,14 @@ def _workers(step: Step, interface: Interface | None, notes: Notes) -> tuple[int
     """The loader workers of a process, and where that number is from."""
     for name in _INPUTS:
         given = step.with_.get(name)
-        number = literals.number(given.value) if given is not None else None
+        number = literals.parse_number(given.value) if given is not None else None
         if number is not None:
             return max(int(number), 0), notes.given(f"with.{name}")
     flags = _FLAG.findall(step.command.value) if step.command is not None else []
     if len(flags) == 1:
         return int(flags[0]), "loader workers of the command"
     for name in _INPUTS:
-        number = literals.number(interface.inputs.get(name)) if interface is not None else None
+        number = literals.parse_number(interface.inputs.get(name)) if interface is not None else None
         if number is not None:
             return max(int(number), 0), f"default of {name}"
     return ASSUMED_WORKERS, f"{ASSUMED_WORKERS} loader workers a process assumed"

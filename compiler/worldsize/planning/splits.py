@@ -5,10 +5,10 @@ from __future__ import annotations
 from worldsize.base.problem import Related
 from worldsize.planning import degrees, options
 from worldsize.planning.degrees import Degrees
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Topology
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import plural
+from worldsize.planning.model import Notes
+from worldsize.base.wording import plural
 from worldsize.spec.model import Located, Step
 
 _WHOLE = ("mlp", "cnn")  # built-in models without layers that could be shared out
@@ -20,10 +20,10 @@ _METHODS = {"tensor": "tensor_parallel_plan()", "pipeline": "pipeline_blocks()"}
 def is_gpt(step: Step, interface: Interface | None) -> bool:
     """Whether the step trains the built-in gpt, whose heads, width and layers are inputs."""
     offered = interface is not None and "gpt_heads" in interface.inputs
-    return offered and options.value(step, interface, "model") == "gpt"
+    return offered and options.read_option(step, interface, "model") == "gpt"
 
 
-def check(
+def check_splits(
     step: Step, interface: Interface | None, found: Degrees, topology: Topology, notes: Notes
 ) -> str | None:
     """Report what cannot be split; return the strategy that the degrees need where the step names none."""
@@ -31,7 +31,7 @@ def check(
         return None
     if not _supported(step, interface, found, topology, notes):
         return None
-    named = options.strategy(step)
+    named = options.named_strategy(step)
     if named is not None:
         if _contradicts(step, named, found, notes):
             return None
@@ -59,7 +59,7 @@ def _planned(step: Step, interface: Interface | None, found: Degrees, notes: Not
         named = ", ".join(f"`{choice}`" for choice in choices)
         message = f"{_only(found)} needs strategy `{needed}`, but {_component(step)} offers only {named}"
         help_ = "remove the degree, or use a component that offers it, such as `train_ddp`"
-        notes.report("model-parallelism-unsupported", options.place(step, _first(found)), message, help_)
+        notes.report("model-parallelism-unsupported", options.degree_span(step, _first(found)), message, help_)
         return None
     return needed
 
@@ -80,7 +80,7 @@ def _supported(
             help_ = f"remove `{name}`, or use a component that declares it, such as `train_ddp`"
         else:
             continue
-        notes.report("model-parallelism-unsupported", options.place(step, name), message, help_)
+        notes.report("model-parallelism-unsupported", options.degree_span(step, name), message, help_)
         return False
     return True
 
@@ -95,7 +95,7 @@ def _contradicts(step: Step, named: Located[str], found: Degrees, notes: Notes) 
     if verdict is None:
         return False
     message, help_ = verdict
-    given = [options.degree(step, name) for name in _INPUTS]
+    given = [options.pinned_degree(step, name) for name in _INPUTS]
     related = [Related(degree.span, "the degree") for degree in given if degree is not None]
     notes.report(
         "strategy-contradicts-degrees",
@@ -150,12 +150,12 @@ def _model(step: Step, interface: Interface | None, found: Degrees, notes: Notes
     """Whether the model can be cut that way; judged where the component offers the built-in models."""
     if interface is None or "gpt_heads" not in interface.inputs or found.tensor * found.pipeline == 1:
         return
-    model = options.value(step, interface, "model")
+    model = options.read_option(step, interface, "model")
     if model in _WHOLE:
         given = step.with_.get("model")
-        span = given.span if given is not None else options.place(step, _first(found))
+        span = given.span if given is not None else options.degree_span(step, _first(found))
         default = "" if given is not None else " by default"
-        named = options.strategy(step)
+        named = options.named_strategy(step)
         asked = (
             f"`strategy: {named.value}` asks for"
             if named and step.parallelism is None
@@ -190,7 +190,7 @@ def _options(step: Step, interface: Interface | None, strategy: str | None, note
         "sync_batch_norm": strategy == "pipeline_parallel" and (True, "false", "no layer is on all ranks"),
     }
     for name, case in refused.items():
-        if not case or options.value(step, interface, name) != case[0]:
+        if not case or options.read_option(step, interface, name) != case[0]:
             continue
         given = step.with_.get(name)
         shown = str(case[0]).lower()
@@ -201,18 +201,18 @@ def _options(step: Step, interface: Interface | None, strategy: str | None, note
 
 def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:
     """Each rank takes whole attention heads and an equal width: Megatron-LM, Shoeybi et al. 2019."""
-    heads, width = (options.count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
+    heads, width = (options.read_count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
     for name, noun, value in (("gpt_heads", "attention heads", heads), ("gpt_width", "width", width)):
         if value is None or value % found.tensor == 0:
             continue
         known = [number for number in (heads, width) if number is not None]
-        fits = degrees.common(found.tensor, found.world_size // found.pipeline, *known)
+        fits = degrees.largest_common_divisor(found.tensor, found.world_size // found.pipeline, *known)
         size = f"the {value} {noun}" if noun != "width" else f"the width {value}"
         message = f"the tensor degree {found.tensor} does not divide {size} of `gpt`"
         multiple = f"make `{name}` a multiple of {found.tensor}"
         help_ = f"write `tensor: {fits}`, or {multiple}" if fits > 1 else multiple
         notes.report(
-            "tensor-degree-does-not-divide-model", options.place(step, "tensor"), message, help_,
+            "tensor-degree-does-not-divide-model", options.degree_span(step, "tensor"), message, help_,
             *_beside(step, name),
         )  # fmt: skip
         return
@@ -220,17 +220,17 @@ def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> No
 
 def _layers(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:
     """Every stage takes as many layers as any other: the longest would hold up all."""
-    layers = options.count(step, interface, "gpt_layers")
+    layers = options.read_count(step, interface, "gpt_layers")
     stages = found.pipeline
     if layers is None or layers % stages == 0:
         return
-    fits = degrees.common(stages, found.world_size // found.tensor, layers)
+    fits = degrees.largest_common_divisor(stages, found.world_size // found.tensor, layers)
     relation = "is more than" if stages > layers else "does not divide"
     message = f"the pipeline degree {stages} {relation} the {plural(layers, 'layer')} of `gpt`"
     multiple = f"make `gpt_layers` a multiple of {stages}"
     help_ = f"write `pipeline: {fits}`, or {multiple}" if fits > 1 else multiple
     notes.report(
-        "pipeline-degree-does-not-divide-layers", options.place(step, "pipeline"), message, help_,
+        "pipeline-degree-does-not-divide-layers", options.degree_span(step, "pipeline"), message, help_,
         *_beside(step, "gpt_layers"),
     )  # fmt: skip
 

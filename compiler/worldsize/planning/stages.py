@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from worldsize.planning import degrees, options
 from worldsize.planning.batches import Batches
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Topology
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import clean
+from worldsize.planning.model import Notes
+from worldsize.base.wording import round_noise
 from worldsize.spec.model import Scale, Step
 
 _OTHER_DEGREE = (
@@ -18,7 +18,7 @@ _OTHER_DEGREE = (
 )
 
 
-def check(
+def check_pipeline_bubble(
     step: Step,
     scale: Scale,
     topology: Topology,
@@ -34,7 +34,7 @@ def check(
     stages, micro = topology.pipeline_parallel_size, found.accumulation
     if stages == 1:
         return
-    share = clean(round(degrees.bubble(stages, micro), 4))
+    share = round_noise(round(degrees.bubble_share(stages, micro), 4))
     formula = f"({stages} − 1) / ({micro} + {stages} − 1)"
     notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
     if any(problem.slug in _OTHER_DEGREE for problem in notes.problems):
@@ -48,7 +48,7 @@ def check(
         notes.advice.append(f"the pipeline idles {_percent(stages, micro)} of a step; {remedy}")
         return
     pinned = scale.gradient_accumulation_steps
-    span = pinned.span if pinned is not None else options.place(step, "pipeline")
+    span = pinned.span if pinned is not None else options.degree_span(step, "pipeline")
     message = (
         f"`gradient_accumulation_steps` {micro} is below the {stages} pipeline stages:"
         f" they idle {_percent(stages, micro)} of a step, ({stages} − 1) / ({micro} + {stages} − 1)"
@@ -58,7 +58,7 @@ def check(
 
 def _starves(step: Step, interface: Interface | None, stages: int, found: Batches, notes: Notes) -> bool:
     """Whether the schedule cannot run with so few micro-batches; torch's ``Schedule1F1B`` refuses to."""
-    if options.value(step, interface, "pipeline_schedule") != "1f1b":
+    if options.read_option(step, interface, "pipeline_schedule") != "1f1b":
         return False
     given = step.with_.get("pipeline_schedule")
     message = (
@@ -66,14 +66,14 @@ def _starves(step: Step, interface: Interface | None, stages: int, found: Batche
         f" but `gradient_accumulation_steps` is {found.accumulation}"
     )
     help_ = f"{_remedy(stages, found)}, or `pipeline_schedule: gpipe`"
-    span = given.span if given is not None else options.place(step, "pipeline")
+    span = given.span if given is not None else options.degree_span(step, "pipeline")
     notes.report("strategy-option-refused", span, message, help_)
     return True
 
 
 def _remedy(stages: int, found: Batches) -> str:
     """More micro-batches, of the same global batch where it can be cut that small."""
-    wanted = degrees.enough(stages)
+    wanted = degrees.count_micro_batches(stages)
     share = found.per_device * found.accumulation
     micro = degrees.divisor_near(share, wanted, 1) or wanted
     written = f"write `gradient_accumulation_steps: {micro}`"
@@ -83,4 +83,4 @@ def _remedy(stages: int, found: Batches) -> str:
 
 
 def _percent(stages: int, micro: int) -> str:
-    return f"{degrees.bubble(stages, micro):.0%}".replace("%", " %")
+    return f"{degrees.bubble_share(stages, micro):.0%}".replace("%", " %")

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.base.span import Span
-from worldsize.planning import stages, warmup
-from worldsize.planning import steps as stepping
-from worldsize.planning.batches import Batches, Replicas, batches
-from worldsize.planning.interface import Interface
-from worldsize.planning.kappa import kappa as growth
+from worldsize.planning import stages, learning_rate
+from worldsize.planning import batch as stepping
+from worldsize.planning.batches import Batches, Replicas, plan_batches
+from worldsize.planning.model import Interface
+from worldsize.planning.learning_rate import batch_growth as growth
 from worldsize.planning.model import Topology, Training
-from worldsize.planning.notes import Notes
-from worldsize.planning.numbers import plural, show
-from worldsize.planning.rates import Rate, rate
-from worldsize.planning.settings import Settings, verify
-from worldsize.planning.steps import Steps
+from worldsize.planning.model import Notes
+from worldsize.base.wording import plural, show_number
+from worldsize.planning.rates import Rate, plan_rate
+from worldsize.planning.settings import Settings, verify_settings
+from worldsize.planning.batch import Steps
 from worldsize.spec.model import Scale, Step
 
 MOST_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
 
-def train(
+def plan_training(
     step: Step,
     scale: Scale,
     topology: Topology,
@@ -40,20 +40,20 @@ def train(
         notes: collects rows of the table, advice and problems.
     """
     settings = Settings(step, scale, interface)
-    verify(settings, notes)
+    verify_settings(settings, notes)
     replicas = _replicas(topology, notes)
-    found = batches(scale, replicas, notes)
+    found = plan_batches(scale, replicas, notes)
     if found is None:
         return None
-    stages.check(step, scale, topology, interface, found, notes=notes)
+    stages.check_pipeline_bubble(step, scale, topology, interface, found, notes=notes)
     kappa = _kappa(scale, found, notes)
-    scaled = rate(settings, kappa, found.global_batch, notes)
+    scaled = plan_rate(settings, kappa, found.global_batch, notes)
     if scaled is None:
         return None
     epochs = _epochs(settings, notes)
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
-    counts = stepping.steps(rows, found.global_batch, epochs, warm)
+    counts = stepping.count_steps(rows, found.global_batch, epochs, warm)
     _check_length(settings, found, rows, epochs, counts=counts, notes=notes)
     _explain_steps(found, rows, epochs, warm=warm, counts=counts, notes=notes)
     per_rank = _shards(settings, replicas, rows, notes)
@@ -102,7 +102,7 @@ def _kappa(scale: Scale, found: Batches, notes: Notes) -> float:
         pinned = scale.global_batch_size or scale.batch_size_per_device or reference
         message = (
             f"the global batch {found.global_batch} is smaller than the reference batch {reference.value}:"
-            f" κ is {show(kappa)}"
+            f" κ is {show_number(kappa)}"
         )
         help_ = f"the learning rate shrinks with it; write `global_batch_size: {reference.value}` to keep it"
         notes.report("kappa-below-one", pinned.span, message, help_)
@@ -130,22 +130,22 @@ def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, note
     """Epochs of warm-up, verified against the length of the training."""
     pinned = scale.warmup_epochs
     if pinned is None:
-        value = warmup.default_epochs(scaled.rule, kappa, epochs)
+        value = learning_rate.default_warmup_epochs(scaled.rule, kappa, epochs)
         if value:
-            formula = f"from {show(scale.reference_learning_rate.value)} to {show(scaled.learning_rate)}"
+            formula = f"from {show_number(scale.reference_learning_rate.value)} to {show_number(scaled.learning_rate)}"
             source = "default: 5 epochs, at most a tenth; Goyal et al. 2017"
         else:
-            formula, source = "", f"no warm-up is the default for rule {scaled.rule} with κ {show(kappa)}"
+            formula, source = "", f"no warm-up is the default for rule {scaled.rule} with κ {show_number(kappa)}"
         notes.derive("warmup_epochs", value, formula, source)
         return value
-    formula = f"from {show(scale.reference_learning_rate.value)} to {show(scaled.learning_rate)}"
+    formula = f"from {show_number(scale.reference_learning_rate.value)} to {show_number(scaled.learning_rate)}"
     notes.derive("warmup_epochs", pinned.value, formula, notes.given("scale.warmup_epochs"))
     if epochs is not None and pinned.value > epochs:
         message = (
-            f"`warmup_epochs` is {show(pinned.value)} but training lasts {plural(epochs, 'epoch')},"
-            f" so the learning rate never reaches {show(scaled.learning_rate)}"
+            f"`warmup_epochs` is {show_number(pinned.value)} but training lasts {plural(epochs, 'epoch')},"
+            f" so the learning rate never reaches {show_number(scaled.learning_rate)}"
         )
-        default = show(warmup.default_epochs(scaled.rule, kappa, epochs))
+        default = show_number(learning_rate.default_warmup_epochs(scaled.rule, kappa, epochs))
         notes.report("warmup-longer-than-training", pinned.span, message, f"write {default}, or remove it")
     return pinned.value
 
@@ -182,7 +182,7 @@ def _check_length(
         message = f"{length} are less than one optimizer step"
         notes.report("training-shorter-than-one-step", _epochs_span(settings), message, "give more `epochs`")
     elif counts.total is not None and counts.total > MOST_STEPS:
-        message = f"`epochs` is {show(epochs or 0)}: more than {MOST_STEPS} optimizer steps"
+        message = f"`epochs` is {show_number(epochs or 0)}: more than {MOST_STEPS} optimizer steps"
         notes.report("input-out-of-range", _epochs_span(settings), message, "give fewer `epochs`")
 
 
@@ -219,7 +219,7 @@ def shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> i
 
 def _shards(settings: Settings, replicas: Replicas, rows: int | None, notes: Notes) -> int:
     loaders = settings.find("loader_workers")
-    workers = literals.number(loaders.value) if loaders else None
+    workers = literals.parse_number(loaders.value) if loaders else None
     per_rank = shards_per_rank(replicas.number, int(workers or 1), rows)
     formula = f"{replicas.number} × {per_rank}"
     notes.derive("shard_count", replicas.number * per_rank, formula, f"{replicas.name} × shards per rank")

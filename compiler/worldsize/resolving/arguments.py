@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields, literals, port_values
+from worldsize.azureml import binding, fields, literals, literals as port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path
@@ -74,7 +74,7 @@ def _argument(
         return _mapping(state, step, located, port)
     if isinstance(value, str):
         _check_braces(state, located)
-    expression = binding.whole(value)
+    expression = binding.parse_expression(value)
     if expression is not None and expression.scope != "plan":
         _check_binding(state, step, located, expression, port)
         return Binding(expression)
@@ -102,7 +102,7 @@ def _mapping(state: ResolveState, step: str, located: Located[Any], port: Port |
         message = f"`{port.name}` is a {port.type}, not data"
         state.report("input-type", located.key_span, message, f"write the value behind `{port.name}:`")
     path, mode = _member(located, "path"), _member(located, "mode")
-    expression = binding.whole(path.value)
+    expression = binding.parse_expression(path.value)
     if expression is not None:
         _check_binding(state, step, located, expression, port)
         return Binding(expression, mode if mode.value else None)
@@ -120,7 +120,7 @@ def _member(located: Located[Any], name: str) -> Field[Any]:
 
 def _data(state: ResolveState, located: Located[Any], value: Any, port: Port) -> Argument:
     if not isinstance(value, str):
-        message = f"`{port.name}` is {port.type} data, and `{literals.render(value)}` is not a path"
+        message = f"`{port.name}` is {port.type} data, and `{literals.render_literal(value)}` is not a path"
         state.report("input-type", located.span, message, "write a path, `azureml:name:version` or a binding")
         return Literal(value)
     _check_path(state, located, value)
@@ -140,9 +140,9 @@ def _check_literal(state: ResolveState, name: str, located: Located[Any], value:
     if fault is None:
         return
     if fault.slug == "input-not-in-enum" and not (fault.help or "").startswith("did"):
-        others = components.with_input(name, literals.render(value))
+        others = components.with_input(name, literals.render_literal(value))
         if others:
-            help_ = f"{fault.help}, or `uses: {others[0]}`, which has `{literals.render(value)}`"
+            help_ = f"{fault.help}, or `uses: {others[0]}`, which has `{literals.render_literal(value)}`"
             fault = replace(fault, help=help_)
     state.problems.append(fault)
 
@@ -181,7 +181,7 @@ def _check_binding(
 
 def _has_other_expressions(state: ResolveState, located: Located[Any]) -> bool:
     """Report expressions with text around them: nothing resolves those outside a command."""
-    others = [part for part in binding.find(located.value) if part.scope != "plan"]
+    others = [part for part in binding.find_expressions(located.value) if part.scope != "plan"]
     if others:
         span = part_span(located, others[0].start, others[0].end)
         message = f"`{others[0]}` has text around it, and a binding must be the whole value"
@@ -191,7 +191,7 @@ def _has_other_expressions(state: ResolveState, located: Located[Any]) -> bool:
 
 def _check_braces(state: ResolveState, located: Located[Any]) -> None:
     text = located.value
-    for start in binding.parse(text).unclosed:
+    for start in binding.parse_template(text).unclosed:
         span = part_span(located, start, min(len(text), start + 3))
         help_ = "close it with `}}`, and leave no blanks inside the dotted name"
         state.report("binding-malformed", span, f"`{text[start : start + 40]}` is no expression", help_)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from worldsize import resources
 from worldsize.azureml import component as reader
-from worldsize.azureml.distribution import member, view
+from worldsize.azureml.distribution import read_member, read_distribution
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import classify, is_file, list_names, local_path, shorten
-from worldsize.base import budget
+from worldsize.azureml.references import classify, is_file, list_names, local_path
+from worldsize.base.wording import shorten
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.planning.interface import Interface
+from worldsize.planning.model import Interface
 from worldsize.planning.model import Launcher
 from worldsize.resolving import own_command
 from worldsize.spec.model import Located, Spec, Step
@@ -74,9 +75,9 @@ def read_interfaces(components: Mapping[str, Component | None]) -> dict[str, Int
 
 
 def _interface(component: Component) -> Interface:
-    block = view(component.distribution)
-    instances = member(component.resources, "instance_count")
-    shared = member(component.resources, "shm_size")
+    block = read_distribution(component.distribution)
+    instances = read_member(component.resources, "instance_count")
+    shared = read_member(component.resources, "shm_size")
     return Interface(
         inputs={
             name: port.default.value if port.default else None for name, port in component.inputs.items()
@@ -99,7 +100,7 @@ def is_built_in(uses: str) -> bool:
 
 
 def _component(step: Step, folder: Path, files: Files) -> Component | None:
-    budget.check_time()
+    limits.check_time()
     if step.uses is None:
         return own_command.build_component(step, folder) if step.command else None
     uses = step.uses.value
@@ -113,7 +114,7 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
         return None
     if is_file(path) and files.readable(path):
         return reader.load_component(path, files)
-    refused = reader.outside(uses, step.uses.span) if is_file(path) else _missing(step.uses, path)
+    refused = reader.report_outside(uses, step.uses.span) if is_file(path) else _missing(step.uses, path)
     files.problems.append(refused)
     return None
 

@@ -50,7 +50,7 @@ def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
         seen.add(key)
         own = path is None or not files.real(path).is_relative_to(resources.components())
         for found in frameworks.read_installed(environment, folder, document, text):
-            problem = gpu_support.report(found, size, typed.span, trains=trains, shown=own)
+            problem = gpu_support.report_build(found, size, typed.span, trains=trains, shown=own)
             if problem is not None:
                 yield problem
 

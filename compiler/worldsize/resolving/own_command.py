@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Binding, Component, Data, Field, Port
 from worldsize.azureml.references import classify, exists, is_file, local_path
-from worldsize.base import budget
+from worldsize.base import limits
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.planning import missing
@@ -102,7 +102,7 @@ def _with_planned(component: Component, carried: Mapping[str, str]) -> Component
 
 def _check_command(state: ResolveState, step: str, command: Located[str], component: Component) -> None:
     """Report expressions of a command that lead nowhere."""
-    template = binding.parse(command.value)
+    template = binding.parse_template(command.value)
     for start in template.unclosed:
         span = part_span(command, start, start + 3)
         text = command.value[start : start + 40]
@@ -127,7 +127,7 @@ def _check_quantity(state: ResolveState, step: str, name: str, span: Span) -> No
         message = f"the plan has no quantity `{name}`"
         state.report("plan-unknown-quantity", span, message, did_you_mean(name, NAMES))
     elif state.plan is not None and plan_values.planned_value(state, step, name) is None:
-        state.report("plan-unknown-quantity", span, *missing.explain(state.plan, step, name))
+        state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
 
 
 def type_open_inputs(state: ResolveState) -> None:
@@ -146,7 +146,7 @@ def _type_of_source(state: ResolveState, step: str, name: str) -> str:
     """The type at the end of a chain of bindings; a folder where the chain leads nowhere or in a circle."""
     seen: set[tuple[str, str]] = set()
     while (step, name) not in seen:
-        budget.check_time()
+        limits.check_time()
         seen.add((step, name))
         argument = state.arguments.get(step, {}).get(name)
         value = argument.value if argument is not None else None
@@ -167,8 +167,8 @@ def type_of_value(value: Any, folder: Path) -> str:
     if isinstance(value, dict):
         return str(value.get("type") or "uri_folder")
     if not isinstance(value, str):
-        return literals.type_of(value)
-    if (expression := binding.whole(value)) is not None:
+        return literals.primitive_type(value)
+    if (expression := binding.parse_expression(value)) is not None:
         return input_type(expression.port or "") if expression.scope == "plan" else OPEN
     if classify(value) == "asset":
         return "uri_folder"
@@ -180,7 +180,7 @@ def type_of_value(value: Any, folder: Path) -> str:
 
 def _named_in_command(command: str) -> dict[str, bool]:
     """Inputs the command names; True for those that stand in optional sections only."""
-    template = binding.parse(command)
+    template = binding.parse_template(command)
     inside = {found.start for section in template.sections for found in section.expressions}
     named: dict[str, bool] = {}
     for found in template.expressions:

@@ -50,7 +50,7 @@ def fill_text(state: ResolveState, step: str, located: Located[Any]) -> Filled:
     """Fill the ``${{plan.…}}`` of a value. Where the plan is unknown the text stays: nothing is emitted."""
     text = located.value
     expressions = plan_expressions(text)
-    whole = binding.whole(text) if expressions else None
+    whole = binding.parse_expression(text) if expressions else None
     comments: list[str] = []
     sources: list[Span] = []
     for expression in reversed(expressions):
@@ -59,7 +59,7 @@ def fill_text(state: ResolveState, step: str, located: Located[Any]) -> Filled:
             continue
         if whole is not None:
             return Filled(*planned, follows=True)
-        text = text[: expression.start] + literals.render(planned.value) + text[expression.end :]
+        text = text[: expression.start] + literals.render_literal(planned.value) + text[expression.end :]
         comments.insert(
             0, f"{expression.port} = {planned.comment}" if planned.comment else str(expression.port)
         )
@@ -71,7 +71,7 @@ def plan_expressions(text: object) -> list[binding.Expression]:
     """The ``${{plan.…}}`` of a text, in order."""
     if not isinstance(text, str) or "plan" not in text:
         return []
-    return [expression for expression in binding.find(text) if expression.scope == "plan"]
+    return [expression for expression in binding.find_expressions(text) if expression.scope == "plan"]
 
 
 def fill_inputs(state: ResolveState, step: str) -> None:
@@ -103,7 +103,7 @@ def _fill_input(state: ResolveState, step: str, name: str, quantity: str) -> Non
         return
     pinned = argument.value.value if isinstance(argument.value, Literal) else None
     if pinned is not None and argument.span and not _agree(pinned, planned.value):
-        message = f"`{name}` is {pinned} here but {literals.render(planned.value)} by the plan"
+        message = f"`{name}` is {pinned} here but {literals.render_literal(planned.value)} by the plan"
         help_ = f"remove it, or {quantities.explain_pin(name)} so that the rest follows"
         state.report("planned-input-overridden", argument.span, message, help_)
 
@@ -183,12 +183,12 @@ def _checked(
         return None
     planned = planned_value(state, step, name)
     if planned is None and state.plan is not None:
-        state.report("plan-unknown-quantity", span, *missing.explain(state.plan, step, name))
+        state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
     return planned
 
 
 def _agree(given: Any, planned: PlanValue) -> bool:
-    left, right = literals.number(given), literals.number(planned)
+    left, right = literals.parse_number(given), literals.parse_number(planned)
     if left is None or right is None:
-        return literals.render(given) == literals.render(planned)
+        return literals.render_literal(given) == literals.render_literal(planned)
     return math.isclose(left, right, rel_tol=1e-12)

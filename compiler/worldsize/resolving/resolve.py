@@ -12,7 +12,7 @@ from msgspec import Struct
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job, Step
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.base import budget
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.planning.model import Plan
 from worldsize.resolving import (
@@ -74,7 +74,7 @@ def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
 def _bind(state: ResolveState) -> None:
     """What ``with:`` gives, and what wiring by name binds."""
     for step in state.spec.steps:
-        budget.check_time()
+        limits.check_time()
         state.arguments[step] = arguments.read_arguments(state, step)
         quality_gate.set_gate_inputs(state, step)
     wiring.wire_by_name(state)
@@ -92,11 +92,11 @@ def _fill(state: ResolveState) -> None:
     """Put the plan into the graph."""
     step_settings.check_clusters(state)
     for step in state.spec.steps:
-        budget.check_time()
+        limits.check_time()
         user_files.check_named_files(state, step)
         arguments.fill_arguments(state, step)
     for step in state.spec.steps:
-        budget.check_time()
+        limits.check_time()
         own_command.carry_plan(state, step)
         plan_values.fill_inputs(state, step)
     own_command.type_open_inputs(state)
@@ -105,7 +105,7 @@ def _fill(state: ResolveState) -> None:
 def _report_missing(state: ResolveState) -> None:
     """Report what the graph still lacks, or cannot have."""
     for step in state.spec.steps:
-        budget.check_time()
+        limits.check_time()
         wiring.report_missing(state, step)
         quality_gate.check_metrics(state, step)
         shard_source.check_shard_source(state, step)
@@ -113,7 +113,7 @@ def _report_missing(state: ResolveState) -> None:
 
 
 def _build_step(state: ResolveState, step: str) -> Step:
-    budget.check_time()
+    limits.check_time()
     spec_step = state.spec.steps[step]
     component = state.components.get(step)
     inputs = state.arguments[step]

@@ -55,8 +55,8 @@ def _split(state: ResolveState, source: str) -> int | None:
         name: port.default.value for name, port in component.inputs.items() if port.default is not None
     }
     values |= {name: located.value for name, located in step.with_.items()}
-    fraction = literals.number(values.get("validation_fraction"))
-    length = literals.number(values.get("sequence_length"))
+    fraction = literals.parse_number(values.get("validation_fraction"))
+    length = literals.parse_number(values.get("sequence_length"))
     if fraction is None or not 0 <= fraction < 1 or length is None or length < 1:
         return None
     per_class = _rows_per_class(state, values, int(length))

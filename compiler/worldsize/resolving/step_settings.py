@@ -139,11 +139,11 @@ def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
         filled = plan_values.fill_text(state, step, located)
         if filled.follows:
             state.templates.setdefault(step, {})[f"${name}"] = str(located.value)
-        text = literals.render(filled.value)
+        text = literals.render_literal(filled.value)
         variables[name] = Field(
             text, located.span, located.key_span, comment=filled.comment, sources=filled.sources
         )
-        strange = [part for part in binding.find(str(filled.value)) if part.scope != "plan"]
+        strange = [part for part in binding.find_expressions(str(filled.value)) if part.scope != "plan"]
         if strange:
             message = f"`{strange[0]}` cannot stand in an environment variable"
             help_ = "write `${{plan.NAME}}`, or pass it as an input of the command"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain, pairwise
 
-from worldsize.azureml import binding, cycle
+from worldsize.azureml import binding, graph
 from worldsize.azureml.model import Binding, Field, Port
-from worldsize.base import budget
+from worldsize.base import limits
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
@@ -31,7 +31,7 @@ def wire_by_name(state: ResolveState) -> None:
     producers: dict[str, dict[str, list[str]]] = {}  # by name and type
     unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
     for step in state.spec.steps:
-        budget.check_time()
+        limits.check_time()
         for port in state.open_ports(step):
             if port.name not in state.arguments[step]:
                 earlier = producers.get(port.name, {})
@@ -78,7 +78,7 @@ def report_missing(state: ResolveState, step: str) -> None:
 
 def find_cycle(state: ResolveState) -> list[str] | None:
     """The steps of one cycle in the order data flows, or None. Linear in steps and bindings."""
-    return cycle.find_cycle(state.spec.steps, state.upstream)
+    return graph.find_cycle(state.spec.steps, state.upstream)
 
 
 def report_cycle(state: ResolveState) -> None:
@@ -117,7 +117,7 @@ def _bind(
     count = sum(map(len, fitting))
     if count == 1:
         source = fitting[0][0]
-        expression = binding.whole(binding.to_step_output(source, port.name))
+        expression = binding.parse_expression(binding.to_step_output(source, port.name))
         assert expression is not None
         state.arguments[step][port.name] = Field(Binding(expression))
         return source
@@ -171,7 +171,7 @@ def _place(state: ResolveState, step: str, port: Port) -> Span:
         return spec_step.uses.span
     if spec_step.command is None:
         return spec_step.span
-    for expression in binding.find(spec_step.command.value):
+    for expression in binding.find_expressions(spec_step.command.value):
         if expression.scope == "inputs" and expression.port == port.name:
             return part_span(spec_step.command, expression.start, expression.end)
     return spec_step.command.span
@@ -184,7 +184,7 @@ def _readers_of(step: str, readers: Mapping[str, list[str]]) -> set[str]:
     while waiting:
         current = waiting.pop()
         if current not in seen:
-            budget.check_time()
+            limits.check_time()
             seen.add(current)
             waiting += readers.get(current, ())
     return seen

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from worldsize import resources, yaml
 from worldsize.azureml.files import Files
-from worldsize.base.budget import Budgets
+from worldsize.base.limits import Budgets
 from worldsize.base.source import Source
 
 if TYPE_CHECKING:

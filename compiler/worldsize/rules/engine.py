@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
-from worldsize.base import budget, limits
+from worldsize.base import limits as budget, limits
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic

@@ -77,7 +77,7 @@ class Launch(Struct, frozen=True):
     def compute_span(self) -> Span | None:
         """Where the compute is chosen, in the step or for all steps."""
         chosen = (
-            self.step.compute or distribution.member(self.job.settings, "default_compute") or self.job.compute
+            self.step.compute or distribution.read_member(self.job.settings, "default_compute") or self.job.compute
         )
         return chosen.span if chosen is not None else None
 
@@ -124,7 +124,7 @@ class Launch(Struct, frozen=True):
         """The value of a flag: written there, or through ``${{inputs.x}}`` in the step."""
         assert flag.value is not None
         text: Any = flag.value.bare
-        expression = binding.whole(text)
+        expression = binding.parse_expression(text)
         if expression is not None:
             text = read_input(self, expression.port) if expression.scope == "inputs" else None
         return _to_number(text)
@@ -155,7 +155,7 @@ def read_count(field: Field[Any] | None, job: Job, default: int | None = None, *
 
 def resolve_value(field: Field[Any], job: Job) -> Any:
     """The value, through ``${{parent.inputs.x}}``; None where the pipeline gives no value."""
-    expression = binding.whole(field.value)
+    expression = binding.parse_expression(field.value)
     if expression is None:
         return field.value
     if expression.scope != "parent.inputs" or job.interface is not None:
@@ -167,12 +167,12 @@ def resolve_value(field: Field[Any], job: Job) -> Any:
 def _read_launch(context: Context, job: Job, step: Step) -> Launch:
     component = step.component
     block = step.distribution or (component.distribution if component else None)
-    view = distribution.view(block)
+    view = distribution.read_distribution(block)
     kind = view.kind if view else None
 
     def resource(name: str) -> Field[Any] | None:
-        own = distribution.member(step.resources, name)
-        return own or distribution.member(component.resources if component else None, name)
+        own = distribution.read_member(step.resources, name)
+        return own or distribution.read_member(component.resources if component else None, name)
 
     command = component.command.value if component and component.command else None
     commands = command_line.parse_commands(command) if isinstance(command, str) else ()
@@ -219,7 +219,7 @@ def _read_cluster(context: Context, job: Job, step: Step) -> Cluster | None:
     placed = context.placed.get(id(job))
     if placed is not None:
         return placed.get(step.name)
-    fallback = distribution.member(job.settings, "default_compute") or job.compute
+    fallback = distribution.read_member(job.settings, "default_compute") or job.compute
     chosen = step.compute or fallback
     return context.cluster(resolve_value(chosen, job)) if chosen is not None else None
 

@@ -42,7 +42,7 @@ def find_assignments(root: Node | None, text: str) -> Iterator[Assignment]:
     if not may_name_secrets(text):
         return
     if root is None:
-        yield from _in_lines(text)
+        yield from _find_in_lines(text)
         return
     waiting: list[Node] = [root]
     seen: set[int] = set()
@@ -57,20 +57,20 @@ def find_assignments(root: Node | None, text: str) -> Iterator[Assignment]:
         for key, value in node.entries:
             waiting.append(value)
             if is_secret(key.text):
-                yield from _scalars(key.text, value)
+                yield from _find_in_value(key.text, value)
         name, listed = node.get("name"), node.get("value")
         if isinstance(name, Scalar) and isinstance(listed, Scalar) and is_secret(name.text):
-            yield from _scalars(name.text, listed)
+            yield from _find_in_value(name.text, listed)
 
 
-def _in_lines(text: str) -> Iterator[Assignment]:
+def _find_in_lines(text: str) -> Iterator[Assignment]:
     for found in _LINE.finditer(text):
         if is_secret(found["name"]):
             value = found["value"].rstrip()
             yield Assignment(found["name"], value, found.start("value"), found.start("value") + len(value))
 
 
-def _scalars(name: str, node: Node) -> Iterator[Assignment]:
+def _find_in_value(name: str, node: Node) -> Iterator[Assignment]:
     """What a name is given: a scalar, a list of them, or what a declaration says of its value."""
     if isinstance(node, Scalar):
         quoted = node.style in ("'", '"')
@@ -79,11 +79,11 @@ def _scalars(name: str, node: Node) -> Iterator[Assignment]:
     elif isinstance(node, Sequence):
         for item in node.items:
             if isinstance(item, Scalar):
-                yield from _scalars(name, item)
+                yield from _find_in_value(name, item)
     else:
         for key, value in node.entries:
             if key.text in _VALUES and not isinstance(value, Mapping):
-                yield from _scalars(name, value)
+                yield from _find_in_value(name, value)
 
 
 def _is_literal(node: Scalar) -> bool:

@@ -50,6 +50,6 @@ def find_known_secrets(text: str) -> Iterator[Secret]:
             yield Secret(_LABELS[int(name[1:])], *match.span(name))
 
 
-def mask_known_secrets(secret: str) -> str:
+def shorten_secret(secret: str) -> str:
     """As much of a secret as lets its owner find it: the first four characters of a long one."""
     return f"{secret[:SHOWN]}…" if len(secret) >= LONG else "***"

@@ -81,21 +81,21 @@ class Mask:
 
     def _sought(self) -> re.Pattern[str]:
         if self._pattern is None:
-            ways = {way for value in self.values for way in _ways(value)}
+            ways = {way for value in self.values for way in _spell(value)}
             if self._within is not None:
-                ways = _occurring(ways, self._within)
+                ways = _select_occurring(ways, self._within)
             longest_first = sorted(ways, key=lambda way: (-len(way), way))
-            self._pattern = re.compile("|".join(map(_expression, longest_first)) or _NOTHING)
+            self._pattern = re.compile("|".join(map(_pattern_for, longest_first)) or _NOTHING)
         return self._pattern
 
 
-def literals(name: str, value: str) -> frozenset[str]:
+def find_secrets(name: str, value: str) -> frozenset[str]:
     """The secrets of a value that was given under a name: itself, the keys of known forms in it, or none."""
     found = {value[secret.start : secret.end] for secret in known_formats.find_known_secrets(value)}
     return frozenset({*found, value} if is_secret(name) else found)
 
 
-def _occurring(ways: set[str], text: str) -> set[str]:
+def _select_occurring(ways: set[str], text: str) -> set[str]:
     """Those of the ways that can occur in a text: both of their ends do."""
     pieces = {text[start : start + _SHORTEST] for start in range(len(text) - _SHORTEST + 1)}
     return {
@@ -109,7 +109,7 @@ def _is_sought(value: str) -> bool:
     return len(value.strip()) >= _SHORTEST and value.strip().lower() not in _COMMON and "***" not in value
 
 
-def _ways(value: str) -> Iterator[str]:
+def _spell(value: str) -> Iterator[str]:
     """A value as other writers write it; of several lines also each that is long enough."""
     stripped = value.strip()
     for text in {value, stripped, *(line.strip() for line in value.splitlines())}:
@@ -128,6 +128,6 @@ def _ways(value: str) -> Iterator[str]:
             yield base64.b64encode(data).decode().rstrip("=")
 
 
-def _expression(way: str) -> str:
+def _pattern_for(way: str) -> str:
     escaped = re.escape(way)
     return escaped if len(way) >= _ANYWHERE else f"{_OPEN}{escaped}{_CLOSE}"

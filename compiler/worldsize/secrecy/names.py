@@ -151,22 +151,22 @@ def _says_secret(name: str) -> bool:
     if not parts:
         return False
     if parts[-1] in _ABOUT or (parts[0] in _COUNTS and len(parts) > 1):
-        return parts[-1] in _ABOUT and _about_a_secret(parts)
+        return parts[-1] in _ABOUT and _holds_secret(parts)
     if any(word in _ALWAYS or word.endswith(_ENDINGS) for word in parts):
         return True
     if parts in (["key"], ["token"]) and added in _OF_DATA:
         return False
-    return parts[-1] in _LAST and _is_meant(parts)
+    return parts[-1] in _LAST and _last_word_is_secret(parts)
 
 
-def _about_a_secret(parts: list[str]) -> bool:
+def _holds_secret(parts: list[str]) -> bool:
     """Names that end like those of properties: an address may be the secret itself, and so may an id."""
     if parts[-1] in _ADDRESSES:
         return bool({"sas", "webhook"} & set(parts))
     return parts[-3:] == ["access", "key", "id"] or parts[-2:] == ["secret", "id"]
 
 
-def _is_meant(parts: list[str]) -> bool:
+def _last_word_is_secret(parts: list[str]) -> bool:
     """Whether `key`, `token` and the like, the last word, stands for a secret."""
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     if before not in _OTHERS[last]:

@@ -17,7 +17,7 @@ _LONG_DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", 
 _ITEM = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?")
 
 
-class Field(Struct, frozen=True):
+class CronField(Struct, frozen=True):
     """One of the five: its name, its range, the words that stand for numbers, whether Azure reads it."""
 
     name: str
@@ -32,7 +32,7 @@ class Field(Struct, frozen=True):
         return f"{'an' if self.name == 'hour' else 'a'} {self.name}"
 
 
-class Fault(Struct, frozen=True):
+class CronFault(Struct, frozen=True):
     """What is wrong, and the offsets of the text that is."""
 
     start: int
@@ -43,15 +43,15 @@ class Fault(Struct, frozen=True):
 
 
 FIELDS = (
-    Field("minute", 0, 59, {}),
-    Field("hour", 0, 23, {}),
-    Field("day of the month", 1, 31, {}, read=False),
-    Field("month", 1, 12, {word: number for number, word in enumerate(_MONTHS, start=1)}, read=False),
-    Field("day of the week", 0, 6, {w: n for words in (_DAYS, _LONG_DAYS) for n, w in enumerate(words)}),
+    CronField("minute", 0, 59, {}),
+    CronField("hour", 0, 23, {}),
+    CronField("day of the month", 1, 31, {}, read=False),
+    CronField("month", 1, 12, {word: number for number, word in enumerate(_MONTHS, start=1)}, read=False),
+    CronField("day of the week", 0, 6, {w: n for words in (_DAYS, _LONG_DAYS) for n, w in enumerate(words)}),
 )
 
 
-def check_cron(expression: str) -> list[Fault]:
+def check_cron(expression: str) -> list[CronFault]:
     """Everything wrong with an expression; nothing for a good one.
 
     Args:
@@ -59,14 +59,14 @@ def check_cron(expression: str) -> list[Fault]:
     """
     parts = list(re.finditer(r"\S+", expression))
     if len(parts) != len(FIELDS):
-        return [_wrong_count(expression, len(parts))]
-    return [fault for part, field in zip(parts, FIELDS, strict=True) for fault in _field(part, field)]
+        return [_report_field_count(expression, len(parts))]
+    return [fault for part, field in zip(parts, FIELDS, strict=True) for fault in _check_field(part, field)]
 
 
-def _wrong_count(expression: str, count: int) -> Fault:
+def _report_field_count(expression: str, count: int) -> CronFault:
     hint = "; there is no field for seconds" if count == len(FIELDS) + 1 else ""
     fields = "field" if count == 1 else "fields"
-    return Fault(
+    return CronFault(
         0,
         len(expression),
         f"cron expression `{expression.strip()}` has {count} {fields}, not 5{hint}",
@@ -74,16 +74,16 @@ def _wrong_count(expression: str, count: int) -> Fault:
     )
 
 
-def _field(part: re.Match[str], field: Field) -> Iterator[Fault]:
+def _check_field(part: re.Match[str], field: CronField) -> Iterator[CronFault]:
     found = False
     offset = part.start()
     for item in part.group().split(","):
-        for fault in _item(item, offset, field):
+        for fault in _check_item(item, offset, field):
             found = True
             yield fault
         offset += len(item) + 1
     if not found and not field.read and part.group() != "*":
-        yield Fault(
+        yield CronFault(
             part.start(),
             part.end(),
             f"the {field.name} of a cron expression is ignored by Azure ML: `{part.group()}` is read as `*`",
@@ -92,11 +92,11 @@ def _field(part: re.Match[str], field: Field) -> Iterator[Fault]:
         )
 
 
-def _item(item: str, offset: int, field: Field) -> Iterator[Fault]:
+def _check_item(item: str, offset: int, field: CronField) -> Iterator[CronFault]:
     match = _ITEM.fullmatch(item)
     if match is None:
         text = item or ","
-        yield Fault(offset, offset + max(len(item), 1), f"`{text}` is not {field.named}", _forms(field))
+        yield CronFault(offset, offset + max(len(item), 1), f"`{text}` is not {field.named}", _describe_forms(field))
         return
     numbers: dict[str, int] = {}
     for name in ("first", "last", "step"):
@@ -110,27 +110,27 @@ def _item(item: str, offset: int, field: Field) -> Iterator[Fault]:
             else field.words.get(text.upper())
         )
         if number is None or (name == "step" and not text.isdigit()):
-            yield Fault(start, start + len(text), f"`{text}` is not {field.named}", _forms(field))
+            yield CronFault(start, start + len(text), f"`{text}` is not {field.named}", _describe_forms(field))
         elif not (1 <= number <= field.high if name == "step" else field.low <= number <= field.high):
-            yield Fault(start, start + len(text), _outside(text, name, field), _forms(field))
+            yield CronFault(start, start + len(text), _describe_out_of_range(text, name, field), _describe_forms(field))
         else:
             numbers[name] = number
     if numbers.get("last", field.high) < numbers.get("first", field.low):
         message = (
             f"the range `{match.group('first')}-{match.group('last')}` of the {field.name} runs backwards"
         )
-        yield Fault(
+        yield CronFault(
             offset, offset + len(item), message, "write the smaller number first, or two ranges with a comma"
         )
 
 
-def _outside(text: str, name: str, field: Field) -> str:
+def _describe_out_of_range(text: str, name: str, field: CronField) -> str:
     if name == "step":
         return f"step {text} of the {field.name} is outside 1 to {field.high}"
     return f"{field.name} {text} is outside {field.low} to {field.high}"
 
 
-def _forms(field: Field) -> str:
+def _describe_forms(field: CronField) -> str:
     words = (
         ""
         if not field.words

@@ -9,19 +9,21 @@ from typing import Any
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
-from worldsize.base.suggest import surely
+from worldsize.base.suggest import closest_unambiguous
 from worldsize.spec import schema
-from worldsize.spec.locate import Path, Place, label
+from worldsize.spec.locate import Path, NodeLocation, format_path
 from worldsize.spec.schema import Violation
-from worldsize.spec.suggest import closest, quoted_list
-from worldsize.spec.values import clip, flow
+from worldsize.spec.suggest import closest
+from worldsize.base.wording import quoted_list
+from worldsize.spec.values import write_flow
+from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Scalar
 
 _COMMAND_ONLY = ("environment", "distribution", "outputs")
 
 
-def problems(where: Place, path: Path, errors: list[Violation]) -> Iterator[Problem]:
+def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]) -> Iterator[Problem]:
     """One problem for each cause among the errors about the keys of one mapping."""
     by_keyword: dict[str, list[Violation]] = {}
     for error in errors:
@@ -42,13 +44,13 @@ def problems(where: Place, path: Path, errors: list[Violation]) -> Iterator[Prob
         yield _both_of(where, path, error)
 
 
-def bad_name(where: Place, error: Violation) -> Problem:
+def report_bad_name(where: NodeLocation, error: Violation) -> Problem:
     """A key that may be chosen freely (a step, a profile, an input) but not with these characters."""
     name = str(error.instance)
     return Problem(
         "spec-bad-pattern",
         _key_span(where, name),
-        f"`{clip(name)}` is not a name that can be used in `{label(where.path)}`",
+        f"`{shorten(name)}` is not a name that can be used in `{format_path(where.path)}`",
         f"use {error.subschema.get('description', error.argument)}",
     )
 
@@ -68,16 +70,16 @@ def _properties(error: Violation) -> Mapping[str, Any]:
     return properties
 
 
-def _unknown_key(where: Place, error: Violation, key: str, near: str | None) -> Problem:
+def _unknown_key(where: NodeLocation, error: Violation, key: str, near: str | None) -> Problem:
     span = _key_span(where, key)
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that can stand here: {quoted_list(keys, 24)}"
-    sure = surely(key, _free(error))
+    sure = closest_unambiguous(key, _free(error))
     fix = Fix(span, sure) if sure is not None and sure == near else None
-    return Problem("spec-unknown-key", span, f"unknown key `{clip(key)}` {_inside(where)}", help_, fix=fix)
+    return Problem("spec-unknown-key", span, f"unknown key `{shorten(key)}` {_inside(where)}", help_, fix=fix)
 
 
-def _missing(where: Place, error: Violation, meant: set[str]) -> Iterator[Problem]:
+def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
     for key in error.argument:
         if key not in error.instance and key not in meant:
             example = _written(_properties(error), key)
@@ -86,7 +88,7 @@ def _missing(where: Place, error: Violation, meant: set[str]) -> Iterator[Proble
             )
 
 
-def _dependent(where: Place, error: Violation, meant: set[str]) -> Iterator[Problem]:
+def _dependent(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
     given = error.instance
     for key, needed in error.argument.items():
         for other in needed:
@@ -102,7 +104,7 @@ def _dependent(where: Place, error: Violation, meant: set[str]) -> Iterator[Prob
             yield Problem("spec-missing-key", _key_span(where, key), message, f"add `{example}`")
 
 
-def _needs_command(where: Place, key: str) -> Problem:
+def _needs_command(where: NodeLocation, key: str) -> Problem:
     return Problem(
         "step-key-needs-command",
         _key_span(where, key),
@@ -112,7 +114,7 @@ def _needs_command(where: Place, key: str) -> Problem:
     )
 
 
-def _none_of(where: Place, path: Path, error: Violation, meant: set[str]) -> Iterator[Problem]:
+def _none_of(where: NodeLocation, path: Path, error: Violation, meant: set[str]) -> Iterator[Problem]:
     choices = [branch["required"][0] for branch in error.argument]
     if meant & set(choices):
         return
@@ -124,7 +126,7 @@ def _none_of(where: Place, path: Path, error: Violation, meant: set[str]) -> Ite
     yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", f"add {written}")
 
 
-def _both_of(where: Place, path: Path, error: Violation) -> Problem:
+def _both_of(where: NodeLocation, path: Path, error: Violation) -> Problem:
     first, second = error.argument["required"]
     slug = "schedule-cron-and-recurrence" if path[0] == "schedule" else "step-uses-and-command"
     return Problem(
@@ -140,23 +142,23 @@ def _written(properties: Mapping[str, Any], key: str) -> str:
     """``key: example``, as the schema's first example has it."""
     found = properties.get(key, {})
     examples = found.get("examples") or _definition(found).get("examples") or [""]
-    return f"{key}: {flow(examples[0])}"
+    return f"{key}: {write_flow(examples[0])}"
 
 
 def _definition(found: Mapping[str, Any]) -> Mapping[str, Any]:
     name = str(found.get("$ref", "")).rpartition("/")[2]
-    definition: Mapping[str, Any] = schema.document()["$defs"].get(name, {})
+    definition: Mapping[str, Any] = schema.load_schema()["$defs"].get(name, {})
     return definition
 
 
-def _subject(where: Place) -> str:
-    return f"`{label(where.path)}`" if where.path else "the spec"
+def _subject(where: NodeLocation) -> str:
+    return f"`{format_path(where.path)}`" if where.path else "the spec"
 
 
-def _inside(where: Place) -> str:
-    return f"in `{label(where.path)}`" if where.path else "at the top of the spec"
+def _inside(where: NodeLocation) -> str:
+    return f"in `{format_path(where.path)}`" if where.path else "at the top of the spec"
 
 
-def _key_span(where: Place, key: str) -> Span:
+def _key_span(where: NodeLocation, key: str) -> Span:
     node: Scalar | None = where.node.key(key) if isinstance(where.node, MappingNode) else None
     return node.span if node is not None else where.name_span

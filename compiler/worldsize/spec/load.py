@@ -6,7 +6,7 @@ from pathlib import Path
 
 from worldsize import yaml
 from worldsize.base.problem import Problem
-from worldsize.spec import parse, references, schedule, violations
+from worldsize.spec import parse, load as references, schedule, violations
 from worldsize.spec.model import Spec
 
 
@@ -32,13 +32,13 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     root = document.root
     if root is None:
         return None, list(document.problems)
-    found = violations.check(root)
+    found = violations.check_schema(root)
     if found or not isinstance(root, yaml.Mapping):
-        return None, _in_order([*document.problems, *found])
-    spec = references.with_only_profile(parse.parse_spec(path, root))
-    broken = list(references.check(spec))
-    timing = list(schedule.check(spec.schedule)) if spec.schedule else []
-    return None if broken else spec, _in_order([*document.problems, *broken, *timing])
+        return None, _sort_problems([*document.problems, *found])
+    spec = references.assign_only_profile(parse.parse_spec(path, root))
+    broken = list(references.check_references(spec))
+    timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
+    return None if broken else spec, _sort_problems([*document.problems, *broken, *timing])
 
 
 def is_spec(document: yaml.Document) -> bool:
@@ -47,5 +47,5 @@ def is_spec(document: yaml.Document) -> bool:
     return isinstance(root, yaml.Mapping) and "steps" in root and "jobs" not in root
 
 
-def _in_order(problems: list[Problem]) -> list[Problem]:
+def _sort_problems(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.span, problem.slug, problem.message))

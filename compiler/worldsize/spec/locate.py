@@ -7,13 +7,13 @@ from collections.abc import Sequence as Steps
 from msgspec import Struct
 
 from worldsize.base.span import Span
-from worldsize.spec.values import clip
+from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Path = tuple[str | int, ...]
 
 
-class Place(Struct, frozen=True):
+class NodeLocation(Struct, frozen=True):
     """A value in the tree, and the key it was given under (None at the top and in lists)."""
 
     path: Path
@@ -44,10 +44,10 @@ class Place(Struct, frozen=True):
     def name(self) -> str:
         """The last key of the path, with the index where it is in a list: ``hours[1]``."""
         in_list = bool(self.path) and isinstance(self.path[-1], int)
-        return label(self.path[-2:] if in_list else self.path[-1:])
+        return format_path(self.path[-2:] if in_list else self.path[-1:])
 
 
-def locate(root: Node, path: Steps[str | int]) -> Place:
+def locate(root: Node, path: Steps[str | int]) -> NodeLocation:
     """The place a path leads to; the nearest that exists where the path leads nowhere."""
     node, key, walked = root, None, 0
     for part in path:
@@ -56,14 +56,14 @@ def locate(root: Node, path: Steps[str | int]) -> Place:
             break
         child, child_key = following
         node, key, walked = child, child_key or key, walked + 1
-    return Place(tuple(path[:walked]), node, key)
+    return NodeLocation(tuple(path[:walked]), node, key)
 
 
-def label(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as it is written in sentences: ``steps.train.scale``, ``hours[1]``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{clip(part)}"
+        text += f"[{part}]" if isinstance(part, int) else f".{shorten(part)}"
     return text.removeprefix(".")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from worldsize.base.span import Span
-from worldsize.spec import reader as read
+from worldsize.spec import parse as read
 from worldsize.spec.model import (
     ComputeProfile,
     Distribution,
@@ -24,15 +24,15 @@ def parse_spec(path: Path, root: Mapping) -> Spec:
     return Spec(
         path=path,
         span=root.span,
-        name=read.require(read.text(root, "name")),
-        display_name=read.text(root, "display_name"),
-        description=read.text(root, "description"),
-        experiment_name=read.text(root, "experiment_name"),
-        tags=read.entries(root, "tags"),
-        compute={name: _profile(node, key) for name, (node, key) in read.sections(root, "compute").items()},
-        steps={name: _step(node, key) for name, (node, key) in read.sections(root, "steps").items()},
-        schedule=_schedule(read.section(root, "schedule")),
-        settings=read.entries(root, "settings"),
+        name=read._require(read._text(root, "name")),
+        display_name=read._text(root, "display_name"),
+        description=read._text(root, "description"),
+        experiment_name=read._text(root, "experiment_name"),
+        tags=read._entries(root, "tags"),
+        compute={name: _profile(node, key) for name, (node, key) in read._sections(root, "compute").items()},
+        steps={name: _step(node, key) for name, (node, key) in read._sections(root, "steps").items()},
+        schedule=_schedule(read._section(root, "schedule")),
+        settings=read._entries(root, "settings"),
     )
 
 
@@ -40,12 +40,12 @@ def _profile(node: Mapping, key: Scalar) -> ComputeProfile:
     return ComputeProfile(
         name=key.text,
         span=key.span,
-        target=read.text(node, "target"),
-        instance_type=read.text(node, "instance_type"),
-        min_instances=read.whole(node, "min_instances"),
-        max_instances=read.whole(node, "max_instances"),
-        tier=read.text(node, "tier"),
-        idle_time_before_scale_down=read.whole(node, "idle_time_before_scale_down"),
+        target=read._text(node, "target"),
+        instance_type=read._text(node, "instance_type"),
+        min_instances=read._integer(node, "min_instances"),
+        max_instances=read._integer(node, "max_instances"),
+        tier=read._text(node, "tier"),
+        idle_time_before_scale_down=read._integer(node, "idle_time_before_scale_down"),
     )
 
 
@@ -53,28 +53,28 @@ def _step(node: Mapping, key: Scalar) -> Step:
     return Step(
         name=key.text,
         span=key.span,
-        uses=read.text(node, "uses"),
-        command=read.text(node, "command"),
-        code=read.text(node, "code"),
-        environment=read.anything(node, "environment"),
-        distribution=_distribution(read.section(node, "distribution")),
-        display_name=read.text(node, "display_name"),
-        description=read.text(node, "description"),
-        compute=read.text(node, "compute"),
-        instance_count=read.whole(node, "instance_count"),
-        process_count_per_instance=read.whole(node, "process_count_per_instance"),
-        worker_count=read.whole(node, "worker_count"),
-        parameter_server_count=read.whole(node, "parameter_server_count"),
-        parallelism=_parallelism(read.section(node, "parallelism")),
-        shm_size=read.text(node, "shm_size"),
-        timeout=read.whole(node, "timeout"),
-        environment_variables=read.entries(node, "environment_variables"),
-        with_=read.entries(node, "with"),
-        outputs=read.entries(node, "outputs"),
-        scale=_scale(read.section(node, "scale")),
-        when=read.entries(node, "when"),
-        on_fail=read.choice(node, "on_fail"),
-        resilience=_resilience(read.section(node, "resilience")),
+        uses=read._text(node, "uses"),
+        command=read._text(node, "command"),
+        code=read._text(node, "code"),
+        environment=read._plain(node, "environment"),
+        distribution=_distribution(read._section(node, "distribution")),
+        display_name=read._text(node, "display_name"),
+        description=read._text(node, "description"),
+        compute=read._text(node, "compute"),
+        instance_count=read._integer(node, "instance_count"),
+        process_count_per_instance=read._integer(node, "process_count_per_instance"),
+        worker_count=read._integer(node, "worker_count"),
+        parameter_server_count=read._integer(node, "parameter_server_count"),
+        parallelism=_parallelism(read._section(node, "parallelism")),
+        shm_size=read._text(node, "shm_size"),
+        timeout=read._integer(node, "timeout"),
+        environment_variables=read._entries(node, "environment_variables"),
+        with_=read._entries(node, "with"),
+        outputs=read._entries(node, "outputs"),
+        scale=_scale(read._section(node, "scale")),
+        when=read._entries(node, "when"),
+        on_fail=read._choice(node, "on_fail"),
+        resilience=_resilience(read._section(node, "resilience")),
     )
 
 
@@ -84,10 +84,10 @@ def _distribution(found: tuple[Mapping, Span] | None) -> Distribution | None:
     node, span = found
     return Distribution(
         span=span,
-        type=read.require(read.choice(node, "type")),
-        process_count_per_instance=read.whole(node, "process_count_per_instance"),
-        worker_count=read.whole(node, "worker_count"),
-        parameter_server_count=read.whole(node, "parameter_server_count"),
+        type=read._require(read._choice(node, "type")),
+        process_count_per_instance=read._integer(node, "process_count_per_instance"),
+        worker_count=read._integer(node, "worker_count"),
+        parameter_server_count=read._integer(node, "parameter_server_count"),
     )
 
 
@@ -97,9 +97,9 @@ def _parallelism(found: tuple[Mapping, Span] | None) -> Parallelism | None:
     node, span = found
     return Parallelism(
         span=span,
-        data=read.whole(node, "data"),
-        tensor=read.whole(node, "tensor"),
-        pipeline=read.whole(node, "pipeline"),
+        data=read._integer(node, "data"),
+        tensor=read._integer(node, "tensor"),
+        pipeline=read._integer(node, "pipeline"),
     )
 
 
@@ -109,9 +109,9 @@ def _resilience(found: tuple[Mapping, Span] | None) -> Resilience | None:
     node, span = found
     return Resilience(
         span=span,
-        mean_time_between_preemptions=read.number(node, "mean_time_between_preemptions"),
-        checkpoint_seconds=read.number(node, "checkpoint_seconds"),
-        max_restarts=read.whole(node, "max_restarts"),
+        mean_time_between_preemptions=read._number(node, "mean_time_between_preemptions"),
+        checkpoint_seconds=read._number(node, "checkpoint_seconds"),
+        max_restarts=read._integer(node, "max_restarts"),
     )
 
 
@@ -119,24 +119,24 @@ def _scale(found: tuple[Mapping, Span] | None) -> Scale | None:
     if found is None:
         return None
     node, span = found
-    reference, _ = read.section(node, "reference") or (node, span)
+    reference, _ = read._section(node, "reference") or (node, span)
     return Scale(
         span=span,
-        reference_batch_size=read.require(read.whole(reference, "batch_size")),
-        reference_learning_rate=read.require(read.number(reference, "learning_rate")),
-        reference_gpus=read.whole(reference, "gpus"),
-        rule=read.choice(node, "rule"),
-        optimizer=read.text(node, "optimizer"),
-        epochs=read.number(node, "epochs"),
-        beta1=read.number(node, "beta1"),
-        beta2=read.number(node, "beta2"),
-        epsilon=read.number(node, "epsilon"),
-        warmup_epochs=read.number(node, "warmup_epochs"),
-        rows=read.whole(node, "rows"),
-        batch_size_per_device=read.whole(node, "batch_size_per_device"),
-        gradient_accumulation_steps=read.whole(node, "gradient_accumulation_steps"),
-        global_batch_size=read.whole(node, "global_batch_size"),
-        learning_rate=read.number(node, "learning_rate"),
+        reference_batch_size=read._require(read._integer(reference, "batch_size")),
+        reference_learning_rate=read._require(read._number(reference, "learning_rate")),
+        reference_gpus=read._integer(reference, "gpus"),
+        rule=read._choice(node, "rule"),
+        optimizer=read._text(node, "optimizer"),
+        epochs=read._number(node, "epochs"),
+        beta1=read._number(node, "beta1"),
+        beta2=read._number(node, "beta2"),
+        epsilon=read._number(node, "epsilon"),
+        warmup_epochs=read._number(node, "warmup_epochs"),
+        rows=read._integer(node, "rows"),
+        batch_size_per_device=read._integer(node, "batch_size_per_device"),
+        gradient_accumulation_steps=read._integer(node, "gradient_accumulation_steps"),
+        global_batch_size=read._integer(node, "global_batch_size"),
+        learning_rate=read._number(node, "learning_rate"),
     )
 
 
@@ -146,10 +146,10 @@ def _schedule(found: tuple[Mapping, Span] | None) -> Schedule | None:
     node, span = found
     return Schedule(
         span=span,
-        name=read.text(node, "name"),
-        cron=read.text(node, "cron"),
-        recurrence=read.anything(node, "recurrence"),
-        time_zone=read.text(node, "time_zone"),
-        start_time=read.text(node, "start_time"),
-        end_time=read.text(node, "end_time"),
+        name=read._text(node, "name"),
+        cron=read._text(node, "cron"),
+        recurrence=read._plain(node, "recurrence"),
+        time_zone=read._text(node, "time_zone"),
+        start_time=read._text(node, "start_time"),
+        end_time=read._text(node, "end_time"),
     )

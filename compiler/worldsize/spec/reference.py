@@ -7,7 +7,7 @@ from typing import Any
 
 from worldsize.azureml import yaml_dump
 from worldsize.spec import schema
-from worldsize.spec.values import TYPE_WORDS, flow
+from worldsize.spec.values import TYPE_WORDS, write_flow
 
 Fields = Mapping[str, Any]
 
@@ -16,7 +16,7 @@ _LONGEST_LIST = 12
 
 def render_markdown() -> str:
     """The page: a section for the spec itself and one for each part of it, each with a table of fields."""
-    document = schema.document()
+    document = schema.load_schema()
     parts = [_section("The spec", document, level=1)]
     parts += [_section(part["title"], part, level=2) for part in document["$defs"].values()]
     return "\n".join(parts)
@@ -32,19 +32,19 @@ def _section(title: str, part: Fields, level: int) -> str:
 
 
 def _short(examples: list[Any]) -> list[Any]:
-    return [example for example in examples if len(flow(example)) <= 110] or examples[:1]
+    return [example for example in examples if len(write_flow(example)) <= 110] or examples[:1]
 
 
 def _written(example: Any) -> str:
     """On one line where it fits, else as a block."""
-    line = flow(example)
+    line = write_flow(example)
     return line if len(line) <= 110 else yaml_dump.dump(example).rstrip()
 
 
 def _row(name: str, field: Fields, required: bool) -> str:
     facts = " ".join(_facts(field))
     description = field["description"] + (f" {facts}" if facts else "")
-    examples = " · ".join(f"`{flow(example)}`" for example in field["examples"])
+    examples = " · ".join(f"`{write_flow(example)}`" for example in field["examples"])
     needed = "**required** " if required else ""
     cells = (f"`{name}`", needed + _type(field), f"{description} For example {examples}.")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -67,7 +67,7 @@ def _target(field: Fields) -> Fields | None:
     reference = field.get("$ref")
     if reference is None:
         return None
-    target: Fields = schema.document()["$defs"][reference.rpartition("/")[2]]
+    target: Fields = schema.load_schema()["$defs"][reference.rpartition("/")[2]]
     return target
 
 

@@ -14,26 +14,26 @@ from worldsize.yaml.nodes import Mapping, Scalar
 _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 
 
-def check(schedule: Schedule) -> Iterator[Problem]:
+def check_schedule(schedule: Schedule) -> Iterator[Problem]:
     """Every fault of a schedule that passed the schema."""
     if schedule.cron is not None:
-        yield from _cron(schedule.cron)
+        yield from _check_cron_expression(schedule.cron)
     if schedule.recurrence is not None:
-        yield from _unused_days(schedule.recurrence.node)
-    yield from _times(schedule)
+        yield from _check_unused_days(schedule.recurrence.node)
+    yield from _check_times(schedule)
 
 
-def _cron(expression: Located[str]) -> Iterator[Problem]:
+def _check_cron_expression(expression: Located[str]) -> Iterator[Problem]:
     for fault in cron.check_cron(expression.value):
         slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
-        yield Problem(slug, _within(expression, fault.start, fault.end), fault.message, fault.help)
+        yield Problem(slug, _subspan(expression, fault.start, fault.end), fault.message, fault.help)
 
 
-def _within(text: Located[str], start: int, end: int) -> Span:
+def _subspan(text: Located[str], start: int, end: int) -> Span:
     return text.node.subspan(start, end) if isinstance(text.node, Scalar) else text.span
 
 
-def _unused_days(recurrence: object) -> Iterator[Problem]:
+def _check_unused_days(recurrence: object) -> Iterator[Problem]:
     pattern = recurrence.get("schedule") if isinstance(recurrence, Mapping) else None
     frequency = recurrence.get("frequency") if isinstance(recurrence, Mapping) else None
     if not isinstance(pattern, Mapping) or not isinstance(frequency, Scalar):
@@ -51,7 +51,7 @@ def _unused_days(recurrence: object) -> Iterator[Problem]:
             )
 
 
-def _times(schedule: Schedule) -> Iterator[Problem]:
+def _check_times(schedule: Schedule) -> Iterator[Problem]:
     moments: list[tuple[Located[str], dt.datetime]] = []
     for name, located in (("start_time", schedule.start_time), ("end_time", schedule.end_time)):
         if located is None:

@@ -31,16 +31,16 @@ class Violation(Struct, frozen=True):
 
 
 @cache
-def document() -> Mapping[str, Any]:
+def load_schema() -> Mapping[str, Any]:
     """The schema as plain values."""
     text = (resources.schemas() / "spec.schema.json").read_text(encoding="utf-8")
     schema: Mapping[str, Any] = json.loads(text)
     return schema
 
 
-def violations(instance: object) -> list[Violation]:
+def find_violations(instance: object) -> list[Violation]:
     """Every place where the instance breaks the schema, as jsonschema finds them; the first few hundred."""
-    if accepts(instance, document(), document()):
+    if accepts(instance, load_schema(), load_schema()):
         return []
     return [_violation(error) for error in islice(_validator().iter_errors(instance), limits.SAME)]
 
@@ -57,7 +57,7 @@ def _violation(error: ValidationError) -> Violation:
     )
 
 
-def matches(text: str, subschema: Mapping[str, Any]) -> bool:
+def matches_schema(text: str, subschema: Mapping[str, Any]) -> bool:
     """Whether a text would pass a part of the schema that asks for text of some form."""
     wanted = subschema.get("enum")
     pattern = subschema.get("pattern", "")
@@ -73,7 +73,7 @@ def _validator() -> Any:
     checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: is_number(instance))
     make: Any = extend  # typeshed's stub leaves it untyped
     strict = make(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
-    return strict(document())
+    return strict(load_schema())
 
 
 def _pattern(

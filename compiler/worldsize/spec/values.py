@@ -34,7 +34,7 @@ def to_plain(node: Node) -> Plain:
     return {key.text: to_plain(value) for key, value in node.items()}
 
 
-def kind(value: Plain) -> str:
+def describe_type(value: Plain) -> str:
     """What a value is, in words for a sentence: ``text``, ``a whole number``, ``a list``."""
     kinds: tuple[tuple[type, str], ...] = (
         (bool, "true or false"),
@@ -49,12 +49,12 @@ def kind(value: Plain) -> str:
     return next((words for type_, words in kinds if isinstance(value, type_)), "nothing")
 
 
-def flow(value: Plain) -> str:
+def write_flow(value: Plain) -> str:
     """A short value in YAML's flow style, as a person would write it on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {write_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(flow(item) for item in value) + "]"
+        return "[" + ", ".join(write_flow(item) for item in value) + "]"
     if isinstance(value, str):
         # `\Z`, not `$`, because a trailing line break must be quoted.
         return (
@@ -69,10 +69,10 @@ def show_value(node: Node) -> str:
     """The user's own token, cut where it is long, for back-ticks."""
     if not isinstance(node, Scalar):
         return "{…}" if isinstance(node, Mapping) else "[…]"
-    return clip(" ".join(node.text.split()))
+    return shorten(" ".join(node.text.split()))
 
 
-def clip(text: str, width: int = 40) -> str:
+def shorten(text: str, width: int = 40) -> str:
     """A text that is short enough for a sentence."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import surely
+from worldsize.base.suggest import closest_unambiguous
 from worldsize.spec import keys, schema
-from worldsize.spec.locate import Place, locate
+from worldsize.spec.locate import NodeLocation, locate
 from worldsize.spec.schema import Violation
-from worldsize.spec.suggest import closest, quoted_list
-from worldsize.spec.values import TYPE_WORDS, flow, kind, number_with_dot, show_value, to_plain
+from worldsize.spec.suggest import closest
+from worldsize.base.wording import quoted_list
+from worldsize.spec.values import TYPE_WORDS, write_flow, describe_type, number_with_dot, show_value, to_plain
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 _VALUE_KEYWORDS = (  # the first that fails speaks for the value
@@ -32,13 +33,13 @@ _BOUNDS = {
 _LONGEST_EXAMPLE = 110
 
 
-def check(root: Node) -> list[Problem]:
+def check_schema(root: Node) -> list[Problem]:
     """Every violation of the spec's schema in a YAML tree, one problem a cause, in file order."""
     crowded = _too_many_steps(root)
     if crowded is not None:
         return [crowded]
     problems: list[Problem] = []
-    for path, errors in _by_path(schema.violations(to_plain(root))).items():
+    for path, errors in _by_path(schema.find_violations(to_plain(root))).items():
         problems += _at_one_value(locate(root, path), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
@@ -46,7 +47,7 @@ def check(root: Node) -> list[Problem]:
 def _too_many_steps(root: Node) -> Problem | None:
     """More steps than a spec may have, said before jsonschema takes a minute to look into all of them."""
     steps = root.get("steps") if isinstance(root, Mapping) else None
-    most = schema.document()["properties"]["steps"]["maxProperties"]
+    most = schema.load_schema()["properties"]["steps"]["maxProperties"]
     if not isinstance(steps, Mapping) or len(steps.entries) <= most:
         return None
     message = f"`steps` has {len(steps.entries)} entries but may have at most {most}"
@@ -60,19 +61,19 @@ def _by_path(errors: Iterable[Violation]) -> dict[tuple[str | int, ...], list[Vi
     return groups
 
 
-def _at_one_value(where: Place, path: tuple[str | int, ...], errors: list[Violation]) -> Iterator[Problem]:
+def _at_one_value(where: NodeLocation, path: tuple[str | int, ...], errors: list[Violation]) -> Iterator[Problem]:
     names = [error for error in errors if error.about_name]
     for error in names:
-        yield keys.bad_name(where, error)
+        yield keys.report_bad_name(where, error)
     others = {error.keyword: error for error in errors if error not in names}
     telling = next((others[keyword] for keyword in _VALUE_KEYWORDS if keyword in others), None)
     if telling is not None:
         yield _value_problem(where, telling)
         return
-    yield from keys.problems(where, path, [error for error in errors if error not in names])
+    yield from keys.report_key_problems(where, path, [error for error in errors if error not in names])
 
 
-def _value_problem(where: Place, error: Violation) -> Problem:
+def _value_problem(where: NodeLocation, error: Violation) -> Problem:
     keyword = error.keyword
     if keyword == "type":
         return _wrong_type(where, error)
@@ -85,7 +86,7 @@ def _value_problem(where: Place, error: Violation) -> Problem:
     return _wrong_length(where, error)
 
 
-def _wrong_type(where: Place, error: Violation) -> Problem:
+def _wrong_type(where: NodeLocation, error: Violation) -> Problem:
     wanted = error.argument
     expected = _alternatives([TYPE_WORDS[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
     if error.instance is None:
@@ -105,7 +106,7 @@ def _was_text(node: Scalar, error: Violation) -> bool:
     """Whether a plain word was read as something else than the text that it should be."""
     if node.style or error.instance is None or isinstance(error.instance, str) or error.argument != "string":
         return False
-    return schema.matches(node.text, error.subschema)
+    return schema.matches_schema(node.text, error.subschema)
 
 
 def _alternatives(words: list[str]) -> str:
@@ -117,11 +118,11 @@ def _found(value: object) -> str:
     return (
         "not a finite number"
         if isinstance(value, float) and not float("-inf") < value < float("inf")
-        else kind(value)
+        else describe_type(value)
     )
 
 
-def _type_help(where: Place, error: Violation) -> str:
+def _type_help(where: NodeLocation, error: Violation) -> str:
     """Say what YAML 1.1 did where that explains the surprise; else show an example."""
     node, value = where.node, error.instance
     if not isinstance(node, Scalar) or value is None:
@@ -129,15 +130,15 @@ def _type_help(where: Place, error: Violation) -> str:
     dotted = number_with_dot(value) if isinstance(value, str) and node.style == "" else None
     if dotted is not None:
         return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
-    if "string" in error.argument and schema.matches(node.text, error.subschema):
+    if "string" in error.argument and schema.matches_schema(node.text, error.subschema):
         shown = show_value(node)
         return f'YAML 1.1 reads `{shown}` as {_found(value)}; to mean the text, write "{shown}"'
     return _example(where, error)
 
 
-def _example(where: Place, error: Violation) -> str:
+def _example(where: NodeLocation, error: Violation) -> str:
     """The shortest example of the schema, or the keys that are needed where none is short."""
-    examples = sorted((flow(example) for example in error.subschema.get("examples", [])), key=len)
+    examples = sorted((write_flow(example) for example in error.subschema.get("examples", [])), key=len)
     if not examples or len(examples[0]) > _LONGEST_EXAMPLE:
         required = quoted_list(error.subschema.get("required", []))
         return (
@@ -147,14 +148,14 @@ def _example(where: Place, error: Violation) -> str:
     return f"write for example `{examples[0] if in_list else f'{where.name}: {examples[0]}'}`"
 
 
-def _not_allowed(where: Place, error: Violation) -> Problem:
+def _not_allowed(where: NodeLocation, error: Violation) -> Problem:
     if where.path == ("schedule", "time_zone"):
-        from worldsize.spec.time_zones import unknown_zone  # noqa: PLC0415 - reads a table
+        from worldsize.spec.schedule import report_unknown_zone  # noqa: PLC0415 - reads a table
 
-        return unknown_zone(str(error.instance), where.value_span)
+        return report_unknown_zone(str(error.instance), where.value_span)
     allowed = [str(value) for value in error.argument]
     near = closest(str(error.instance), allowed)
-    sure = surely(str(error.instance), allowed)
+    sure = closest_unambiguous(str(error.instance), allowed)
     choices = f"allowed: {quoted_list(allowed)}"
     return Problem(
         "spec-value-not-allowed",
@@ -165,7 +166,7 @@ def _not_allowed(where: Place, error: Violation) -> Problem:
     )
 
 
-def _bad_pattern(where: Place, error: Violation) -> Problem:
+def _bad_pattern(where: NodeLocation, error: Violation) -> Problem:
     return Problem(
         "spec-bad-pattern",
         where.value_span,
@@ -174,14 +175,14 @@ def _bad_pattern(where: Place, error: Violation) -> Problem:
     )
 
 
-def _form(where: Place, error: Violation) -> str:
+def _form(where: NodeLocation, error: Violation) -> str:
     """The example, and the first sentence of the field's description, which says the form."""
     example = _example(where, error)
     sentence = str(error.subschema.get("description", "")).partition(". ")[0].rstrip(".")
     return f"{example}: {sentence[:1].lower()}{sentence[1:]}" if sentence else example
 
 
-def _out_of_bounds(where: Place, error: Violation) -> Problem:
+def _out_of_bounds(where: NodeLocation, error: Violation) -> Problem:
     bound = f"{_BOUNDS[error.keyword]} {error.argument}"
     return Problem(
         "spec-out-of-range",
@@ -191,14 +192,14 @@ def _out_of_bounds(where: Place, error: Violation) -> Problem:
     )
 
 
-def _range(where: Place, error: Violation) -> str:
+def _range(where: NodeLocation, error: Violation) -> str:
     low, high = error.subschema.get("minimum"), error.subschema.get("maximum")
     if low is not None and high is not None and high < 1000:
         return f"write a number from {low} to {high}"
     return _example(where, error)
 
 
-def _wrong_length(where: Place, error: Violation) -> Problem:
+def _wrong_length(where: NodeLocation, error: Violation) -> Problem:
     if error.keyword == "maxLength":
         length = len(error.instance)
         message = f"{where.title} has {length} characters but may have at most {error.argument}"

@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from worldsize.base import budget, limits
+from worldsize.base import limits as budget, limits
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
-from worldsize.yaml import mappings
+from worldsize.yaml import compose
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.scalars import unreadable
+from worldsize.yaml.scalars import explain_unreadable
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Blanks and whole comment lines, then a property, and the same again up to the value.
@@ -121,7 +121,7 @@ class Composer(Struct):
     def _check_scalar(self, node: Scalar) -> None:
         frame = self._stack[-1] if self._stack else None
         is_key = frame is not None and isinstance(frame.node, Mapping) and frame.key is None
-        reason = unreadable(node.text, node.style, node.tag, is_key=is_key)
+        reason = explain_unreadable(node.text, node.style, node.tag, is_key=is_key)
         if reason is not None:
             help_ = "put it in quotes to keep it as text"
             self.problems.append(Problem("yaml-syntax", node.span, reason, help_))
@@ -159,7 +159,7 @@ class Composer(Struct):
         if node.flow:
             node.end = event.end_mark.index
         if isinstance(node, Mapping):
-            merged = mappings.finish_mapping(node, self.problems)
+            merged = compose.finish_mapping(node, self.problems)
             self._aliased += merged
             frame.weight += merged
             self._check_expansion(node.start, node.end)

@@ -39,7 +39,7 @@ class _Stop(Exception):  # noqa: N818 - how reading ends early, never seen outsi
         self.fault = Fault("syntax", start, end, message, help_)
 
 
-def read(source: Source) -> tuple[Node | None, list[Fault]]:
+def read_json(source: Source) -> tuple[Node | None, list[Fault]]:
     """The value that a text holds, and its faults; None for the value where the text is no JSON."""
     reader = _Reader(source)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from worldsize.base import budget, limits
+from worldsize.base import limits as budget, limits
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.yaml import comments
@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Docum
     try:
         composer.run()
     except budget.OverBudgetError:  # the next that asks for the file need not find it out again
-        return Document(source, None, [budget.over_budget(name)])
+        return Document(source, None, [budget.report_over_budget(name)])
     problems = composer.problems
     if composer.root is None and not problems:
         message = "the file is empty"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.yaml.scalars import PlainValue, resolve
+from worldsize.yaml.scalars import PlainValue, resolve_scalar
 
 if TYPE_CHECKING:
     from worldsize.yaml.segments import Segments
@@ -43,7 +43,7 @@ class Scalar(Struct, eq=False):
     def value(self) -> PlainValue:
         """The Python value by YAML 1.1 rules: ``yes`` is True, ``010`` is 8, ``1e-3`` is text."""
         if self._value is None:  # or null, which is quick to find out again
-            self._value = resolve(self.text, self.style, self.tag)
+            self._value = resolve_scalar(self.text, self.style, self.tag)
         return self._value
 
     def subspan(self, start: int, end: int) -> Span:
@@ -63,7 +63,7 @@ class Scalar(Struct, eq=False):
             return self.source.span(runs[0][1] + start, runs[0][1] + end)
         from worldsize.yaml import segments  # noqa: PLC0415 - most texts are written as they are read
 
-        found = segments.locate(runs, start, end)
+        found = segments.locate_range(runs, start, end)
         return self.span if found is None else self.source.span(*found)
 
     def _trace(self) -> Segments:

@@ -29,7 +29,7 @@ _LONGEST_NUMBER = 4300
 KNOWN_TAGS = frozenset({"null", "bool", "int", "float", "str", "binary", "timestamp", "value", "merge"})
 
 
-def classify(text: str, style: str = "", tag: str | None = None) -> str:
+def classify_scalar(text: str, style: str = "", tag: str | None = None) -> str:
     """The short YAML tag of a scalar: ``str``, ``int``, ``float``, ``bool``, ``null`` and so on.
 
     Args:
@@ -47,9 +47,9 @@ def classify(text: str, style: str = "", tag: str | None = None) -> str:
     return "str"
 
 
-def resolve(text: str, style: str = "", tag: str | None = None) -> PlainValue:
+def resolve_scalar(text: str, style: str = "", tag: str | None = None) -> PlainValue:
     """The Python value of a scalar; a word that looks like a number or date but is none stays text."""
-    name = classify(text, style, tag)
+    name = classify_scalar(text, style, tag)
     if name == "str":
         return text
     try:
@@ -58,9 +58,9 @@ def resolve(text: str, style: str = "", tag: str | None = None) -> PlainValue:
         return text
 
 
-def unreadable(text: str, style: str = "", tag: str | None = None, *, is_key: bool = False) -> str | None:
+def explain_unreadable(text: str, style: str = "", tag: str | None = None, *, is_key: bool = False) -> str | None:
     """Why PyYAML would fail on this scalar, or None when it would not. ``=`` and ``<<`` pass as keys."""
-    name = classify(text, style, tag)
+    name = classify_scalar(text, style, tag)
     if name == "str":
         return None
     if name not in KNOWN_TAGS:

@@ -36,7 +36,7 @@ def trace_segments(source: str, start: int, end: int, value: str, style: str) ->
     return _flow(source, *inner, value, pattern)
 
 
-def locate(segments: Segments, start: int, end: int) -> tuple[int, int] | None:
+def locate_range(segments: Segments, start: int, end: int) -> tuple[int, int] | None:
     """The source range of the value range ``[start, end)``, or None where there is none."""
     if not segments or start > end:
         return None

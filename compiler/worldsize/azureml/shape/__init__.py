@@ -1,12 +1,12 @@
 """The structure of Azure ML's YAML: keys, types, words and forms, checked without any Azure package.
 
-``recognise`` says what a file is, ``check`` what is wrong with its structure. Both are driven by the
+``recognise`` says what a file is, ``check_shape`` what is wrong with its structure. Both are driven by the
 JSON Schemas under ``schemas/azureml``, which are made from azure-ai-ml's own schema classes.
 """
 
 from __future__ import annotations
 
 from worldsize.azureml.shape.recognise import CHECKED, recognise
-from worldsize.azureml.shape.walk import check
+from worldsize.azureml.shape.walk import check_shape
 
-__all__ = ["CHECKED", "check", "recognise"]
+__all__ = ["CHECKED", "check_shape", "recognise"]

@@ -7,11 +7,11 @@ import math
 import re
 
 from worldsize.azureml.shape.catalog import Shape
-from worldsize.azureml.shape.place import Place
-from worldsize.azureml.shape.values import fits, fold, takes_text
+from worldsize.azureml.shape.catalog import MappingContext
+from worldsize.azureml.shape.values import fits_shape, fold_case, takes_text
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest, surely
+from worldsize.base.suggest import closest, closest_unambiguous
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -30,12 +30,12 @@ _PATTERN_ADVICE = {
 }
 
 
-def empty(name: str, span: Span) -> Problem:
+def report_empty(name: str, span: Span) -> Problem:
     """A key without a value where Azure ML refuses null."""
     return Problem("aml-empty-value", span, f"`{name}` has no value", "give it a value, or remove the key")
 
 
-def name_not_text(key: Scalar) -> Problem:
+def report_name_not_text(key: Scalar) -> Problem:
     """A name that YAML reads as a number or a truth, such as ``on``."""
     read = "nothing" if key.value is None else f"{key.value!s}".lower()
     quoted = f'"{key.text}"'
@@ -43,7 +43,7 @@ def name_not_text(key: Scalar) -> Problem:
     return Problem("aml-name-not-text", key.span, message, f"quote it: {quoted}", fix=Fix(key.span, quoted))
 
 
-def wrong(node: Node, name: str, alternatives: list[Shape]) -> Problem:
+def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Problem:
     """The one problem of ``node``, which stands under ``name`` and fits no alternative."""
     if isinstance(node, Scalar):
         return _scalar(node, name, alternatives)
@@ -76,7 +76,7 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if not scalars:
         return _not_a_scalar(node, name, plain)
     value = node.value
-    if any(fits(node.text, part) for part in scalars if takes_text(part)) and not isinstance(value, str):
+    if any(fits_shape(node.text, part) for part in scalars if takes_text(part)) and not isinstance(value, str):
         return _unquoted(node, name)
     if isinstance(value, float) and any(part.get("x-kind") == "integer" for part in scalars):
         return _fraction(node, name, value)
@@ -126,10 +126,10 @@ def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[S
 
 def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shape]) -> Problem:
     words = [word for part in enums for word in part["enum"] if isinstance(word, str)]
-    return not_allowed(node, name, words, prefixed=_prefix(node, scalars))
+    return report_not_allowed(node, name, words, prefixed=_prefix(node, scalars))
 
 
-def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
+def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
     """A word that is not among the ``words`` that ``name`` takes."""
     message = _bounded(f"`{_short(node.text)}` is not a value of `{name}`")
     if prefixed is not None:
@@ -140,7 +140,7 @@ def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None 
         advice = "it is a private preview; plain YAML has no control flow"
         return Problem("aml-not-allowed", node.span, message, advice)
     same = next(
-        (word for word in words if fold(node.text, "snake") == word or node.text.lower() == word.lower()),
+        (word for word in words if fold_case(node.text, "snake") == word or node.text.lower() == word.lower()),
         None,
     )
     if same is not None:
@@ -150,7 +150,7 @@ def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None 
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     found = closest(node.text, words)
     if found is not None:
-        fix = Fix(node.span, found) if surely(node.text, words) == found else None
+        fix = Fix(node.span, found) if closest_unambiguous(node.text, words) == found else None
         return Problem("aml-not-allowed", node.span, message, f"did you mean `{found}`?", fix=fix)
     listed = ", ".join(f"`{word}`" for word in words if word != "null")
     return Problem(
@@ -158,7 +158,7 @@ def not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None 
     )
 
 
-def type_of_literal(chosen: Scalar, place: Place) -> Problem | None:
+def report_typed_literal(chosen: Scalar, place: MappingContext) -> Problem | None:
     """A job's input that is declared as a component's is: a job gives the value, and only data has a type.
 
     Args:
@@ -213,7 +213,7 @@ def _prefix(node: Scalar, scalars: list[Shape]) -> str | None:
     wanted = f"azureml:{text}"
     return (
         wanted
-        if any("azureml" in part.get("pattern", "") and fits(wanted, part) for part in scalars)
+        if any("azureml" in part.get("pattern", "") and fits_shape(wanted, part) for part in scalars)
         else None
     )
 
@@ -224,7 +224,7 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
     for part in plain:
         discriminator = part.get("x-discriminator", {})
         mapping = discriminator.get("mapping", {})
-        word = fold(node.text, discriminator.get("case", "exact"))
+        word = fold_case(node.text, discriminator.get("case", "exact"))
         if word in mapping:
             advice = f"write `{name}: {{{discriminator['key']}: {word}}}`"
         elif mapping and discriminator.get("key") == "type":

@@ -77,6 +77,6 @@ def _read(name: str) -> Shape:
 
 
 @cache
-def catalog(kind: str) -> Catalog:
+def load_catalog(kind: str) -> Catalog:
     """The catalogue of ``kind``, for example ``pipeline-job``."""
     return Catalog(kind)

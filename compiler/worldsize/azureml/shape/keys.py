@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from worldsize.azureml.shape.catalog import Catalog, Shape
-from worldsize.azureml.shape.place import Place
-from worldsize.base import budget
+from worldsize.azureml.shape.catalog import MappingContext
+from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest, edits, surely
+from worldsize.base.suggest import closest, edit_distance, closest_unambiguous
 from worldsize.yaml.nodes import Scalar
 
 # Words of other tools, of the documentation's errors and of Azure ML's first version.
@@ -56,7 +56,7 @@ _STEP_KEYS = frozenset(
 _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
-def diagnose(key: Scalar, place: Place, catalog: Catalog) -> tuple[Problem | None, str | None]:
+def explain_key(key: Scalar, place: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
     """The problem of ``key``, which ``place`` has no use for, and the key of ``place`` that it stands for.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
@@ -74,10 +74,10 @@ def diagnose(key: Scalar, place: Place, catalog: Catalog) -> tuple[Problem | Non
     return found, None
 
 
-def _find(key: Scalar, place: Place, catalog: Catalog) -> Problem:
+def _find(key: Scalar, place: MappingContext, catalog: Catalog) -> Problem:
     if place.shape.get("x-unknown-keys") == "kept":
         return _kept(key, place)
-    explained = budget.take_comparisons(len(place.shape.get("properties", ())))
+    explained = limits.take_comparisons(len(place.shape.get("properties", ())))
     problem = explained and (
         _slip(key, place)
         or _inline_jobs(key, place)
@@ -103,7 +103,7 @@ def known_keys(shape: Shape) -> list[str]:
     return sorted(name for name, value in properties.items() if "readOnly" not in value and name != "$schema")
 
 
-def _unknown(key: Scalar, place: Place, help_text: str | None, fix: Fix | None = None) -> Problem:
+def _unknown(key: Scalar, place: MappingContext, help_text: str | None, fix: Fix | None = None) -> Problem:
     return Problem(
         "aml-unknown-key",
         key.span,
@@ -113,24 +113,24 @@ def _unknown(key: Scalar, place: Place, help_text: str | None, fix: Fix | None =
     )
 
 
-def _kept(key: Scalar, place: Place) -> Problem:
+def _kept(key: Scalar, place: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
     message = f"`{_short(key.text)}` is not a known key of {place.title}, so it probably has no effect"
     found = closest(key.text, known_keys(place.shape))
     return Problem("aml-ignored-key", key.span, message, f"did you mean `{found}`?" if found else "remove it")
 
 
-def _takes_conda_file(place: Place) -> bool:
+def _takes_conda_file(place: MappingContext) -> bool:
     return "conda_file" in place.shape.get("properties", {})
 
 
-def _conda(key: Scalar, place: Place) -> Problem:
+def _conda(key: Scalar, place: MappingContext) -> Problem:
     message = f"`{key.text}` belongs into a conda file, not straight under {place.title}"
     advice = "put `channels` and `dependencies` under `conda_file:`, beside `image:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _inline_jobs(key: Scalar, place: Place) -> Problem | None:
+def _inline_jobs(key: Scalar, place: MappingContext) -> Problem | None:
     if key.text != "jobs" or "component" not in place.shape.get("required", ()):
         return None
     message = f"{place.title} cannot hold `jobs`; a pipeline inside a pipeline is a component of its own"
@@ -138,7 +138,7 @@ def _inline_jobs(key: Scalar, place: Place) -> Problem | None:
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _alias(key: Scalar, place: Place, catalog: Catalog) -> Problem | None:
+def _alias(key: Scalar, place: MappingContext, catalog: Catalog) -> Problem | None:
     meant = _ALIASES.get(key.text)
     if meant is None or meant in place.node:
         return None
@@ -150,7 +150,7 @@ def _alias(key: Scalar, place: Place, catalog: Catalog) -> Problem | None:
     return _unknown(key, place, f"write `{meant}` under `{container}:`")
 
 
-def _contained(key: Scalar, place: Place, catalog: Catalog) -> Problem | None:
+def _contained(key: Scalar, place: MappingContext, catalog: Catalog) -> Problem | None:
     container = None if key.text in _COMMON else _container_of(key.text, place, catalog)
     if container is None:
         return None
@@ -158,7 +158,7 @@ def _contained(key: Scalar, place: Place, catalog: Catalog) -> Problem | None:
     return Problem("aml-misplaced-key", key.span, _bounded(message), f"move it under `{container}:`")
 
 
-def _container_of(name: str, place: Place, catalog: Catalog) -> str | None:
+def _container_of(name: str, place: MappingContext, catalog: Catalog) -> str | None:
     properties = place.shape.get("properties", {})
     for container in _CONTAINERS:
         shape = properties.get(container)
@@ -167,7 +167,7 @@ def _container_of(name: str, place: Place, catalog: Catalog) -> str | None:
     return None
 
 
-def _of_other_type(key: Scalar, place: Place) -> Problem | None:
+def _of_other_type(key: Scalar, place: MappingContext) -> Problem | None:
     """A key that the same mapping has under another ``type``."""
     if key.text in _COMMON or place.type is None:
         return None
@@ -187,7 +187,7 @@ def _of_other_type(key: Scalar, place: Place) -> Problem | None:
     return Problem(slug, key.span, _bounded(message), advice)
 
 
-def _higher(key: Scalar, place: Place) -> Problem | None:
+def _higher(key: Scalar, place: MappingContext) -> Problem | None:
     """A key of the mapping around this one."""
     outer = place.parent
     if outer is None or key.text in _COMMON or key.text in outer.node or place.name is None:
@@ -198,7 +198,7 @@ def _higher(key: Scalar, place: Place) -> Problem | None:
     return Problem("aml-misplaced-key", key.span, _bounded(message), f"move it out of `{place.name}:`")
 
 
-def _on_the_step(key: Scalar, place: Place) -> Problem | None:
+def _on_the_step(key: Scalar, place: MappingContext) -> Problem | None:
     if key.text not in _STEP_KEYS or "is_deterministic" not in place.shape.get("properties", {}):
         return None
     message = f"a component cannot carry `{key.text}`; Azure ML drops it"
@@ -207,18 +207,18 @@ def _on_the_step(key: Scalar, place: Place) -> Problem | None:
     )
 
 
-def _slip(key: Scalar, place: Place) -> Problem | None:
+def _slip(key: Scalar, place: MappingContext) -> Problem | None:
     """One letter off a key of this very mapping: no better explanation is needed."""
     if len(key.text) < 5:
         return None
     free = [name for name in known_keys(place.shape) if name not in place.node]
     for name in free:
-        if abs(len(name) - len(key.text)) <= 1 and edits(key.text, name, 1) <= 1:
+        if abs(len(name) - len(key.text)) <= 1 and edit_distance(key.text, name, 1) <= 1:
             return _unknown(key, place, f"did you mean `{name}`?", _sure(key, name, free))
     return None
 
 
-def _typo(key: Scalar, place: Place) -> Problem | None:
+def _typo(key: Scalar, place: MappingContext) -> Problem | None:
     if place.shape.get("additionalProperties") is True and len(key.text) < 5:
         return None  # where any key is let through, a short one is too easily near to another
     candidates = [name for name in known_keys(place.shape) if name not in place.node]
@@ -232,7 +232,7 @@ def _typo(key: Scalar, place: Place) -> Problem | None:
 
 def _sure(key: Scalar, found: str, candidates: list[str]) -> Fix | None:
     """The fix that writes ``found``, where no other key of the mapping is as near."""
-    return Fix(key.span, found) if surely(key.text, candidates) == found else None
+    return Fix(key.span, found) if closest_unambiguous(key.text, candidates) == found else None
 
 
 def _listing(words: Iterable[str], last: str = "or") -> str | None:

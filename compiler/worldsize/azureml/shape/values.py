@@ -20,7 +20,7 @@ _DATE_TIME = re.compile(
 )
 
 
-def fits(value: Any, shape: Shape) -> bool:
+def fits_shape(value: Any, shape: Shape) -> bool:
     """Whether a scalar ``value`` (not null) has ``shape``, which must not be a union."""
     kind = _KINDS.get(shape.get("x-kind", ""))
     if kind is not None:
@@ -30,7 +30,7 @@ def fits(value: Any, shape: Shape) -> bool:
     return _has_type(value, shape.get("type")) and _keeps_rules(value, shape)
 
 
-def fold(word: str, case: str) -> str:
+def fold_case(word: str, case: str) -> str:
     """``word`` as it is compared where case is exact, ignored, or turned from camel to snake."""
     if case == "snake":
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", word).lower()
@@ -44,7 +44,7 @@ def takes_text(shape: Shape) -> bool:
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A schema's pattern; the set of them is fixed, so the cache is bounded."""
     return re.compile(pattern)
 
@@ -68,7 +68,7 @@ def _keeps_rules(value: Any, shape: Shape) -> bool:
     if shape.get("format") == "date-time":
         return is_date_time(value)
     pattern = shape.get("pattern")
-    return pattern is None or compiled(pattern).search(value) is not None
+    return pattern is None or compile_pattern(pattern).search(value) is not None
 
 
 def _in_enum(value: Any, shape: Shape) -> bool:
@@ -76,23 +76,23 @@ def _in_enum(value: Any, shape: Shape) -> bool:
     if not isinstance(value, str):
         return isinstance(value, bool) and any(value is word for word in allowed)
     case = shape.get("x-case", "exact")
-    return fold(value, case) in allowed
+    return fold_case(value, case) in allowed
 
 
 def _is_binding(value: Any, shape: Shape) -> bool:
-    return isinstance(value, str) and compiled(shape["pattern"]).search(value) is not None
+    return isinstance(value, str) and compile_pattern(shape["pattern"]).search(value) is not None
 
 
 def _is_integer(value: Any, shape: Shape) -> bool:
     if isinstance(value, str):
-        return compiled(shape["pattern"]).search(value) is not None
+        return compile_pattern(shape["pattern"]).search(value) is not None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return whole and not isinstance(value, bool)
 
 
 def _is_number(value: Any, shape: Shape) -> bool:
     if isinstance(value, str):
-        return compiled(shape["pattern"]).search(value) is not None
+        return compile_pattern(shape["pattern"]).search(value) is not None
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)

@@ -7,16 +7,16 @@ a shape.
 
 from __future__ import annotations
 
-from worldsize.azureml.shape import blame, keys, missing
-from worldsize.azureml.shape.catalog import Catalog, Shape, Sibling, catalog
-from worldsize.azureml.shape.place import Place
-from worldsize.azureml.shape.values import compiled, fits, fold
+from worldsize.azureml.shape import blame, keys, keys as missing
+from worldsize.azureml.shape.catalog import Catalog, Shape, Sibling, load_catalog
+from worldsize.azureml.shape.catalog import MappingContext
+from worldsize.azureml.shape.values import compile_pattern, fits_shape, fold_case
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
-def check(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
+def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
     """Everything in a document that Azure ML refuses, or drops without a word, by its structure alone.
 
     Args:
@@ -28,7 +28,7 @@ def check(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
     Returns:
         The problems, those of a mapping's values before those of the mapping as a whole.
     """
-    walker = _Walker(catalog(kind), registered=registered)
+    walker = _Walker(load_catalog(kind), registered=registered)
     walker.value(root, walker.catalog.root, None, None)
     if kind == "parallel-job":
         span = root.entries[0][0].span if isinstance(root, Mapping) and root.entries else root.span
@@ -49,7 +49,7 @@ class _Walker:
         self._seen: set[tuple[int, int]] = set()
         self._sound: set[_Token] = set()
 
-    def value(self, node: Node, shape: Shape, key: Scalar | None, parent: Place | None) -> None:
+    def value(self, node: Node, shape: Shape, key: Scalar | None, parent: MappingContext | None) -> None:
         """Check ``node``, the value of ``key``."""
         if len(self.problems) >= limits.FOUND:
             return
@@ -75,16 +75,16 @@ class _Walker:
                 return
         self._not_accepted(node, parts, key)
 
-    def _unread(self, node: Node, part: Shape, key: Scalar | None, parent: Place | None) -> None:
+    def _unread(self, node: Node, part: Shape, key: Scalar | None, parent: MappingContext | None) -> None:
         """A value that may be anything, but not nothing: an empty read-only key counts as an unknown one."""
         empty = isinstance(node, Scalar) and node.value is None
         closed = parent is not None and parent.shape.get("additionalProperties") is False
         if part and empty and closed and key is not None:
-            self.problems.append(blame.empty(key.text, key.span))
+            self.problems.append(blame.report_empty(key.text, key.span))
 
     def _not_accepted(self, node: Node, parts: list[Shape], key: Scalar | None) -> None:
         if not any(_accepts_anything(part) for part in parts):
-            self.problems.append(blame.wrong(node, key.text if key is not None else "the file", parts))
+            self.problems.append(blame.report_wrong_value(node, key.text if key is not None else "the file", parts))
 
     def _scalar(self, node: Scalar, parts: list[Shape], key: Scalar | None, token: _Token) -> None:
         value = node.value
@@ -94,13 +94,13 @@ class _Walker:
             if value is None:
                 if "null" in part.get("type", ()) or not part:
                     return
-            elif fits(value, part):
+            elif fits_shape(value, part):
                 if not self._version(node, part):
                     self._sound.add(token)
                 return
         if value is None:
             name = key.text if key is not None else "the file"
-            self.problems.append(blame.empty(name, key.span if key is not None else node.span))
+            self.problems.append(blame.report_empty(name, key.span if key is not None else node.span))
         else:
             self._not_accepted(node, parts, key)
 
@@ -115,7 +115,7 @@ class _Walker:
         self.problems.append(problem)
         return True
 
-    def _sequence(self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: Place | None) -> None:
+    def _sequence(self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: MappingContext | None) -> None:
         for part in parts:
             if part.get("type") == "array":
                 for item in node.items:
@@ -123,7 +123,7 @@ class _Walker:
                 return
         self._not_accepted(node, parts, key)
 
-    def _choose(self, node: Mapping, shape: Shape, key: Scalar | None, parent: Place | None) -> None:
+    def _choose(self, node: Mapping, shape: Shape, key: Scalar | None, parent: MappingContext | None) -> None:
         """Follow ``type`` and telling keys down to one mapping shape."""
         name = key.text if key is not None else None
         siblings: tuple[Sibling, ...] = ()
@@ -132,7 +132,7 @@ class _Walker:
             discriminator = shape["x-discriminator"]
             if "key" in discriminator:
                 siblings = self._siblings(shape)
-            choice = self._branch(Place(node, {}, name, key, parent), discriminator)
+            choice = self._branch(MappingContext(node, {}, name, key, parent), discriminator)
             if choice is None:
                 return
             position, word = choice
@@ -141,7 +141,7 @@ class _Walker:
         if selected is None and siblings:
             allowed = shape.get("properties", {}).get("type", {}).get("enum", ())
             selected = allowed[0] if len(allowed) == 1 else None
-        self._mapping(Place(node, shape, name, key, parent, selected, siblings))
+        self._mapping(MappingContext(node, shape, name, key, parent, selected, siblings))
 
     def _siblings(self, shape: Shape) -> tuple[Sibling, ...]:
         cached = self.catalog.siblings.get(id(shape))
@@ -154,7 +154,7 @@ class _Walker:
             self.catalog.siblings[id(shape)] = cached
         return cached
 
-    def _branch(self, place: Place, discriminator: Shape) -> tuple[int, str | None] | None:
+    def _branch(self, place: MappingContext, discriminator: Shape) -> tuple[int, str | None] | None:
         """Which alternative a mapping is, and the word that says so; None where that is its one problem."""
         node = place.node
         key = discriminator.get("key")
@@ -166,36 +166,36 @@ class _Walker:
                 return position, None
         absent = discriminator.get("absent")
         if absent is None:
-            self.problems.append(missing.selector(place, discriminator))
+            self.problems.append(missing.report_selector(place, discriminator))
             return None
         words = (word for word, position in discriminator.get("mapping", {}).items() if position == absent)
         return absent, next(words, None)
 
-    def _by_word(self, chosen: Node, discriminator: Shape, place: Place) -> tuple[int, str | None] | None:
+    def _by_word(self, chosen: Node, discriminator: Shape, place: MappingContext) -> tuple[int, str | None] | None:
         key: str = discriminator["key"]
         mapping: dict[str, int] = discriminator["mapping"]
         value = chosen.value if isinstance(chosen, Scalar) else chosen
         if value is None:
-            self.problems.append(blame.empty(key, chosen.span))
+            self.problems.append(blame.report_empty(key, chosen.span))
         elif not isinstance(chosen, Scalar) or not isinstance(value, str):
-            self.problems.append(blame.wrong(chosen, key, [{"type": "string", "enum": list(mapping)}]))
+            self.problems.append(blame.report_wrong_value(chosen, key, [{"type": "string", "enum": list(mapping)}]))
         else:
-            word = fold(value, discriminator["case"])
+            word = fold_case(value, discriminator["case"])
             position = mapping.get(word, discriminator.get("other"))
             if position is not None:
                 return position, word
             if "${{" not in value or "binding" not in discriminator:
-                problem = blame.type_of_literal(chosen, place)
-                self.problems.append(problem or blame.not_allowed(chosen, key, list(mapping)))
+                problem = blame.report_typed_literal(chosen, place)
+                self.problems.append(problem or blame.report_not_allowed(chosen, key, list(mapping)))
         return None
 
-    def _mapping(self, place: Place) -> None:
+    def _mapping(self, place: MappingContext) -> None:
         properties = place.shape.get("properties")
         if properties is None:
             for key, value in place.node.items():
                 self._free(key, value, place)
             if len(place.node) < place.shape.get("minProperties", 0):
-                self.problems.append(missing.entries(place))
+                self.problems.append(missing.report_no_entries(place))
             return
         anonymous = place.shape.get("x-registered-only", ())
         meant: set[str] = set()
@@ -206,22 +206,22 @@ class _Walker:
                 if len(self.problems) >= limits.FOUND:
                     return
                 blamed = True
-                problem, stands_for = keys.diagnose(key, place, self.catalog)
+                problem, stands_for = keys.explain_key(key, place, self.catalog)
                 if problem is not None:
                     self.problems.append(problem)
                 if stands_for is not None:
                     meant.add(stands_for)
             elif key.text not in anonymous:
                 self.value(value, inner, key, place)
-        self.problems += missing.required(place, meant, registered=self.registered, blamed=blamed)
+        self.problems += missing.check_keys(place, meant, registered=self.registered, blamed=blamed)
 
-    def _free(self, key: Scalar, value: Node, place: Place) -> None:
+    def _free(self, key: Scalar, value: Node, place: MappingContext) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""
         shape = place.shape
         names = shape.get("propertyNames")
         if not isinstance(key.value, str) and (names is not None or "x-text-keys" in shape):
-            self.problems.append(blame.name_not_text(key))
-        elif names is not None and compiled(names["pattern"]).search(key.text) is None:
+            self.problems.append(blame.report_name_not_text(key))
+        elif names is not None and compile_pattern(names["pattern"]).search(key.text) is None:
             message = f"`{key.text[:60]}` is not a name that a step can have"
             advice = "use lower-case letters, digits and `_`, and start with a letter or `_`"
             self.problems.append(Problem("aml-bad-name", key.span, message, advice))

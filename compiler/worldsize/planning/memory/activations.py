@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.planning.memory.network import Part
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 
 
-def peak(parts: Sequence[Part], setup: Setup, stage: int = 0) -> int:
+def peak_activations(parts: Sequence[Part], setup: Setup, stage: int = 0) -> int:
     """Bytes of activations at the worst moment of a rank's step.
 
     The backward pass frees what the forward pass kept, part by part from the end, while the gradients of one
@@ -24,7 +24,7 @@ def peak(parts: Sequence[Part], setup: Setup, stage: int = 0) -> int:
     samples = setup.micro_batch
     highest = below = 0
     for part in parts:
-        everything = _kept(part, setup, samples)
+        everything = _kept_bytes(part, setup, samples)
         stays = everything
         if setup.checkpointing and part.block:
             stays = 4 * part.inputs * samples
@@ -32,10 +32,10 @@ def peak(parts: Sequence[Part], setup: Setup, stage: int = 0) -> int:
         extra = everything if stays != everything else 0
         below += stays
         highest = max(highest, below + extra + work)
-    return highest + below * (in_flight(setup, stage) - 1)
+    return highest + below * (count_in_flight(setup, stage) - 1)
 
 
-def in_flight(setup: Setup, stage: int) -> int:
+def count_in_flight(setup: Setup, stage: int) -> int:
     """Micro-batches whose activations a rank holds at once.
 
     GPipe holds all of a step (Huang et al. 2019); 1F1B as many as there are stages from this one on
@@ -48,7 +48,7 @@ def in_flight(setup: Setup, stage: int) -> int:
     return setup.accumulation
 
 
-def _kept(part: Part, setup: Setup, samples: int) -> int:
+def _kept_bytes(part: Part, setup: Setup, samples: int) -> int:
     kept, narrow = part.kept, setup.narrow
     # DeepSpeed halves the whole model instead of single operations; the loss is fp32 everywhere.
     halved = setup.strategy == "deepspeed" and part.name != "loss"

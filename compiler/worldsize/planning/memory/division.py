@@ -10,7 +10,7 @@ from worldsize.planning.memory.network import Network, Part, Weight
 from wstrain_ddp import stage_partition
 
 
-def stage_parts(network: Network, count: int) -> list[tuple[Part, ...]]:
+def split_stages(network: Network, count: int) -> list[tuple[Part, ...]]:
     """The parts of each pipeline stage, cut as the trainer cuts them; empty where it cannot be cut.
 
     What has no weights, such as the loss, goes with the part before it.
@@ -27,7 +27,7 @@ def stage_parts(network: Network, count: int) -> list[tuple[Part, ...]]:
     return [tuple(part for number in numbers for part in groups[number]) for numbers in cut]
 
 
-def share(weight: Weight, ranks: int) -> Weight:
+def divide_weight(weight: Weight, ranks: int) -> Weight:
     """What a rank has of a weight that tensor parallelism divides over ``ranks`` (Shoeybi et al. 2019)."""
     if weight.dimension is None or ranks == 1:
         return weight
@@ -36,14 +36,14 @@ def share(weight: Weight, ranks: int) -> Weight:
     return replace(weight, shape=tuple(shape))
 
 
-def shared(parts: Sequence[Part], ranks: int) -> tuple[Part, ...]:
+def divide_parts(parts: Sequence[Part], ranks: int) -> tuple[Part, ...]:
     """Parts with this rank's share of every weight."""
     if ranks == 1:
         return tuple(parts)
-    return tuple(replace(part, weights=tuple(share(w, ranks) for w in part.weights)) for part in parts)
+    return tuple(replace(part, weights=tuple(divide_weight(w, ranks) for w in part.weights)) for part in parts)
 
 
-def slice_of(weight: Weight, ranks: int) -> int:
+def count_slice(weight: Weight, ranks: int) -> int:
     """Numbers of an FSDP2 slice: whole rows of the first dimension, the first ranks have the most.
 
     Source: ``torch.distributed.fsdp.fully_shard``, which chunks every parameter in dimension 0 and pads the

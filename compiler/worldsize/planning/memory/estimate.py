@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from worldsize.planning.memory import activations, checkpoint, division, states
-from worldsize.planning.memory import reserve as reserving
+from worldsize.planning.memory import activations, estimate as checkpoint, division, states
+from worldsize.planning.memory import estimate as reserving
 from worldsize.planning.memory.network import Network, Part
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 
 SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve")
 
@@ -39,25 +39,25 @@ def estimate(network: Network, setup: Setup) -> Breakdown | None:
         network: the model.
         setup: how it is trained.
     """
-    stages = division.stage_parts(network, setup.pipeline)
-    found = [of_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
+    stages = division.split_stages(network, setup.pipeline)
+    found = [estimate_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
     return max(found, key=lambda breakdown: breakdown.total, default=None)
 
 
-def of_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
+def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
     """The memory of a rank of pipeline stage ``index``, whose whole layers are ``parts``."""
-    own = division.shared(parts, setup.tensor)
-    held = states.states(own, setup)
+    own = division.divide_parts(parts, setup.tensor)
+    held = states.rank_states(own, setup)
     # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
     batches = setup.accumulation if setup.pipeline > 1 else 2
     samples = network.sample * setup.micro_batch * batches
-    needed = activations.peak(own, setup, index) + samples if network.exact else 0
+    needed = activations.peak_activations(own, setup, index) + samples if network.exact else 0
     return Breakdown(
         parameters=held.parameters,
         gradients=held.gradients,
         optimizer=held.optimizer,
         activations=needed,
         buffers=held.buffers,
-        checkpoint=checkpoint.copies(own, setup, held, needed),
-        reserve=reserving.reserve(setup),
+        checkpoint=checkpoint.checkpoint_bytes(own, setup, held, needed),
+        reserve=reserving.reserve_bytes(setup),
     )

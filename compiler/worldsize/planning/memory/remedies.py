@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from worldsize.planning import degrees
 from worldsize.planning.memory.estimate import estimate
 from worldsize.planning.memory.network import Network
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 
 MOST = 3  # a help with more is not read
 LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
@@ -37,7 +37,7 @@ class Remedy(Struct, frozen=True):
     total: int
 
 
-def remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
+def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
     """Changes after which a rank needs at most ``room`` bytes: single ones, or else as few together as fit.
 
     Args:
@@ -55,17 +55,17 @@ def remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Re
         )
         if kind
     ]
-    chosen = [_first(network, setup, room, product(kind)) for kind in kinds]
+    chosen = [_find_fitting(network, setup, room, product(kind)) for kind in kinds]
     found = [remedy for remedy in chosen if remedy is not None]
     for together in range(2, len(kinds) + 1):
         if found:
             break
-        chosen = [_first(network, setup, room, product(*some)) for some in combinations(kinds, together)]
+        chosen = [_find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)]
         found = [remedy for remedy in chosen if remedy is not None]
     return found[:MOST]
 
 
-def _first(network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]) -> Remedy | None:
+def _find_fitting(network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]) -> Remedy | None:
     """The first of some changes, made together, after which it fits."""
     for changes in choices:
         changed = setup

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from worldsize.planning.memory import division, zero
+from worldsize.planning.memory import division, states
 from worldsize.planning.memory.network import Part, Weight
-from worldsize.planning.memory.setup import Setup
+from worldsize.planning.memory.network import Setup
 
 FUSION_BUFFER = 128 * 2**20  # Horovod's default since 0.21: HOROVOD_FUSION_THRESHOLD, docs/tensor-fusion.rst
 
@@ -22,7 +22,7 @@ class States(Struct, frozen=True):
     buffers: int = 0
 
 
-def states(parts: Sequence[Part], setup: Setup) -> States:
+def rank_states(parts: Sequence[Part], setup: Setup) -> States:
     """The states of a rank.
 
     Args:
@@ -30,7 +30,7 @@ def states(parts: Sequence[Part], setup: Setup) -> States:
         setup: how it is trained.
     """
     if setup.strategy == "deepspeed":
-        return zero.states(parts, setup, States)
+        return states.zero_states(parts, setup, States)
     if setup.strategy == "fsdp":
         return _fsdp(parts, setup)
     if setup.strategy == "parameter_server":
@@ -46,7 +46,7 @@ def _trained(parts: Sequence[Part]) -> int:
     return sum(part.trained for part in parts)
 
 
-def casts(parts: Sequence[Part], setup: Setup) -> int:
+def cast_bytes(parts: Sequence[Part], setup: Setup) -> int:
     """Copies of matrices in half precision, which autocast makes once a forward pass and the backward needs.
 
     Source: ``torch.autocast``, whose cache holds the copy of a leaf that requires gradients.
@@ -65,7 +65,7 @@ def _replicated(parts: Sequence[Part], setup: Setup) -> States:
     exchanged after the last micro-batch, from a copy of its gradients.
     """
     trained = _trained(parts)
-    buffers = casts(parts, setup)
+    buffers = cast_bytes(parts, setup)
     if setup.strategy == "horovod" and setup.data > 1:
         buffers += FUSION_BUFFER
     if setup.strategy in ("tensor_parallel", "pipeline_parallel") and setup.data > 1:
@@ -89,8 +89,8 @@ def _fsdp(parts: Sequence[Part], setup: Setup) -> States:
     scales = sum(w.count for part in parts if part.name == "scales" for w in part.weights)
     sharded = [part for part in parts if part.name != "scales"]
     weights = _weights(sharded)
-    own = sum(division.slice_of(weight, setup.data) for weight in weights)
-    trained = sum(division.slice_of(weight, setup.data) for weight in weights if weight.trained)
+    own = sum(division.count_slice(weight, setup.data) for weight in weights)
+    trained = sum(division.count_slice(weight, setup.data) for weight in weights if weight.trained)
     buffers = _gathered(sharded, setup)
     if setup.data > 1 or setup.narrow == 2:
         buffers += _unreduced(sharded, setup)

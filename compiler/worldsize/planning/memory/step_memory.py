@@ -9,19 +9,19 @@ from msgspec import Struct
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
-from worldsize.base import budget
+from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
 from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.memory import built_in, sizes, verdict
+from worldsize.planning.memory import built_in, verdict as sizes, verdict
 from worldsize.planning.memory.estimate import Breakdown, estimate
 from worldsize.planning.memory.network import Network
 from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.setup import Setup
-from worldsize.planning.memory.verdict import Place, gib
+from worldsize.planning.memory.network import Setup
+from worldsize.planning.memory.verdict import Machine, format_bytes
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
-from worldsize.planning.numbers import plural
+from worldsize.base.wording import plural
 from worldsize.spec.model import Located, Spec
 
 _INPUTS = (
@@ -59,7 +59,7 @@ def estimate_steps(
     """
     found: dict[str, Need] = {}
     for name, step in job.steps.items():
-        budget.check_time()
+        limits.check_time()
         need = _need(job, step, plan.steps[name], import_model, read_table) if name in plan.steps else None
         if need is not None:
             found[name] = need
@@ -74,8 +74,8 @@ def check_memory(spec: Spec, job: Job, plan: Plan) -> Iterator[Problem]:
         size = _size(topology)
         if size is None or step.component is None:
             continue
-        processes = Place(size, topology.process_count_per_instance)
-        judged = verdict.judge(need.network, need.setup, need.breakdown, processes, _knobs(step.component))
+        processes = Machine(size, topology.process_count_per_instance)
+        judged = verdict.judge_memory(need.network, need.setup, need.breakdown, processes, _knobs(step.component))
         if judged is None:
             continue
         slug, message, help_ = judged
@@ -130,7 +130,7 @@ def _need(
     if network is None or setup is None or breakdown is None:
         return None
     size = _size(plan.topology)
-    room = sizes.available(size, plan.topology.process_count_per_instance) if size is not None else None
+    room = sizes.available_bytes(size, plan.topology.process_count_per_instance) if size is not None else None
     return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
 
 
@@ -164,7 +164,7 @@ def _network(
 
 def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
     training, topology = plan.training, plan.topology
-    momentum = literals.number(values["momentum"])
+    momentum = literals.parse_number(values["momentum"])
     texts = ("strategy", "optimizer", "precision")
     if training is None or any(not isinstance(values[name], str) for name in texts):
         return None
@@ -180,7 +180,7 @@ def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
         precision=values["precision"],
         checkpointing=values["activation_checkpointing"] == "blocks",
         gpu=topology.gpus_per_instance != 0,
-        stage=int(literals.number(values["zero_stage"]) or 0),
+        stage=int(literals.parse_number(values["zero_stage"]) or 0),
         offload_optimizer=values["offload_optimizer"] in ("cpu", "nvme"),
         offload_parameters=values["offload_parameters"] in ("cpu", "nvme"),
         reshard=str(values["fsdp_reshard"] or "auto"),
@@ -195,7 +195,7 @@ def _size(topology: Topology) -> VmSize | None:
 
 
 def _count(value: Any) -> int | None:
-    number = literals.number(value)
+    number = literals.parse_number(value)
     return int(number) if number is not None and number >= 1 and number == int(number) else None
 
 
@@ -208,14 +208,14 @@ def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
             continue
         topology = plan.steps[name].topology
         size = _size(topology)
-        room = sizes.available(size, topology.process_count_per_instance) if size is not None else None
+        room = sizes.available_bytes(size, topology.process_count_per_instance) if size is not None else None
         layers, width = shape
         least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
         if room is not None and least > room:
             message = (
-                f"`gpt` of {layers} layers needs {gib(least)} a process for its weights alone, cut over"
+                f"`gpt` of {layers} layers needs {format_bytes(least)} a process for its weights alone, cut over"
                 f" {plural(topology.world_size, 'process')}, but a process on `{topology.instance_type}`"
-                f" has {gib(room)}"
+                f" has {format_bytes(room)}"
             )
             yield Problem("memory-exceeded", span, message, "write fewer `gpt_layers`")
 
@@ -226,6 +226,6 @@ def _shape(step: Step) -> tuple[int, int] | None:
     layers, width = values["gpt_layers"], values["gpt_width"]
     if not is_trainer(step) or values["model"] != "gpt":
         return None
-    if not (literals.accepts("integer", layers) and literals.accepts("integer", width)):
+    if not (literals.accepts_literal("integer", layers) and literals.accepts_literal("integer", width)):
         return None
     return (int(layers), int(width)) if int(layers) > MOST_LAYERS else None

@@ -67,7 +67,7 @@ def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | No
         return None if text else Samples("classification", *_DIGITS)
     if not text and values["source"] != planned_rows.PYTHON_SOURCE and values["format"] != "text":
         return read_table(source) if read_table is not None else None
-    length = literals.number(values["sequence_length"])
+    length = literals.parse_number(values["sequence_length"])
     if length is None or length < 1:
         return None
     return Samples("language_model", (int(length),), BYTES)
@@ -100,7 +100,7 @@ def may_matter(job: Job, step: Step, plan: StepPlan) -> bool:
     read = read_samples(job, step, text=True) if values["model"] == "gpt" else None
     if read is None:
         return False
-    sizes = [literals.number(values[name]) for name in _SIZES]
+    sizes = [literals.parse_number(values[name]) for name in _SIZES]
     layers, heads, width = (size or 1 for size in sizes)
     weights = layers * (13 * width * width + 20 * width) + 600 * width
     kept = read.shape[0] * (layers * (32 * width + heads + 8) + 6 * 256)

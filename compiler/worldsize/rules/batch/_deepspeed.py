@@ -157,7 +157,7 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
 
 
 def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
-    root, wrong = json_text.read(source)
+    root, wrong = json_text.read_json(source)
     if root is not None and not isinstance(root, Mapping):
         message = "this value is the whole configuration, and it is not a block"
         wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
@@ -201,7 +201,7 @@ def _paths(launch: Launch) -> Iterator[Path]:
     for flag in launch.flags(*FLAGS):
         if flag.value is None:
             continue
-        expression = binding.whole(flag.value.bare)
+        expression = binding.parse_expression(flag.value.bare)
         path = (
             _beside(launch, flag.value.bare)
             if expression is None

@@ -51,7 +51,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _planned(launch: Launch, name: str) -> bool:
     """Whether a flag, where there is one, takes an input that the plan filled in."""
     for flag in launch.flags(name):
-        expression = binding.whole(flag.value.bare) if flag.value is not None else None
+        expression = binding.parse_expression(flag.value.bare) if flag.value is not None else None
         port = expression.port if expression is not None and expression.scope == "inputs" else None
         field = launch.step.inputs.get(port or "")
         if field is None or field.span is not None:

@@ -47,7 +47,7 @@ def _ignore_file(code: Path, name: str) -> str | None:
     file = next((name for name in (".amlignore", ".gitignore") if is_file(code / name)), None)
     if file is None:
         return None
-    rules = ignore.read(code, PurePosixPath())
+    rules = ignore.read_ignore_file(code, PurePosixPath())
     path = PurePosixPath(name)
     return file if any(rules.excludes(part) for part in (path, *path.parents) if part.name) else None
 

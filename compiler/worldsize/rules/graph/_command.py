@@ -35,17 +35,17 @@ def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
         return
     command = component.command
     if command is not None and isinstance(command.node, Scalar) and isinstance(command.value, str):
-        yield CommandText("command", command.node, binding.parse(command.value))
+        yield CommandText("command", command.node, binding.parse_template(command.value))
     task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
     if isinstance(task, Mapping):
         for key in ("program_arguments", "append_row_to"):
             node = task.get(key)
             if isinstance(node, Scalar) and isinstance(node.value, str):
-                yield CommandText(key, node, binding.parse(node.value))
+                yield CommandText(key, node, binding.parse_template(node.value))
 
 
 def find_split_texts(raw: Node | None) -> Iterator[CommandText]:
     """``input_data`` of a parallel step or component: which input is split into batches."""
     node = raw.get("input_data") if isinstance(raw, Mapping) else None
     if isinstance(node, Scalar) and isinstance(node.value, str):
-        yield CommandText("input_data", node, binding.parse(node.value))
+        yield CommandText("input_data", node, binding.parse_template(node.value))

@@ -108,7 +108,7 @@ def pipeline_inputs(job: Job) -> dict[str, str]:
 def _type(field: Field[Any]) -> str:
     value = field.value
     if isinstance(value, Literal):
-        return "open" if isinstance(value.value, (dict, list)) else literals.type_of(value.value)
+        return "open" if isinstance(value.value, (dict, list)) else literals.primitive_type(value.value)
     if isinstance(value, Data):
         return (value.type or "uri_folder").lower()
     return "open"

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import port_values
+from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
 from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
@@ -30,7 +30,7 @@ def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator
     if not isinstance(value, Literal) or not _judged(value.value):
         return
     node = text_node(field.node)
-    fault = port_values.check_value(
+    fault = literals.check_value(
         name, value.value, port, node.span if node is not None else span_of(field)
     )
     if fault is None:
@@ -55,7 +55,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
         default = port.default
         if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):
             continue
-        fault = port_values.check_value(port.name, default.value, port, span_of(default))
+        fault = literals.check_value(port.name, default.value, port, span_of(default))
         if fault is not None:
             yield replace(
                 fault,

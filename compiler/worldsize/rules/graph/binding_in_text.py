@@ -22,7 +22,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _around(node: Scalar) -> Iterator[Finding]:
     if "${{" not in node.text:
         return
-    for expression in binding.find(node.text):
+    for expression in binding.find_expressions(node.text):
         if str(expression).startswith(_WHOLE):
             message = f"`{expression}` has text around it, and a binding must be the whole value"
             help_ = "bind it alone and join the path inside the script"

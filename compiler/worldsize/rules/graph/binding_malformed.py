@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml import binding, port_values
+from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Finding, Fix
 from worldsize.rules.context import Context
@@ -25,10 +25,10 @@ def _plain(node: Scalar) -> Iterator[Finding]:
     if not isinstance(node.value, str) or "{" not in node.text:
         return
     text = node.text
-    for start in binding.parse(text).unclosed:
+    for start in binding.parse_template(text).unclosed:
         span = node.subspan(start, min(len(text), start + 3))
         yield Finding(span, f"`{text[start : start + 40]}` is not an expression", _LOST)
-    braces = port_values.SINGLE_BRACES.search(text)
+    braces = literals.SINGLE_BRACES.search(text)
     if braces is not None:
         written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
         span = node.subspan(braces.start(), braces.end())
@@ -42,7 +42,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
             shown = text.node.text[start : start + 40].split("\n")[0]
             help_ = "close it with `]]`" if shown.startswith("$[[") else _LOST
             yield Finding(text.span(start, start + 3), f"`{shown}` is never closed", help_)
-        for braces in port_values.SINGLE_BRACES.finditer(text.node.text):
+        for braces in literals.SINGLE_BRACES.finditer(text.node.text):
             if braces.group().startswith("$"):
                 written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
                 span = text.span(braces.start(), braces.end())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from worldsize.azureml import cycle
+from worldsize.azureml import graph
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
@@ -19,7 +19,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for wire in find_wires(job):
         if wire.expression.step is not None and wire.expression.side == "outputs":
             reads.setdefault(wire.step.name, {}).setdefault(wire.expression.step, wire)
-    steps = cycle.find_cycle(reads, lambda step: reads.get(step, ()))
+    steps = graph.find_cycle(reads, lambda step: reads.get(step, ()))
     if steps is None:
         return
     first, last = steps[0], steps[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import port_values
+from worldsize.azureml import literals
 from worldsize.azureml.model import Data, Field, Job, Literal, Port
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -32,7 +32,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         if source == "string" and job.interface is None:
             continue  # may be a path
-        wanted = f"input `{wire.name}` takes {port_values.article(target.type)}"
+        wanted = f"input `{wire.name}` takes {literals.article(target.type)}"
         start, end = wire.expression.start, wire.expression.end
         span = wire.node.subspan(start, end)
         what = "data" if source not in LITERAL_TYPES else "no data"
@@ -46,7 +46,7 @@ def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Finding]:
     value = field.value
     if isinstance(value, Data) and port.type in LITERAL_TYPES:
         if value.path is not None and value.type not in LITERAL_TYPES:
-            message = f"input `{name}` is {port_values.article(port.type)}, not data"
+            message = f"input `{name}` is {literals.article(port.type)}, not data"
             yield Finding(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
     elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
         node = text_node(field.node)

@@ -15,8 +15,8 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     if component.raw is None:
         return
     for port in component.inputs.values():
-        low = literals.number(port.min.value) if port.min else None
-        high = literals.number(port.max.value) if port.max else None
+        low = literals.parse_number(port.min.value) if port.min else None
+        high = literals.parse_number(port.max.value) if port.max else None
         if low is not None and high is not None and low > high:
             message = f"`{port.name}` has `min` {low} above `max` {high}"
             yield Finding(span_of(port.min), message, "swap the two")

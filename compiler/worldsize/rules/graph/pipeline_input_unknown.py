@@ -35,7 +35,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             yield _fault(wire.part(2), port, names)
     for step in job.steps.values():
         for node in _texts(step):
-            for expression in binding.find(node.text):
+            for expression in binding.find_expressions(node.text):
                 port = expression.port
                 if expression.scope == "parent.inputs" and port is not None and not has(port):
                     yield _fault(node.subspan(*expression.part_range(2)), port, names)

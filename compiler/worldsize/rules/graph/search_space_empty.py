@@ -25,7 +25,7 @@ def _bounds(key: Scalar, entry: Mapping) -> Iterator[Finding]:
     low, high = entry.get("min_value"), entry.get("max_value")
     if not isinstance(low, Scalar) or not isinstance(high, Scalar):
         return
-    lower, upper = literals.number(low.value), literals.number(high.value)
+    lower, upper = literals.parse_number(low.value), literals.parse_number(high.value)
     if lower is not None and upper is not None and lower > upper:
         message = f"`{key.text}` has `min_value` {low.text} above `max_value` {high.text}"
         yield Finding(low.span, message, "swap the two bounds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -15,7 +15,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         step, count = launch.step, launch.instances.value
         has_gpus = launch.size is not None and launch.size.gpus > 0  # CPU nodes cost little, and rarely hang
-        if count is None or count < 2 or not has_gpus or member(step.limits, "timeout") is not None:
+        if count is None or count < 2 or not has_gpus or read_member(step.limits, "timeout") is not None:
             continue
         if step.type != "command":
             continue  # a sweep has limits of its own

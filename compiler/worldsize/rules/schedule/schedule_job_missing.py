@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.references import is_file
-from worldsize.azureml.schedule import JobSchedule
+from worldsize.azureml.job import JobSchedule
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 

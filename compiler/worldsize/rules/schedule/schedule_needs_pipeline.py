@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import fields
-from worldsize.azureml.schedule import JobSchedule
+from worldsize.azureml.job import JobSchedule
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping

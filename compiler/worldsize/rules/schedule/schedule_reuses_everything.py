@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Data, Job, Literal, Step
-from worldsize.azureml.schedule import JobSchedule
+from worldsize.azureml.job import JobSchedule
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.yaml import to_python
@@ -32,7 +32,7 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
 
 
 def _forced(schedule: JobSchedule, job: Job) -> bool:
-    forced = member(job.settings, "force_rerun")
+    forced = read_member(job.settings, "force_rerun")
     own = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
     force_rerun = to_python(own).get("force_rerun") if isinstance(own, Mapping) else None
     return bool(force_rerun) or (forced is not None and forced.value is not False)

@@ -113,7 +113,7 @@ def remaining(part: Part) -> dict[str, int]:
 
 def suggest_exclusion(folder: Path, *names: str) -> str:
     """How to leave something out: in which ignore file, since only one of one folder counts."""
-    file = ignore.file_of(folder)
+    file = ignore.find_ignore_file(folder)
     listed = ", ".join(f"`{name}`" for name in names)
     name = file.name if file is not None else ignore.NAMES[0]
     return f"add {listed} to `{folder.name}/{name}`: Azure ML reads no ignore file of a folder above"

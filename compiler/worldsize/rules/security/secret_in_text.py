@@ -14,6 +14,6 @@ _HELP = "revoke it, then read it from a datastore, a workspace connection or Key
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
     for secret in known_formats.find_known_secrets(document.text):
-        shown = known_formats.mask_known_secrets(document.text[secret.start : secret.end])
+        shown = known_formats.shorten_secret(document.text[secret.start : secret.end])
         message = f"this is {secret.label} (`{shown}`), readable by whoever reads this file"
         yield Finding(document.source.span(secret.start, secret.end), message, _HELP)

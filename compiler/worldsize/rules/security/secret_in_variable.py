@@ -34,7 +34,7 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
         if (before and known[before - 1][1] > assignment.start) or not _is_real(assignment):
             continue
         shown = (
-            f" (`{known_formats.mask_known_secrets(assignment.value)}`)"
+            f" (`{known_formats.shorten_secret(assignment.value)}`)"
             if len(assignment.value) >= known_formats.LONG
             else ""
         )

@@ -60,7 +60,7 @@ def _value(launch: Launch, flags: list[Flag]) -> int | None:
 def _span(launch: Launch, flag: Flag) -> Span | None:
     """Where the number is written: as an input of the step, or in its command."""
     assert flag.value is not None
-    expression = binding.whole(flag.value.bare)
+    expression = binding.parse_expression(flag.value.bare)
     if expression is not None and expression.port:
         argument = launch.step.inputs.get(expression.port)
         return argument.span if argument is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.azureml.compute import Compute
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Job
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -37,7 +37,7 @@ def find_size_names(context: Context, subject: Job | Compute) -> Iterator[SizeNa
             if step.type == "spark":
                 continue  # serverless Spark has a short list of its own
             for block in (step.resources, step.component.resources if step.component else None):
-                typed = member(block, "instance_type")
+                typed = read_member(block, "instance_type")
                 if typed is not None and isinstance(typed.value, str) and typed.span is not None:
                     yield SizeName(typed.value, typed.span)
 

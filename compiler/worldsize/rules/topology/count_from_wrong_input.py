@@ -24,8 +24,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _step(job: Job, step: Step) -> Iterator[Finding]:
     for block in (step.distribution, step.resources):
         for name in _COUNTS:
-            field = distribution.member(block, name)
-            expression = binding.whole(field.value) if field is not None else None
+            field = distribution.read_member(block, name)
+            expression = binding.parse_expression(field.value) if field is not None else None
             if (
                 field is None
                 or field.span is None
@@ -54,6 +54,6 @@ def _fault(job: Job, port: str) -> tuple[str, tuple[Related, ...]]:
     related = (Related(source.span, "given here"),) if source.span else ()
     if not isinstance(source.value, Literal):
         return "is data", related
-    number = literals.number(source.value.value)
+    number = literals.parse_number(source.value.value)
     whole = number is not None and number == int(number) and number >= 1
     return ("" if whole else f"is `{source.value.value}`"), related

@@ -36,7 +36,7 @@ def _counts(*blocks: Field[Any] | None) -> Iterator[Finding]:
         if block is None or not isinstance(block.value, dict):
             continue
         for name, least in _LEAST.items():
-            field = distribution.member(block, name)
+            field = distribution.read_member(block, name)
             if field is None or field.span is None or isinstance(field.value, bool):
                 continue
             value = _number(field.value)

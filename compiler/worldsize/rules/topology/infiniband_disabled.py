@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
@@ -29,7 +29,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _set_at(launch: Launch) -> Span | None:
-    variable = member(launch.step.environment_variables, _NAME)
+    variable = read_member(launch.step.environment_variables, _NAME)
     if variable is not None and str(variable.value) in _ON:
         return variable.span
     for command in launch.commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -20,18 +20,18 @@ _WITHOUT = re.compile(
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         environment = launch.step.component.environment if launch.step.component else None
-        image = member(environment, "image")
+        image = read_member(environment, "image")
         if (
             launch.kind != "mpi"
             or image is None
             or image.span is None
-            or member(environment, "build") is not None
+            or read_member(environment, "build") is not None
         ):
             continue
         if (
             isinstance(image.value, str)
             and _WITHOUT.fullmatch(image.value)
-            and member(environment, "conda_file") is None
+            and read_member(environment, "conda_file") is None
         ):
             message = f"`type: mpi` needs an image with MPI, and `{image.value}` has none"
             yield Finding(

@@ -23,7 +23,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
 
 
 def _judge(resources: Field[Any] | None) -> Iterator[Finding]:
-    field = distribution.member(resources, "shm_size")
+    field = distribution.read_member(resources, "shm_size")
     if field is None or field.span is None or not isinstance(field.value, str) or "${{" in field.value:
         return
     match = _SHAPE.fullmatch(field.value.strip())

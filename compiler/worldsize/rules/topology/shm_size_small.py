@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml.distribution import member
+from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.command_line import Word
@@ -32,7 +32,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _judge(launch: Launch, workers: int, word: Word) -> Iterator[Finding]:
     component = launch.step.component
-    shm_size = member(launch.step.resources, "shm_size") or member(
+    shm_size = read_member(launch.step.resources, "shm_size") or read_member(
         component.resources if component else None, "shm_size"
     )
     size = _bytes(shm_size.value) if shm_size else _DEFAULT

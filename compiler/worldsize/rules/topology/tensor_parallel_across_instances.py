@@ -19,10 +19,10 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         if degrees.span is None or world % degrees.product:
             continue
-        from worldsize.planning import across  # noqa: PLC0415 - only a job with such a degree needs it
+        from worldsize.planning import splits  # noqa: PLC0415 - only a job with such a degree needs it
 
-        if across.crosses(degrees.tensor, processes, instances) and not across.joined(launch.size):
-            message = across.message(degrees.tensor, processes, launch.size)
+        if splits.crosses_instances(degrees.tensor, processes, instances) and not splits.has_spanning_link(launch.size):
+            message = splits.describe_slow_link(degrees.tensor, processes, launch.size)
             yield Finding(
-                degrees.span, message, across.remedy(degrees.tensor, processes, world // degrees.pipeline)
+                degrees.span, message, splits.suggest_tensor_degree(degrees.tensor, processes, world // degrees.pipeline)
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from worldsize.base.system_error import describe_os_error
+from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.attempt import RunContext
 from worldsize.running.engine.extensions import Extensions
 from worldsize.running.engine.restarts import Restarting, RestartPolicy

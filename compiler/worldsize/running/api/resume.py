@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from worldsize.planning.numbers import plural
+from worldsize.base.wording import plural
 from worldsize.running.api.execution import execute
 from worldsize.running.api.run import start_services
 from worldsize.running.environments.interpreters import make_interpreters

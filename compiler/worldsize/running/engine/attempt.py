@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.base.system_error import describe_os_error
+from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.environments.layers import list_installed

@@ -6,7 +6,7 @@ import selectors
 from collections.abc import Mapping
 from dataclasses import replace
 
-from worldsize.base.system_error import describe_os_error
+from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.attempt import Attempt, Outcome, RunContext
 from worldsize.running.engine.extensions import Extensions
 from worldsize.running.engine.settling import Settler

@@ -152,7 +152,7 @@ def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task
         values: Its parameters.
     """
     fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
-    seen = {f"AZUREML_SWEEP_{key}": literals.render(value) for key, value in fitting.items()}
+    seen = {f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()}
     return replace(
         step,
         name=trial_name(step.name, number),
@@ -172,9 +172,9 @@ def fill_command(command: str, values: Values) -> str:
     """A command with every ``${{search_space.x}}`` replaced; what names no parameter stays."""
     pieces: list[str] = []
     position = 0
-    for expression in binding.find(command):
+    for expression in binding.find_expressions(command):
         if expression.scope == "search_space" and expression.port in values:
-            pieces += [command[position : expression.start], literals.render(values[expression.port])]
+            pieces += [command[position : expression.start], literals.render_literal(values[expression.port])]
             position = expression.end
     return "".join([*pieces, command[position:]])
 

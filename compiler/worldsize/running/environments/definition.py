@@ -15,7 +15,8 @@ from worldsize.azureml import distribution, fields, snapshot
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
-from worldsize.azureml.references import exists, is_file, local_path, shorten
+from worldsize.azureml.references import exists, is_file, local_path
+from worldsize.base.wording import shorten
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -199,11 +200,11 @@ def _title(value: Mapping[str, Any]) -> str:
 
 def _title_span(environment: Field[Any]) -> Span | None:
     """Where the part stands that :func:`_title` names: what is installed, and only else the image."""
-    listed = distribution.member(environment, "conda_file")
+    listed = distribution.read_member(environment, "conda_file")
     if listed is not None:
         return listed.key_span if isinstance(listed.value, dict) else listed.span
-    image = distribution.member(environment, "image")
-    part = image or distribution.member(distribution.member(environment, "build"), "path")
+    image = distribution.read_member(environment, "image")
+    part = image or distribution.read_member(distribution.read_member(environment, "build"), "path")
     return part.span if part is not None else None
 
 

@@ -11,7 +11,7 @@ from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.diagnostics.sources import Sources
+from worldsize.diagnostics.snippet import Sources
 from worldsize.running.environments.definition import Definition, read_definition
 from worldsize.running.environments.docker import find_docker_fault
 from worldsize.running.model.options import EnvironmentMode, RunOptions

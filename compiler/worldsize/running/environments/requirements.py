@@ -102,7 +102,7 @@ def _bound(version: str) -> str | None:
 
 @cache
 def _names() -> dict[str, str]:
-    return {row["conda"]: row["pip"] for row in table.rows("conda_names")}
+    return {row["conda"]: row["pip"] for row in table.read_rows("conda_names")}
 
 
 def expand_requirements(

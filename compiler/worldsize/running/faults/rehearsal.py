@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from worldsize.planning.numbers import plural
+from worldsize.base.wording import plural
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.task import CHECKPOINTS
 from worldsize.running.nodes.namespaces import Namespaces

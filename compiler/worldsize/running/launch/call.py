@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from worldsize.azureml import command
+from worldsize.azureml import binding
 from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.process import Call
@@ -101,7 +101,7 @@ def make_call(
     return Call(
         step=task.name,
         launcher=task.launcher,
-        command=command.render(task.command, values.inputs, values.outputs).strip(),
+        command=binding.fill_command(task.command, values.inputs, values.outputs).strip(),
         instance_count=task.instance_count,
         process_count_per_instance=task.process_count_per_instance,
         worker_count=task.worker_count,

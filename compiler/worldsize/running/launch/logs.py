@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 
-from worldsize.diagnostics.snippet import printable
+from worldsize.diagnostics.snippet import mark_controls
 
 CHUNK_BYTES = 1 << 16
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -79,4 +79,4 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 def _settled(line: str) -> str:
     """What a terminal would show in the end: without colours, and of what was written over the last."""
-    return printable(_ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2])
+    return mark_controls(_ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml import command as commands
+from worldsize.azureml import binding as commands
 from worldsize.azureml import literals
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.results import Failure
@@ -33,22 +33,22 @@ def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
     """
     secrets = {*graph.secrets}
     for name, text in settings.items():
-        secrets |= masking.literals(name, text)
+        secrets |= masking.find_secrets(name, text)
     for task in graph.tasks.values():
         secrets |= set(_task_secrets(task))
     for plan in graph.sweeps.values():
         searched = [each for each in plan.parameters if is_secret(each.name)]
-        secrets |= {literals.render(value) for each in searched for value in each.values}
+        secrets |= {literals.render_literal(value) for each in searched for value in each.values}
     return Mask(secrets)
 
 
 def _task_secrets(task: Task) -> Iterator[str]:
     for name, value in task.environment_variables.items():
-        yield from masking.literals(name, value)
+        yield from masking.find_secrets(name, value)
     for name, source in task.inputs.items():
         for part in list_parts(source) if source is not None else ():
             if isinstance(part, Text):
-                yield from [part.rendered] if part.secret else masking.literals(name, part.rendered)
+                yield from [part.rendered] if part.secret else masking.find_secrets(name, part.rendered)
 
 
 def is_hidden(name: str, source: Source | None) -> bool:
@@ -115,7 +115,7 @@ def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Re
     """
     secret = [name for name, source in task.inputs.items() if is_hidden(name, source)]
     hidden = {**values.inputs, **dict.fromkeys((name for name in secret if values.inputs[name]), HIDDEN)}
-    shown = commands.render(task.command, hidden, values.outputs).strip()
+    shown = commands.fill_command(task.command, hidden, values.outputs).strip()
     return Redaction(mask, call.command, shown, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret))
 
 

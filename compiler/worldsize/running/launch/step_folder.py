@@ -6,7 +6,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from worldsize.azureml.archive import Archive
+from worldsize.azureml.copying import Archive
 from worldsize.azureml.copying import copy_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.launch.call import render_source

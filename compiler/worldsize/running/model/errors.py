@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.snippet import draw, flatten
-from worldsize.diagnostics.sources import Sources, line_of, shown_path
+from worldsize.diagnostics.snippet import draw_line, flatten
+from worldsize.diagnostics.snippet import Sources, read_line, show_path
 from worldsize.secrecy import reports
 
 
@@ -29,13 +29,13 @@ class RunError(Exception):
 def _block(problem: Problem, sources: Sources) -> str:
     """One problem with its source line; a fault of the whole file has no line to show."""
     span = problem.span
-    path = flatten(shown_path(span.path))
-    line = line_of(sources, span.path, span.line)
+    path = flatten(show_path(span.path))
+    line = read_line(sources, span.path, span.line)
     gutter = " " * len(str(span.line))
     if line is None:
         lines = [f"{path}: error: {flatten(problem.message)}"]
     else:
-        shown, column, length = draw(line, span)
+        shown, column, length = draw_line(line, span)
         lines = [
             f"{path}:{span.line}:{span.column}: error: {flatten(problem.message)}",
             f"{gutter} |",

@@ -25,7 +25,7 @@ class Text:
     @property
     def rendered(self) -> str:
         """As Azure ML puts it on a command line."""
-        return literals.render(self.value)
+        return literals.render_literal(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def read_default(port: Port) -> Text:
     """The default of an input, read as its type: 10.7 of an integer is 10, as azure-ai-ml reads it."""
     assert port.default is not None
     value, secret = port.default.value, is_secret(port.name)
-    number = literals.number(value)
+    number = literals.parse_number(value)
     if port.type == "number" and number is not None:
         return Text(float(number), secret)
     if port.type == "integer" and number is not None:

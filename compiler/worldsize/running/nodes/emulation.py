@@ -156,7 +156,7 @@ def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str
     vm_sizes = {}
     for name, task in tasks.items():
         own = task.step.resources if task.step is not None else None
-        instance_type = distribution.member(own or task.component.resources, "instance_type")
+        instance_type = distribution.read_member(own or task.component.resources, "instance_type")
         if instance_type is not None and isinstance(instance_type.value, str):
             vm_sizes[name] = instance_type.value
     for name, step in plan.steps.items() if plan is not None else ():

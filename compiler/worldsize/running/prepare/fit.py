@@ -307,13 +307,13 @@ def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> fro
     An input counts where the command names it; a variable always does. One that was changed by hand since
     compiling tells the user's own number.
     """
-    named = {expression.port for expression in binding.find(task.command) if expression.scope == "inputs"}
+    named = {expression.port for expression in binding.find_expressions(task.command) if expression.scope == "inputs"}
     told: set[str] = set()
     for name, template in templates.items():
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
             told |= {
                 expression.port
-                for expression in binding.find(template)
+                for expression in binding.find_expressions(template)
                 if expression.scope == "plan" and expression.port
             }
     return frozenset(told)
@@ -328,7 +328,7 @@ def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Pl
         if here is None or not _follows(task, name, template, plan):
             continue
         if name.startswith(VARIABLE):
-            variables[name.removeprefix(VARIABLE)] = literals.render(here)
+            variables[name.removeprefix(VARIABLE)] = literals.render_literal(here)
         else:
             inputs[name] = Text(here)
     if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
@@ -342,23 +342,23 @@ def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
     if planned is None:
         return False
     if name.startswith(VARIABLE):
-        return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render(planned)
+        return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render_literal(planned)
     source = task.inputs.get(name)
-    return isinstance(source, Text) and literals.render(source.value) == literals.render(planned)
+    return isinstance(source, Text) and literals.render_literal(source.value) == literals.render_literal(planned)
 
 
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
-    whole = binding.whole(template)
+    whole = binding.parse_expression(template)
     if whole is not None:
         return _quantity(plan, step, whole.port or "")
     text = template
-    for expression in reversed(binding.find(template)):
+    for expression in reversed(binding.find_expressions(template)):
         value = (
             _quantity(plan, step, expression.port or "") if expression.scope == "plan" else str(expression)
         )
         if value is None:
             return None
-        text = text[: expression.start] + literals.render(value) + text[expression.end :]
+        text = text[: expression.start] + literals.render_literal(value) + text[expression.end :]
     return text
 
 

@@ -118,5 +118,5 @@ def find_mpi_fault(path: str) -> str | None:
 
 def _distribution_span(job: Job, task: Task) -> Span:
     distributed = task.step.distribution if task.step is not None else None
-    kind = distribution.member(distributed or task.component.distribution, "type")
+    kind = distribution.read_member(distributed or task.component.distribution, "type")
     return (kind.span if kind else None) or task.span or Span(str(job.path or "pipeline"), 1, 1, 1, 1)

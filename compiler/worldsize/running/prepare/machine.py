@@ -92,7 +92,7 @@ def fit_devices(
     for name, task in tasks.items():
         fitted[name] = task
         size = sizes.get(name) or _input_text(task, SIZE)
-        told = literals.number(_input_text(task, GPUS)) or 0
+        told = literals.parse_number(_input_text(task, GPUS)) or 0
         if told > 0:
             here = min(told, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(here)})

@@ -17,17 +17,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize import yaml
-from worldsize.azureml import literals, port_values
+from worldsize.azureml import literals, literals as port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
-from worldsize.azureml.references import classify, exists, shorten
+from worldsize.azureml.references import classify, exists
+from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.running.prepare.graph.trace import Scope, find_argument
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
-from worldsize.yaml.scalars import resolve
+from worldsize.yaml.scalars import resolve_scalar
 
 MOST_FED = 10_000  # inputs that one input of a pipeline is followed to
 
@@ -127,7 +128,7 @@ def _field(
         type_ = before.type if isinstance(before, Data) else None
         problems += _absent(setting)
         return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
-    value: Any = resolve(setting.text)
+    value: Any = resolve_scalar(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
         value = setting.text
     wrong = next(
@@ -135,7 +136,7 @@ def _field(
         None,
     )
     if wrong is None and not ports and isinstance(before, Literal) and before.value is not None:
-        as_before = Port(setting.name, literals.type_of(before.value))
+        as_before = Port(setting.name, literals.primitive_type(before.value))
         loose = replace(as_before, type="number") if as_before.type == "integer" else as_before
         wrong = port_values.check_value(setting.name, value, loose, setting.span)
     if wrong is not None:
@@ -175,7 +176,7 @@ def _retyped(step: Step, port: str, field: Field[Argument]) -> Step:
     component = step.component
     if component is None or not _follows_its_value(step) or not isinstance(field.value, Literal):
         return step
-    type_ = literals.type_of(field.value.value)
+    type_ = literals.primitive_type(field.value.value)
     return replace(step, component=replace(component, inputs={**component.inputs, port: Port(port, type_)}))
 
 
@@ -286,7 +287,7 @@ def _inside(node: yaml.Node, outer: yaml.Node) -> bool:
 
 def _to_yaml(value: str) -> str:
     """A value as YAML: numbers and booleans as they are, text in quotes."""
-    return json.dumps(value) if isinstance(resolve(value), str) else value
+    return json.dumps(value) if isinstance(resolve_scalar(value), str) else value
 
 
 def _insert_entry(text: str, mapping: yaml.Mapping, entry: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import classify
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.base.budget import Budgets, OverBudgetError, over_budget
+from worldsize.base.limits import Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
@@ -75,7 +75,7 @@ def prepare(
         with Budgets().charge(str(target)):
             return _read(target, found, options, track=track)
     except OverBudgetError:
-        raise RunError([over_budget(str(target))]) from None
+        raise RunError([report_over_budget(str(target))]) from None
 
 
 def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> Prepared:

@@ -132,7 +132,7 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
 
 
 def _scheduled_job(target: Path, root: object) -> str:
-    from worldsize.azureml import schedule  # noqa: PLC0415 - nobody runs schedules on purpose
+    from worldsize.azureml import job as schedule  # noqa: PLC0415 - nobody runs schedules on purpose
     from worldsize.azureml.files import Files  # noqa: PLC0415
     from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from worldsize.azureml.archive import Archive
+from worldsize.azureml.copying import Archive
 from worldsize.running.record.json_files import boot_id, read_json, write_json
 from worldsize.running.reuse.trees import Kind, Leaf, Stamp, Tree, make_stamp, walk_tree
 

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from worldsize.diagnostics.snippet import printable
+from worldsize.diagnostics.snippet import mark_controls
 from worldsize.running.model.results import DONE, StepState
 from worldsize.running.model.view import Status
 from worldsize.running.show.views import format_duration
@@ -52,7 +52,7 @@ class LiveView:
 
     def notice(self, text: str) -> None:
         """Write it above the table."""
-        self._console.print(Text(printable(text)), soft_wrap=True)
+        self._console.print(Text(mark_controls(text)), soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Write it above the table."""

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from worldsize.diagnostics.snippet import flatten, printable
+from worldsize.diagnostics.snippet import flatten, mark_controls
 from worldsize.running.model.folder import HOME
 from worldsize.running.model.results import Failure, RunResult, StepResult
 from worldsize.running.show.views import format_duration
@@ -27,7 +27,7 @@ def render_summary(result: RunResult, *, steps: bool = True) -> str:
     ]
     if steps:
         lines += _steps(result)
-    return printable("\n".join([*lines, *_outcome(result)])) + "\n"
+    return mark_controls("\n".join([*lines, *_outcome(result)])) + "\n"
 
 
 def _steps(result: RunResult) -> Iterator[str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from worldsize.diagnostics.snippet import printable
+from worldsize.diagnostics.snippet import mark_controls
 from worldsize.running.model.view import Progress, Status, View
 from worldsize.secrecy.masking import Mask
 
@@ -31,7 +31,7 @@ class PlainView:
 
     def notice(self, text: str) -> None:
         """Write it."""
-        self._write(printable(text))
+        self._write(mark_controls(text))
 
     def warn(self, text: str) -> None:
         """Write it."""
@@ -119,7 +119,7 @@ class QuietView(PlainView):
 
     def warn(self, text: str) -> None:
         """Write it."""
-        self._warn(printable(text))
+        self._warn(mark_controls(text))
 
 
 def format_progress(progress: Progress) -> str:

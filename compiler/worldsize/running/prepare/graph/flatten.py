@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from worldsize.azureml import cycle, distribution
+from worldsize.azureml import graph as cycle, distribution
 from worldsize.azureml.model import Job
-from worldsize.azureml.references import shorten
-from worldsize.base import budget
+from worldsize.base.wording import shorten
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.running.model.source import Assets, Output
@@ -52,7 +52,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
     sweeps: dict[str, SweepPlan] = {}
     tracer = Tracer(assets)
     for reader in _readers(outer, whole, tracer, faults):
-        budget.check_time()
+        limits.check_time()
         task = reader.task()
         if task is not None:
             tasks[task.name] = task
@@ -145,7 +145,7 @@ def _count(job: Job, known: dict[int, int]) -> int:
 
 
 def _switch(job: Job, name: str, *, default: bool) -> bool:
-    setting = distribution.member(job.settings, name)
+    setting = distribution.read_member(job.settings, name)
     return default if setting is None or setting.value is None else str(setting.value).lower() == "true"
 
 

@@ -61,7 +61,7 @@ class _ParallelReader(SettingsReader):
                 task,
             )
             return None
-        kind = distribution.member(task, "type")
+        kind = distribution.read_member(task, "type")
         if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
             self.refuse(
                 f"a parallel `task` of type `{kind.value}` is not run here",
@@ -73,8 +73,8 @@ class _ParallelReader(SettingsReader):
             component,
             type="command",
             command=Field(driver_command(lines), task.span, task.key_span),
-            code=distribution.member(task, "code"),
-            environment=distribution.member(task, "environment"),
+            code=distribution.read_member(task, "code"),
+            environment=distribution.read_member(task, "environment"),
             distribution=None,
             additional_includes=Field([str(DRIVER)]),
         )
@@ -90,7 +90,7 @@ class _ParallelReader(SettingsReader):
 
     def _settings(self) -> dict[str, str]:
         resources = self._get("resources")
-        instances = self.whole(distribution.member(resources, "instance_count"), "instance_count", 1)
+        instances = self.whole(distribution.read_member(resources, "instance_count"), "instance_count", 1)
         concurrency = self.whole(self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1)
         retry = self._get("retry_settings")
         return {
@@ -102,24 +102,24 @@ class _ParallelReader(SettingsReader):
                 self.whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
             ),
             "max_retries": str(
-                self.whole(distribution.member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+                self.whole(distribution.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
             ),
-            "timeout": str(self.whole(distribution.member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
+            "timeout": str(self.whole(distribution.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
             "logging_level": self._level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),
         }
 
     def _task(self, task: Field[Any]) -> dict[str, str]:
-        script = distribution.member(task, "entry_script")
+        script = distribution.read_member(task, "entry_script")
         if script is None or not isinstance(script.value, str) or not script.value.strip():
             self.refuse(
                 f"the `task` of parallel step `{self.step.name}` has no `entry_script`",
                 "name the Python file in `code` that has `init` and `run`",
                 script or task,
             )
-        append = distribution.member(task, "append_row_to")
-        arguments = distribution.member(task, "program_arguments")
+        append = distribution.read_member(task, "append_row_to")
+        arguments = distribution.read_member(task, "program_arguments")
         return {
             "entry_script": str(script.value).strip() if script else "",
             "append_row_to": str(append.value) if append is not None and append.value else "",
@@ -128,7 +128,7 @@ class _ParallelReader(SettingsReader):
 
     def _input_data(self) -> str:
         setting = self._get("input_data")
-        expression = binding.whole(setting.value) if setting is not None else None
+        expression = binding.parse_expression(setting.value) if setting is not None else None
         ports = self.step.component.inputs if self.step.component else {}
         if expression is None or expression.scope != "inputs" or expression.port not in ports:
             data = [name for name, port in ports.items() if port.is_data]
@@ -148,13 +148,13 @@ class _ParallelReader(SettingsReader):
     def _input_type(self) -> str:
         """The type of the data, as the step says it, else as what it is bound to has it."""
         setting = self._get("input_data")
-        expression = binding.whole(setting.value) if setting is not None else None
+        expression = binding.parse_expression(setting.value) if setting is not None else None
         name = expression.port or "" if expression is not None else ""
         ports = self.step.component.inputs if self.step.component else {}
         argument = (
             fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
         )
-        said = distribution.member(distribution.member(argument, name), "type")
+        said = distribution.read_member(distribution.read_member(argument, name), "type")
         if said is not None and isinstance(said.value, str):
             return said.value.lower()
         return ports[name].type.lower() if name in ports else "uri_folder"

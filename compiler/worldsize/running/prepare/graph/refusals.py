@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Field, OutputSetting, Step
-from worldsize.azureml.references import local_path, shorten
+from worldsize.azureml.references import local_path
+from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 
@@ -102,7 +103,7 @@ class SettingsReader:
         """A whole number from ``least``; the default where nothing is given, or something else."""
         if setting is None or setting.value is None:
             return default
-        number = literals.number(self.resolve(setting.value))
+        number = literals.parse_number(self.resolve(setting.value))
         if number is None or number < least or number != int(number):
             self.refuse(f"`{name}` is `{setting.value}`", f"give a whole number from {least}", setting)
             return default

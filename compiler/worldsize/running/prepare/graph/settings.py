@@ -88,7 +88,7 @@ class StepSettings:
         return rendered
 
     def _distribution(self) -> distribution.Distribution | None:
-        return distribution.view(self.step.distribution or self.component.distribution)
+        return distribution.read_distribution(self.step.distribution or self.component.distribution)
 
     def _variables(self) -> dict[Any, Any]:
         """By name, as they stand in the file."""
@@ -96,7 +96,7 @@ class StepSettings:
         return {name: value for block in blocks for name, value in block.items()}
 
     def _variable(self, name: str) -> Field[Any] | None:
-        settings = [distribution.member(block, name) for block in self._blocks()]
+        settings = [distribution.read_member(block, name) for block in self._blocks()]
         return next((each for each in reversed(settings) if each is not None), None)
 
     def _blocks(self) -> Iterator[Field[Any]]:
@@ -110,13 +110,13 @@ class StepSettings:
                 yield trial
 
     def _inside(self, name: str, block: Field[Any] | None, default: int) -> int:
-        return self._count(name, distribution.member(block, name), default)
+        return self._count(name, distribution.read_member(block, name), default)
 
     def _count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
         if setting is None or setting.value is None:
             return default
         source = self._value(setting.value)
-        number = literals.number(source.value) if isinstance(source, Text) else None
+        number = literals.parse_number(source.value) if isinstance(source, Text) else None
         if number is None or number < least or number != int(number):
             resolved = (
                 f", {source.value}" if isinstance(source, Text) and source.value != setting.value else ""
@@ -127,7 +127,7 @@ class StepSettings:
         return int(number)
 
     def _value(self, value: Any) -> Traced:
-        expression = binding.whole(value)
+        expression = binding.parse_expression(value)
         argument: Argument = Literal(value) if expression is None else Binding(expression)
         return self.tracer.trace(self.scope, argument, is_data=False)
 
@@ -178,7 +178,7 @@ def find_unfilled(
     command = component.command
     if command is None or not isinstance(command.value, str):
         return None
-    template = binding.parse(command.value)
+    template = binding.parse_template(command.value)
     guarded = {expression.start for part in template.sections for expression in part.expressions}
     for expression in template.expressions:
         said = _unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)

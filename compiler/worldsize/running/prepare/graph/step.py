@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, literals, port_values
+from worldsize.azureml import binding, literals, literals as port_values
 from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
-from worldsize.azureml.references import classify, exists, shorten
+from worldsize.azureml.references import classify, exists
+from worldsize.base.wording import shorten
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.running.model.source import File, Joined, Source, Text, read_default
@@ -217,7 +218,7 @@ class StepReader:
 
     def setting(self, value: Any) -> Any:
         """A setting with its binding to an input of the pipeline resolved; what is no binding as it is."""
-        expression = binding.whole(value)
+        expression = binding.parse_expression(value)
         if expression is None:
             return value
         source = self.tracer.trace(self.scope, Binding(expression), is_data=False)

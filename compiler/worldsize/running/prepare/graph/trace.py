@@ -13,7 +13,8 @@ from typing import Any
 from worldsize.azureml import binding, graph
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
-from worldsize.azureml.references import classify, exists, local_path, shorten
+from worldsize.azureml.references import classify, exists, local_path
+from worldsize.base.wording import shorten
 from worldsize.running.model.source import (
     ARTIFACTS,
     Assets,
@@ -99,7 +100,7 @@ def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port])
         return [name]
     if not any(port.startswith(f"{name}.") for port in ports):
         return [name]
-    members = graph.arguments(node)
+    members = graph.read_arguments(node)
     return [
         leaf for member, inner in members.items() for leaf in list_leaves(f"{name}.{member}", inner, ports)
     ]
@@ -111,7 +112,7 @@ def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
         inner = Expression(f"{whole.name}.{rest}", whole.start, whole.end, whole.name_start)
         return Field(Binding(inner), group.span, group.key_span, group.node)
     if isinstance(group.node, YamlMapping):
-        return find_argument(graph.arguments(group.node), rest)
+        return find_argument(graph.read_arguments(group.node), rest)
     return None
 
 
@@ -199,7 +200,7 @@ class Tracer:
             return Reason("is a group or a list, which is not supported here", "give its members one by one")
         if not isinstance(value, str):
             return Text(value)
-        if binding.find(value):
+        if binding.find_expressions(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
         traced = self.data(scope, value) if is_data else self._literal(value)
         return _declare(traced, argument) if isinstance(argument, Data) else traced
@@ -232,7 +233,7 @@ class Tracer:
             return Reason("is a text inside too many others", "bind it to the value itself")
         parts: list[Part] = []
         position = 0
-        for expression in binding.find(text):
+        for expression in binding.find_expressions(text):
             parts.append(Text(text[position : expression.start]))
             position = expression.end
             traced = self.trace(scope, Binding(expression), is_data=False, depth=depth + 1)

@@ -51,9 +51,9 @@ def format_table(
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print what others may have written: names, paths and records that act on no terminal."""
-    from worldsize.diagnostics.snippet import printable  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.diagnostics.snippet import mark_controls  # noqa: PLC0415 - `--help` needs none of it
 
-    click.echo(printable(text), err=err, nl=nl)
+    click.echo(mark_controls(text), err=err, nl=nl)
 
 
 def refuse(message: str, help_: str | None = None) -> NoReturn:

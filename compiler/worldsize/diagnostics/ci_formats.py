@@ -15,7 +15,7 @@ from msgspec import Struct
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import escape_controls
-from worldsize.diagnostics.sources import shown_path
+from worldsize.diagnostics.snippet import show_path
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -30,7 +30,7 @@ class RuleInfo(Struct, frozen=True):
     docs: str
 
 
-def render(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, version: str) -> str:
+def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, version: str) -> str:
     """One SARIF log with one run.
 
     Args:
@@ -97,5 +97,5 @@ def _location(span: Span) -> dict[str, Any]:
         "endLine": span.end_line,
         "endColumn": span.end_column,
     }
-    artifact = {"uri": quote(shown_path(span.path))}
+    artifact = {"uri": quote(show_path(span.path))}
     return {"physicalLocation": {"artifactLocation": artifact, "region": region}}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.azureml.shape import CHECKED, check, recognise
+from worldsize.azureml.shape import CHECKED, check_shape, recognise
 from worldsize.yaml import load
 
 pytestmark = pytest.mark.run
@@ -116,10 +116,10 @@ def test_whole_folders_agree_with_azure_ai_ml(folder: str, refusal: Any) -> None
         kind = recognise(document.root, str(path)) if document.root is not None else None
         if kind not in CHECKED or document.root is None:
             continue
-        ours = [problem for problem in check(document.root, kind) if problem.slug not in WARNINGS]
+        ours = [problem for problem in check_shape(document.root, kind) if problem.slug not in WARNINGS]
         why = refusal(path, kind)
         outside = why is not None and any(text in why for text in OUTSIDE)
-        named = any(problem.slug == "aml-component-name" for problem in check(document.root, kind))
+        named = any(problem.slug == "aml-component-name" for problem in check_shape(document.root, kind))
         if bool(ours) != (why is not None) and not outside and not named:
             disagreements.append((str(path), [(str(p.span), p.message) for p in ours], why))
     assert disagreements == []

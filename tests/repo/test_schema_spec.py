@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from worldsize import resources, spec
-from worldsize.spec import reference, schema, schedule
+from worldsize.spec import reference, schedule, schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))

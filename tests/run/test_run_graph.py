@@ -112,7 +112,7 @@ def test_nested_components_run_and_do_without_what_failed(nested: Any) -> None:
 def test_what_is_set_is_held_against_what_components_declare(nested: Any) -> None:
     for option, said in {
         "count=-1": "`count` is -1, below its minimum 0",
-        "count=many": "`many` is not an integer, as input `count` wants",
+        "count=many": "`many` is not an integer, as input `count` requires",
         "cuont=1": "there is no input `cuont`",
     }.items():
         status, text = nested.run("pipeline.yml", "--dry-run", "--set", option)

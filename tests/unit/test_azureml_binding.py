@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.azureml import binding, binding as command, literals
+from worldsize.azureml import binding, literals
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 
@@ -83,14 +83,14 @@ def test_what_never_closes_is_named_by_its_offset() -> None:
 
 def test_a_command_is_filled_in_as_azure_does() -> None:
     text = "python t.py --lr ${{inputs.lr}} $[[--tag '${{inputs.tag}}']] --out ${{ outputs.model }}"
-    filled = command.fill_command(text, {"lr": literals.render_literal(1e-05), "tag": None}, {"model": "/m"})
+    filled = binding.fill_command(text, {"lr": literals.render_literal(1e-05), "tag": None}, {"model": "/m"})
     assert filled == "python t.py --lr 1e-05  --out /m"
-    with_tag = command.fill_command(text, {"lr": "0.1", "tag": "a b"}, {"model": "/m"})
+    with_tag = binding.fill_command(text, {"lr": "0.1", "tag": "a b"}, {"model": "/m"})
     assert with_tag == "python t.py --lr 0.1 --tag 'a b' --out /m"
 
 
 def test_a_value_that_looks_like_an_expression_is_not_filled_in_again() -> None:
-    filled = command.fill_command("echo ${{inputs.a}} ${{inputs.b}}", {"a": "${{inputs.b}}", "b": "x"}, {})
+    filled = binding.fill_command("echo ${{inputs.a}} ${{inputs.b}}", {"a": "${{inputs.b}}", "b": "x"}, {})
     assert filled == "echo ${{inputs.b}} x"
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from worldsize.azureml import component as reader
 from worldsize.azureml import snapshot
-from worldsize.azureml.copying import Archive
-from worldsize.azureml.copying import CHUNK, CopyAccess
+from worldsize.azureml.copying import CHUNK, Archive, CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem

@@ -12,7 +12,7 @@ import pytest
 
 import worldsize
 from worldsize.azureml.model import Job
-from worldsize.base import limits as budget, limits
+from worldsize.base import limits
 from worldsize.base.problem import Finding
 from worldsize.cli.main import main
 from worldsize.rules.context import Context
@@ -42,7 +42,7 @@ def test_a_slow_rule_ends_with_its_file_and_no_other(tmp_path: Path, monkeypatch
 
     def check_slowly(_context: Context, job: Job) -> Iterator[Finding]:
         while job.path is not None and job.path.name == "slow.yml":
-            budget.check_time()
+            limits.check_time()
         yield from ()
 
     monkeypatch.setattr(limits, "SECONDS", 0.3)
@@ -74,11 +74,11 @@ def test_a_file_that_is_long_to_read_is_given_up_once_however_many_ask_for_it(
 
 def test_time_that_others_have_the_processor_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SECONDS", 0.05)
-    budgets = budget.Budgets()
+    budgets = limits.Budgets()
     with budgets.charge("job.yml"):
         for _ in range(10):
             time.sleep(0.02)
-            budget.check_time()
+            limits.check_time()
 
 
 def test_a_thread_can_stop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +87,10 @@ def test_a_thread_can_stop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def work() -> None:
         try:
-            with budget.Budgets().charge("job.yml"):
+            with limits.Budgets().charge("job.yml"):
                 while True:
-                    budget.check_time()
-        except budget.OverBudgetError:
+                    limits.check_time()
+        except limits.OverBudgetError:
             stopped.append(True)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -100,14 +100,14 @@ def test_a_thread_can_stop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_check_nothing_is_bounded() -> None:
-    budget.check_time()
-    assert budget.take_comparisons(10**9)
+    limits.check_time()
+    assert limits.take_comparisons(10**9)
 
 
 def test_suggestions_end_before_they_cost_more_than_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMPARISONS", 25)
-    with budget.Budgets().charge("job.yml"):
-        assert [budget.take_comparisons(10) for _ in range(4)] == [True, True, False, False]
+    with limits.Budgets().charge("job.yml"):
+        assert [limits.take_comparisons(10) for _ in range(4)] == [True, True, False, False]
 
 
 SPEC = """\
@@ -154,9 +154,9 @@ def test_no_verb_works_longer_on_a_file_than_a_check(
         PIPELINE.replace('    inputs: {rate: "${{parent.jobs.nowhere.outputs.rate}}"}\n', "")
     )
 
-    class Exhausted(budget.Budgets):
+    class Exhausted(limits.Budgets):
         def charge(self, path: str) -> AbstractContextManager[None]:
-            self._accounts[path] = budget._Account(self._clock, 0, spent=1e9)
+            self._accounts[path] = limits._Account(self._clock, 0, spent=1e9)
             return super().charge(path)
 
     monkeypatch.setattr(f"{WHERE[where]}.Budgets", Exhausted)

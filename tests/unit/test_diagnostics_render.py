@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats as github, json_format, ci_formats as junit, ci_formats, text
+from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats, json_format, text
+from worldsize.diagnostics.ci_formats import RuleInfo
 from worldsize.diagnostics.diagnostic import sort_unique
 from worldsize.diagnostics.render import render_report
-from worldsize.diagnostics.ci_formats import RuleInfo
 from worldsize.diagnostics.text import wants_colour
 from worldsize.yaml import Mapping, Source, Span, load
 
@@ -170,19 +170,19 @@ def test_sarif_has_what_the_schema_requires() -> None:
 
 def test_github_escapes_what_would_end_the_command() -> None:
     at = Span("a,b.yml", 1, 4, 1, 7)
-    line = github.render_github([diagnostic(at, "100% of `a:b`\nsecond")])
+    line = ci_formats.render_github([diagnostic(at, "100% of `a:b`\nsecond")])
     assert line.startswith("::error file=a%2Cb.yml,line=1,endLine=1,col=4,endColumn=6,title=WS201 too-many::")
     assert "100%25 of `a:b`%0Asecond%0Ahelp: write `2`" in line
     assert line.count("\n") == 1
 
 
 def test_github_gives_no_columns_over_several_lines() -> None:
-    assert "col=" not in github.render_github([diagnostic(Span("a.yml", 1, 4, 2, 1))])
+    assert "col=" not in ci_formats.render_github([diagnostic(Span("a.yml", 1, 4, 2, 1))])
 
 
 def test_junit_is_xml_with_a_case_a_file() -> None:
     at = Span("a.yml", 1, 1, 1, 2)
-    document = junit.render_junit([diagnostic(at, '`<a>` & "b" \x01')], {}, files=["a.yml", "b.yml"])
+    document = ci_formats.render_junit([diagnostic(at, '`<a>` & "b" \x01')], {}, files=["a.yml", "b.yml"])
     suite = ET.fromstring(document).find("testsuite")
     assert suite is not None
     assert suite.attrib["tests"] == "2"
@@ -198,7 +198,8 @@ def test_every_format_is_reachable_and_repeatable(format_: str) -> None:
     assert isinstance(document.root, Mapping)
     found = [diagnostic(document.root.span)]
     once, again = (
-        render_report(format_, found, {"a.yml": document.source}, ["a.yml"], rules=lambda: RULES) for _ in range(2)
+        render_report(format_, found, {"a.yml": document.source}, ["a.yml"], rules=lambda: RULES)
+        for _ in range(2)
     )
     assert once == again
     assert once.endswith("\n")

@@ -190,7 +190,7 @@ def test_modes_and_links_are_kept(tree: Path) -> None:
 def test_a_file_that_changed_in_the_meantime_is_left_alone(tree: Path) -> None:
     path = tree / "job.yml"
     path.write_text("new")
-    assert replace_content(path, b"old", b"mended") == "it was changed in the meantime"
+    assert replace_content(path, b"old", b"mended") == "it changed in the meantime"
     assert path.read_text() == "new"
     assert replace_content(tree / "gone.yml", b"old", b"mended") == "no such file or directory"
 

@@ -57,7 +57,10 @@ def test_the_capability_of_every_gpu_of_the_catalogue_is_known() -> None:
 def test_a_version_has_one_default_build() -> None:
     versions = {(row["package"], row["version"]) for row in table.read_rows("cuda_builds")}
     for package, version in versions:
-        assert [each.default for each in cuda.find_builds(package, version)].count(True) == 1, (package, version)
+        assert [each.default for each in cuda.find_builds(package, version)].count(True) == 1, (
+            package,
+            version,
+        )
 
 
 @pytest.mark.parametrize("component", TRAINERS)

@@ -229,7 +229,7 @@ def test_prune_forgets_what_is_old(home: Path) -> None:
     assert call("cache", "prune").output == "nothing to remove\n"
     assert call("cache", "prune", "--all").output == "forgot 1 step\n"
     assert (home / "runs" / FIRST).exists()
-    assert "is no age" in call("cache", "prune", "--older", "soon", status=2).output
+    assert "is not an age" in call("cache", "prune", "--older", "soon", status=2).output
 
 
 def test_prune_removes_runs_that_nothing_needs(home: Path) -> None:

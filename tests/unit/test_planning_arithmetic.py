@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.planning import batch, learning_rate, batch as steps, topology, learning_rate as warmup
-from worldsize.planning.learning_rate import batch_growth
-from worldsize.planning.learning_rate import Adam
+from worldsize.base.wording import plural, round_noise, show_number
+from worldsize.planning import batch, learning_rate, topology
+from worldsize.planning.learning_rate import Adam, batch_growth
 from worldsize.planning.model import Launcher
-from worldsize.base.wording import round_noise, plural, show_number
 from worldsize.planning.train import shards_per_rank
 
 sizes = st.integers(1, 10_000)
@@ -140,15 +139,15 @@ def test_weight_decay_keeps_the_averaging_time(decay: float, growth: float, rate
 def test_default_warmup(
     rule: learning_rate.Rule, growth: float, epochs: float | None, expected: float
 ) -> None:
-    assert warmup.default_warmup_epochs(rule, growth, epochs) == expected
+    assert learning_rate.default_warmup_epochs(rule, growth, epochs) == expected
 
 
 def test_steps() -> None:
-    assert steps.count_steps(1438, 256, 20, 2) == steps.Steps(5, 100, 10)
-    assert steps.count_steps(None, 256, 20, 2) == steps.Steps(None, None, None)
-    assert steps.count_steps(None, 256, 20, 0) == steps.Steps(None, None, 0)
-    assert steps.count_steps(1438, 256, None, 2) == steps.Steps(5, None, 10)
-    assert steps.count_steps(100, 256, 20, 0) == steps.Steps(0, 0, 0)
+    assert batch.count_steps(1438, 256, 20, 2) == batch.Steps(5, 100, 10)
+    assert batch.count_steps(None, 256, 20, 2) == batch.Steps(None, None, None)
+    assert batch.count_steps(None, 256, 20, 0) == batch.Steps(None, None, 0)
+    assert batch.count_steps(1438, 256, None, 2) == batch.Steps(5, None, 10)
+    assert batch.count_steps(100, 256, 20, 0) == batch.Steps(0, 0, 0)
 
 
 @given(st.integers(1, 512), st.integers(0, 16), st.integers(0, 10**7))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.facts import vm_sizes as links, vm_sizes
+from worldsize.facts import vm_sizes
 from worldsize.planning import degrees as arithmetic
 from worldsize.planning.splits import crosses_instances, has_spanning_link
 
@@ -49,15 +49,15 @@ def test_links_of_the_catalogue() -> None:
     infiniband, ethernet = (vm_sizes.lookup(f"Standard_{name}") for name in ("ND96asr_v4", "NC96ads_A100_v4"))
     assert infiniband is not None
     assert ethernet is not None
-    assert links.intra_node_link(infiniband) == links.Link("NVLink 3", 300)
-    assert links.inter_node_link(infiniband) == links.Link("InfiniBand", 25)
-    assert links.intra_node_link(ethernet) == links.Link("PCIe 4.0", 32)
-    assert links.inter_node_link(ethernet) == links.Link("Ethernet", 2.5)
+    assert vm_sizes.intra_node_link(infiniband) == vm_sizes.Link("NVLink 3", 300)
+    assert vm_sizes.inter_node_link(infiniband) == vm_sizes.Link("InfiniBand", 25)
+    assert vm_sizes.intra_node_link(ethernet) == vm_sizes.Link("PCIe 4.0", 32)
+    assert vm_sizes.inter_node_link(ethernet) == vm_sizes.Link("Ethernet", 2.5)
     assert has_spanning_link(vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6"))
     for name in vm_sizes.names():
         size = vm_sizes.lookup(name)
         assert size is not None
-        inside, between = links.intra_node_link(size), links.inter_node_link(size)
+        inside, between = vm_sizes.intra_node_link(size), vm_sizes.inter_node_link(size)
         if inside is not None and between is not None and size.devices > 1:
             assert inside.gigabytes_per_s > between.gigabytes_per_s, name
 

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 import worldsize
 from worldsize.facts import vm_sizes
-from worldsize.planning.memory import activations, built_in, division, remedies, verdict, states, states as zero
+from worldsize.planning.memory import activations, built_in, division, remedies, states, verdict
 from worldsize.planning.memory.estimate import SHARES, estimate
-from worldsize.planning.memory.network import Network, Weight
+from worldsize.planning.memory.network import Network, Setup, Weight
 from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.network import Setup
 
 GPT = built_in.gpt(128, 8, 8, 512)
 KNOBS = Knobs(checkpointing=True, strategies=("ddp", "fsdp"))
@@ -131,7 +130,7 @@ def test_schedules_hold_as_many_micro_batches_as_they_say() -> None:
 
 def test_small_tensors_stay_whole_under_stage_3() -> None:
     setup = Setup("deepspeed", data=8, stage=3)
-    assert zero.persistent_bytes(GPT.parts, setup) < 4 * 8 * 20 * 512
+    assert states.persistent_bytes(GPT.parts, setup) < 4 * 8 * 20 * 512
 
 
 @given(setups("ddp", "fsdp", "deepspeed", "horovod"), st.integers(30, 37))

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from worldsize.planning.memory import activations, built_in, states
-from worldsize.planning.memory.network import Network
-from worldsize.planning.memory.network import Setup
+from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.workload import Samples
 from worldsize.resolving.imported_model import ModelImportError, import_model
 

@@ -126,10 +126,14 @@ def test_what_is_set_is_what_the_file_would_say(
     ("name", "value", "said"),
     [
         ("epochs", "11", "`epochs` is 11, above its maximum 10; write 10 or less"),
-        ("epochs", "x", "`x` is not an integer, as input `epochs` wants; write an integer"),
+        ("epochs", "x", "`x` is not an integer, as input `epochs` requires; write an integer"),
         ("options.rate", "2", "`options.rate` is 2, above its maximum 1; write 1 or less"),
         ("train.mode", "fats", "`train.mode` cannot be `fats`; did you mean `fast`?"),
-        ("shuffle", "maybe", "`maybe` is not a boolean, as input `shuffle` wants; write `true` or `false`"),
+        (
+            "shuffle",
+            "maybe",
+            "`maybe` is not a boolean, as input `shuffle` requires; write `true` or `false`",
+        ),
         ("epoch", "1", "there is no input `epoch`; did you mean `epochs`?"),
         ("train.modus", "1", "there is no input `train.modus`; did you mean `train.mode`?"),
         (

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worldsize import resources
-from worldsize.azureml.shape import CHECKED, check, recognise
+from worldsize.azureml.shape import CHECKED, check_shape, recognise
 from worldsize.azureml.shape.values import fits_shape, is_date_time
 from worldsize.yaml import load
 
@@ -145,20 +145,20 @@ def test_one_fault_behind_many_aliases_is_said_once() -> None:
     text = f"type: pipeline\njobs:\n  a: &step {{command: [x], environment: 'azureml:e:1'}}\n{steps}"
     root = load("p.yml", text).root
     assert root is not None
-    assert [problem.slug for problem in check(root, "pipeline-job")] == ["aml-wrong-type"]
+    assert [problem.slug for problem in check_shape(root, "pipeline-job")] == ["aml-wrong-type"]
 
 
 def test_a_component_that_a_pipeline_refers_to_needs_no_name() -> None:
     root = load("c.yml", "type: command\ncommand: x\nenvironment: azureml:e:1").root
     assert root is not None
-    assert [problem.slug for problem in check(root, "command-component")] == ["aml-component-name"]
-    assert check(root, "command-component", registered=False) == []
+    assert [problem.slug for problem in check_shape(root, "command-component")] == ["aml-component-name"]
+    assert check_shape(root, "command-component", registered=False) == []
 
 
 def test_a_parallel_job_cannot_stand_alone() -> None:
     root = load("p.yml", "$schema: x\ntype: parallel\ninput_data: x").root
     assert root is not None
-    assert [problem.slug for problem in check(root, "parallel-job")] == ["aml-not-allowed"]
+    assert [problem.slug for problem in check_shape(root, "parallel-job")] == ["aml-not-allowed"]
 
 
 def pipeline(steps: int) -> str:
@@ -173,16 +173,16 @@ def test_checking_is_linear_in_the_number_of_steps(calls: Callable[[Callable[[],
     def work(steps: int) -> int:
         root = load("p.yml", pipeline(steps)).root
         assert root is not None
-        assert check(root, "pipeline-job") == []
-        return calls(lambda: check(root, "pipeline-job"))
+        assert check_shape(root, "pipeline-job") == []
+        return calls(lambda: check_shape(root, "pipeline-job"))
 
     assert work(4000) < 8.5 * work(500)
 
 
 def test_checking_loads_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom worldsize.azureml.shape import check\nfrom worldsize.yaml import load\n"
-        "check(load('x', 'type: pipeline\\njobs: {a: {comand: x}}').root, 'pipeline-job')\n"
+        "import sys\nfrom worldsize.azureml.shape import check_shape\nfrom worldsize.yaml import load\n"
+        "check_shape(load('x', 'type: pipeline\\njobs: {a: {comand: x}}').root, 'pipeline-job')\n"
         "heavy = {'azure', 'marshmallow', 'jsonschema', 'rich', 'click'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -218,6 +218,6 @@ def test_any_tree_gives_problems_and_no_exception(tree: Any, kind: str) -> None:
     recognise(document.root, "x.yml")
     if document.root is not None:
         lines = document.text.count("\n") + 1
-        for problem in check(document.root, kind):
+        for problem in check_shape(document.root, kind):
             assert 1 <= problem.span.line <= lines
             assert len(problem.message) <= 200

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.azureml.shape import check
+from worldsize.azureml.shape import check_shape
 from worldsize.yaml import load
 
 CASES = runpy.run_path(str(Path(__file__).with_name("shape_cases.py")))["read"]()
@@ -16,7 +16,7 @@ CASES = runpy.run_path(str(Path(__file__).with_name("shape_cases.py")))["read"](
 def test_each_fault_is_said_once_where_it_stands(case: Any) -> None:
     document = load("case.yml", case.text)
     assert document.root is not None, document.problems
-    problems = check(document.root, case.kind)
+    problems = check_shape(document.root, case.kind)
     said = [(problem.slug, *case.place(problem.span.line, problem.span.column)) for problem in problems]
     assert said == list(case.expected), [f"{problem.message} | {problem.help}" for problem in problems]
 
@@ -25,7 +25,7 @@ def test_each_fault_is_said_once_where_it_stands(case: Any) -> None:
 def test_messages_follow_the_house_rules(case: Any) -> None:
     root = load("case.yml", case.text).root
     assert root is not None
-    for problem in check(root, case.kind):
+    for problem in check_shape(root, case.kind):
         assert not problem.message[0].isupper()
         assert not problem.message.endswith(".")
         assert len(problem.message) <= 200
@@ -37,7 +37,7 @@ def test_messages_follow_the_house_rules(case: Any) -> None:
 def test_a_fix_leaves_at_most_the_other_faults(case: Any) -> None:
     root = load("case.yml", case.text).root
     assert root is not None
-    before = check(root, case.kind)
+    before = check_shape(root, case.kind)
     for problem in before:
         if problem.fix is None:
             continue
@@ -48,7 +48,7 @@ def test_a_fix_leaves_at_most_the_other_faults(case: Any) -> None:
         lines[span.line - 1] = line[: span.column - 1] + problem.fix.replacement + line[span.end_column - 1 :]
         mended = load("case.yml", "".join(lines)).root
         assert mended is not None
-        after = [(other.slug, other.span.line) for other in check(mended, case.kind)]
+        after = [(other.slug, other.span.line) for other in check_shape(mended, case.kind)]
         assert (problem.slug, span.line) not in after or len(after) < len(before), problem.message
 
 

@@ -15,7 +15,7 @@ from worldsize.azureml import listing, snapshot
 from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.glob import parse_line
-from worldsize.base import limits as budget, limits
+from worldsize.base import limits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -201,6 +201,6 @@ def test_a_listing_that_takes_too_long_ends_in_the_middle(
         (tmp_path / f"{number}.py").touch()
     (tmp_path / ".amlignore").write_text("*a\n" * 10, encoding="utf-8")
     monkeypatch.setattr(limits, "SECONDS", -1.0)
-    with pytest.raises(budget.OverBudgetError), budget.Budgets().charge("job.yml"):
+    with pytest.raises(limits.OverBudgetError), limits.Budgets().charge("job.yml"):
         listing.list_folder(CopyAccess(), tmp_path, PurePosixPath())
     assert len(listing.list_folder(CopyAccess(), tmp_path, PurePosixPath()).files) == 21  # nobody counts here

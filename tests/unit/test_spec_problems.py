@@ -50,7 +50,7 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
         8,
         5,
         "unknown key `colour` in `steps.train`",
-        "keys that can stand here: `uses`, `command`",
+        "keys that are allowed here: `uses`, `command`",
     ),
     ("name: digits\n", "", "spec-missing-key", 1, 1, "the spec has no `name`", "add `name: digits_ddp`"),
     (
@@ -187,7 +187,7 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
         "spec-bad-pattern",
         1,
         7,
-        "`name` is `2digits`, which does not have the form that is needed",
+        "`name` is `2digits`, which does not have the required form",
         "a letter, then letters, digits, `_` and `-`",
     ),
     (
@@ -196,7 +196,7 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
         "spec-bad-pattern",
         1,
         7,
-        "`name` is `digits`, which does not have the form that is needed",
+        "`name` is `digits`, which does not have the required form",
         "",
     ),
     (
@@ -214,7 +214,7 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
         "spec-bad-pattern",
         8,
         22,
-        "`accuracy` is `about 1`, which does not have the form that is needed",
+        "`accuracy` is `about 1`, which does not have the required form",
         "a comparison and a number",
     ),
     (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize import spec
-from worldsize.spec import cron, schedule as time_zones
+from worldsize.spec import cron, schedule
 
 HEAD = """\
 name: digits
@@ -128,13 +128,13 @@ def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:
             '{cron: "0 3 * * 1", time_zone: Europe/Berlin}',
             "schedule-unknown-time-zone",
             "Europe/Berlin",
-            "time zone `Europe/Berlin` is an IANA name; Azure ML wants the Windows name",
+            "time zone `Europe/Berlin` is an IANA name, but Azure ML takes Windows names",
         ),
         (
             '{cron: "0 3 * * 1", time_zone: Pacific Time}',
             "schedule-unknown-time-zone",
             "Pacific Time",
-            "time zone `Pacific Time` is not one that Azure ML knows",
+            "time zone `Pacific Time` is unknown to Azure ML",
         ),
         (
             "{recurrence: {frequency: week, interval: 0}}",
@@ -182,13 +182,13 @@ def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:
             '{cron: "0 3 * * 1", start_time: "2026-03-01T03:00:00-04:00"}',
             "spec-bad-pattern",
             '"2026-03-01T03:00:00-04:00"',
-            "`start_time` is `2026-03-01T03:00:00-04:00`, which does not have the form that is needed",
+            "`start_time` is `2026-03-01T03:00:00-04:00`, which does not have the required form",
         ),
         (
             '{cron: "0 3 * * 1", start_time: "2026-02-30T03:00:00"}',
             "schedule-bad-time",
             '"2026-02-30T03:00:00"',
-            "`start_time` is `2026-02-30T03:00:00`, which is no date and time of the calendar",
+            "`start_time` is `2026-02-30T03:00:00`, which is not a valid date and time",
         ),
         (
             '{cron: "0 3 * * 1", start_time: "2026-03-01T03:00", end_time: "2025-03-01T03:00"}',
@@ -234,10 +234,10 @@ def test_good_schedules(tmp_path, schedule):
     ],
 )
 def test_a_known_zone_finds_its_windows_name(name, windows):
-    assert time_zones.windows_name(name) == windows
+    assert schedule.windows_name(name) == windows
 
 
 @pytest.mark.run
 def test_the_zones_are_azure_mls():
     constants = pytest.importorskip("azure.ai.ml.constants")
-    assert list(time_zones.load_time_zones()) == [zone.value for zone in constants.TimeZone]
+    assert list(schedule.load_time_zones()) == [zone.value for zone in constants.TimeZone]

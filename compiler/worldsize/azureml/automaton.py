@@ -1,4 +1,4 @@
-"""All lines of an ignore file matched at once, in time linear in the file for each character of a path.
+"""Matches all lines of an ignore file at once, in time linear in the file for each character of a path.
 
 An ignore file from elsewhere can have a hundred thousand different lines with stars. To compare each with
 each name takes minutes. Here every character of every line is a bit, set where the line has matched so far
@@ -18,9 +18,9 @@ from worldsize.azureml import glob
 from worldsize.azureml.glob import ANY, STAR, Characters, Pattern
 from worldsize.base import limits
 
-_BITS = 1 << 16  # of one automaton, unless a single line has more: integers that fit a processor's cache
-_MASKS = 256  # characters whose masks are kept; a name has few of the many there are
-_NAMES = 4096  # answers that are kept
+_BITS = 1 << 16  # of one automaton, unless a single line has more: such integers fit a processor's cache
+_MASKS = 256  # characters whose masks are cached; names use few characters
+_NAMES = 4096  # answers that are cached
 
 
 class _Bits:
@@ -33,10 +33,10 @@ class _Bits:
         """The integer."""
         if not self.places:
             return 0
-        found = bytearray((max(self.places) >> 3) + 1)
+        bits = bytearray((max(self.places) >> 3) + 1)
         for place in self.places:
-            found[place >> 3] |= 1 << (place & 7)
-        return int.from_bytes(found, "little")
+            bits[place >> 3] |= 1 << (place & 7)
+        return int.from_bytes(bits, "little")
 
 
 class Automaton(Struct, eq=False):
@@ -60,15 +60,15 @@ class Automaton(Struct, eq=False):
     _file_ends: _Bits = field(default_factory=_Bits)  # the same of lines that match a file
     _masks: dict[str, int] = field(default_factory=dict)
     _built: tuple[int, ...] = ()
-    _folder: tuple[str, ...] = ()  # the folder that was asked about last
+    _folder: tuple[str, ...] = ()  # the folder of the last question
     _entered: tuple[int, int] = (0, 0)
 
     def add(self, pattern: Pattern, line: int) -> None:
-        """Add a line, which must come after those that are there."""
+        """Add a line, which must come after the lines that were added before."""
         try:
             names = [name if name == ANY else list(glob.split_tokens(name)) for name in pattern.names]
         except ValueError:
-            return  # the client cannot read it either
+            return  # the client cannot parse it either
         anywhere = False
         start = self.size
         for name in names:
@@ -112,7 +112,7 @@ class Automaton(Struct, eq=False):
         self.size = at + 1
 
     def build(self) -> None:
-        """Make the integers, once all lines are there."""
+        """Build the integers after all lines were added."""
         every = (self._ends, self._file_ends, self._first, self._anywhere, self._inner, self._loops)
         self._built = (*(each.mask() for each in every), self._negated.mask())
         self._entered = (self._built[2], 0)
@@ -128,7 +128,7 @@ class Automaton(Struct, eq=False):
         return self.lines[matched.bit_length() - 1] if matched else -1
 
     def _enter(self, folder: tuple[str, ...]) -> tuple[int, int]:
-        """Where lines start in a folder, and which have matched on the way; files are asked about in turn."""
+        """The start bits of lines in a folder, and the lines that already matched; cached for its files."""
         if folder != self._folder:
             ends, _, first, anywhere, inner, _, _ = self._built
             starts, matched = first, 0
@@ -183,12 +183,12 @@ class Lines(Struct, eq=False):
     _known: dict[tuple[tuple[str, ...], bool], int] = field(default_factory=dict)
 
     def exclude(self, parts: Sequence[str]) -> bool:
-        """Whether a path is left out: the last line that matches it says so."""
+        """Whether a path is excluded: the last line that matches it decides."""
         last = self.last_match(tuple(parts), below=False)
         return last >= 0 and self.patterns[last].include
 
     def exclude_below(self, parts: Sequence[str]) -> bool:
-        """Whether every path below a folder is left out, as far as that shows without listing it."""
+        """Whether every path below a folder is excluded, as far as this is known without listing it."""
         return self.last_match(tuple(parts), below=True) > self.last_negated
 
     def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
@@ -199,42 +199,42 @@ class Lines(Struct, eq=False):
             below: Whether to ask for all paths below it instead.
         """
         question = (parts, below)
-        found = self._known.get(question)
-        if found is None:
+        line = self._known.get(question)
+        if line is None:
             if len(self._known) >= _NAMES:
                 self._known.clear()
-            found = self._known[question] = self._last_match(parts, below=below)
-        return found
+            line = self._known[question] = self._last_match(parts, below=below)
+        return line
 
     def _last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
-        found = -1
-        for at, part in enumerate(parts):
-            known = self.literals.get(part)
-            if known is not None:
-                found = max(found, known[below or at < len(parts) - 1])
+        last_match = -1
+        for index, part in enumerate(parts):
+            literal_matches = self.literals.get(part)
+            if literal_matches is not None:
+                last_match = max(last_match, literal_matches[below or index < len(parts) - 1])
         for automaton in self.automata:
             last = automaton.last_match(parts, below=below)
             if last >= 0:
-                return max(found, last)
-        return found
+                return max(last_match, last)
+        return last_match
 
 
 def compile_lines(patterns: list[Pattern]) -> Lines:
     """The lines of an ignore file, from first to last."""
-    found = Lines(patterns)
+    lines = Lines(patterns)
     automata = [Automaton()]
     for number, pattern in enumerate(patterns):
         if not pattern.include:
-            found.last_negated = number
+            lines.last_negated = number
         if len(pattern.names) == 2 and pattern.names[0] == ANY and glob.is_literal(pattern.names[1]):
-            known = found.literals.get(pattern.names[1], (-1, -1))
-            found.literals[pattern.names[1]] = (known[0] if pattern.only_below else number, number)
+            known = lines.literals.get(pattern.names[1], (-1, -1))
+            lines.literals[pattern.names[1]] = (known[0] if pattern.only_below else number, number)
             continue
         if automata[-1].size >= _BITS:
             automata.append(Automaton())
             limits.check_time()
         automata[-1].add(pattern, number)
-    for each in automata:
-        each.build()
-    found.automata = [each for each in reversed(automata) if each.lines]
-    return found
+    for automaton in automata:
+        automaton.build()
+    lines.automata = [automaton for automaton in reversed(automata) if automaton.lines]
+    return lines

@@ -1,4 +1,4 @@
-"""Binding expressions, ``${{parent.jobs.train.outputs.model}}``, and optional sections, ``$[[ … ]]``.
+"""Binding expressions, ``${{parent.jobs.train.outputs.model}}``, optional sections, ``$[[ … ]]``, commands.
 
 The grammar is the one azure-ai-ml matches with: no blanks inside the dotted name, blanks at its ends
 allowed. Every part keeps its offsets in the text, so that a caret can stand under one name of it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 Side = Literal["inputs", "outputs"]
 
-# azure-ai-ml allows braces in the name as well; leaving them out finds what an unclosed `${{` would
+# azure-ai-ml allows braces in the name as well; excluding them finds what an unclosed `${{` would
 # swallow. An empty name is an alternative of its own: blanks on both sides of it could be told apart in
 # as many ways as there are blanks.
 _EXPRESSION = re.compile(r"\$\{\{\s*(?:([^\s{}]+)\s*)?\}\}")
@@ -46,7 +47,7 @@ def _take_name_apart(name: str) -> _Name:
 
 
 class Expression(Struct, frozen=True):
-    """One ``${{…}}``: ``name`` is what stands between the braces, offsets are those in the whole text."""
+    """One ``${{…}}``: ``name`` is the text between the braces; offsets are those in the whole text."""
 
     name: str
     start: int  # of the dollar sign
@@ -60,7 +61,7 @@ class Expression(Struct, frozen=True):
 
     @property
     def scope(self) -> str:
-        """What it reaches into, such as ``inputs``, ``plan`` or, below ``parent``, ``parent.jobs``."""
+        """The scope of the name, such as ``inputs``, ``plan`` or, below ``parent``, ``parent.jobs``."""
         return _take_name_apart(self.name).scope
 
     @property
@@ -70,12 +71,12 @@ class Expression(Struct, frozen=True):
 
     @property
     def side(self) -> Side | None:
-        """Whether ``inputs`` or ``outputs`` are meant, of this job, its parent or another step."""
+        """Whether the name refers to ``inputs`` or ``outputs``, of this job, its parent or another step."""
         return _take_name_apart(self.name).side
 
     @property
     def port(self) -> str | None:
-        """The input or output named; a member of a group keeps its dots: ``group.member``."""
+        """The name of the input or output; a member of a group keeps its dots: ``group.member``."""
         return _take_name_apart(self.name).port
 
     def part_range(self, index: int) -> tuple[int, int]:
@@ -89,7 +90,7 @@ class Expression(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """One ``$[[ … ]]``, which vanishes when an optional input inside it has no value."""
+    """One ``$[[ … ]]``, which is removed if an optional input inside it has no value."""
 
     start: int
     end: int
@@ -97,7 +98,7 @@ class Section(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """A text taken apart. ``unclosed`` are offsets of ``${{`` and ``$[[`` that never end."""
+    """A parsed command. ``unclosed`` are the offsets of ``${{`` and ``$[[`` without an end."""
 
     text: str
     expressions: tuple[Expression, ...]
@@ -106,17 +107,17 @@ class Template(Struct, frozen=True):
 
 
 def find_expressions(text: str) -> tuple[Expression, ...]:
-    """All expressions of a text, in order."""
+    """Find all expressions of a text, in order."""
     return _find(text) if "${{" in text else ()
 
 
-@lru_cache(maxsize=1 << 10)  # of one command line, many readers in turn want them
+@lru_cache(maxsize=1 << 10)  # several readers ask for those of one command line in turn
 def _find(text: str) -> tuple[Expression, ...]:
     return tuple(_expression(match) for match in _EXPRESSION.finditer(text))
 
 
 def parse_expression(text: object) -> Expression | None:
-    """The expression, where the value is text and exactly one expression; else None."""
+    """Parse a value that is exactly one expression; None for any other value."""
     if not isinstance(text, str) or not text.startswith("${{"):
         return None
     match = _EXPRESSION.fullmatch(text)
@@ -124,7 +125,7 @@ def parse_expression(text: object) -> Expression | None:
 
 
 def parse_template(text: str) -> Template:
-    """Take a command line apart.
+    """Parse a command line.
 
     Brackets are matched, not counted: a ``]]`` that closes nothing is the shell's own, and so is a
     ``[[`` without a dollar sign. A section that opens inside another leaves the outer one unclosed.
@@ -142,7 +143,9 @@ def parse_template(text: str) -> Template:
             begin = match.start()
         elif begin is not None:
             first, last = bisect_left(starts, begin), bisect_left(starts, match.start())
-            inner = tuple(found for found in expressions[first:last] if found.end <= match.start())
+            inner = tuple(
+                expression for expression in expressions[first:last] if expression.end <= match.start()
+            )
             sections.append(Section(begin, match.end(), inner))
             begin = None
     if begin is not None:
@@ -158,3 +161,49 @@ def to_step_output(step: str, output: str) -> str:
 def _expression(match: re.Match[str]) -> Expression:
     name = match.group(1) or ""
     return Expression(name, match.start(), match.end(), match.start(1) if name else match.end() - 2)
+
+
+def fill_command(command: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
+    """Fill in a command.
+
+    Nothing is quoted, because Azure ML quotes nothing: the text goes into the shell line as it is.
+
+    Args:
+        command: The command of a component.
+        inputs: The rendered value of each input; an input without a value is None or absent.
+        outputs: The path of each output.
+
+    Returns:
+        The command with every optional section either unwrapped or removed. An expression with an unknown
+        name stays in the text; rules report it before anything runs.
+    """
+    template = parse_template(command)
+    pieces: list[str] = []
+    position = 0
+    for section in template.sections:
+        pieces.append(command[position : section.start])
+        if all(_value(expression, inputs, outputs) is not None for expression in section.expressions):
+            pieces.append(command[section.start + 3 : section.end - 2])
+        position = section.end
+    return _fill("".join([*pieces, command[position:]]), inputs, outputs)
+
+
+def _fill(text: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
+    pieces: list[str] = []
+    position = 0
+    for expression in find_expressions(text):
+        value = _value(expression, inputs, outputs)
+        pieces += [text[position : expression.start], str(expression) if value is None else value]
+        position = expression.end
+    return "".join([*pieces, text[position:]])
+
+
+def _value(
+    expression: Expression, inputs: Mapping[str, str | None], outputs: Mapping[str, str]
+) -> str | None:
+    port = expression.port
+    if port is None:
+        return None
+    if expression.scope == "inputs":
+        return inputs.get(port)
+    return outputs.get(port) if expression.scope == "outputs" else None

@@ -1,4 +1,4 @@
-"""Reading component YAML: Azure's own files, ours and inline ones, kept as they were written."""
+"""Reads component YAML, from files or inline, without changing values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
 from worldsize.azureml.references import is_file, list_names, local_path
-from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 DEEPEST = 50  # pipeline components inside each other
@@ -23,11 +23,11 @@ def read_component(path: str | Path, files: Files | None = None) -> tuple[Compon
 
     Args:
         path: The file.
-        files: What has been read before; a fresh one where not given.
+        files: The files read so far; a new collection by default.
 
     Returns:
-        The component, None where the file is no mapping or cannot be read, and the problems that
-        this call met. Wrong types are kept for rules to judge.
+        The component, None if the file is not a mapping or cannot be read, and the problems that
+        this call found. Wrong types are kept, so that rules can report them.
     """
     files = files or Files()
     before = len(files.problems)
@@ -36,21 +36,21 @@ def read_component(path: str | Path, files: Files | None = None) -> tuple[Compon
 
 
 def load_component(path: Path, files: Files) -> Component | None:
-    """As :func:`read`; problems go to ``files``."""
+    """As :func:`read_component`; problems are added to ``files``."""
     key = files.real(path)
     if key in files.components:
         return files.components[key]
     document = files.document(path)
     if not isinstance(document.root, Mapping):
         if document.root is not None:
-            message = f"`{path.name}` holds no mapping, so it is no component"
+            message = f"`{path.name}` is not a mapping, so it is not a component"
             span = document.root.span
             files.problems.append(
                 Problem("component-not-mapping", span, message, "start with `type: command`")
             )
         files.components[key] = None
         return None
-    files.components[key] = None  # what a component that contains itself sees
+    files.components[key] = None  # the answer for a component that contains itself
     files.reading.append(key)
     files.components[key] = read_component_node(document.root, path, path.parent, files)
     files.reading.pop()
@@ -95,7 +95,7 @@ def is_flow(component: Component) -> bool:
 def resolve_component(
     reference: Node, folder: Path, files: Files
 ) -> tuple[Component | None, Field[str] | None]:
-    """What ``component:`` of a step holds.
+    """Read what ``component:`` of a step refers to.
 
     Args:
         reference: The node under ``component:`` (``trial:`` of a sweep).
@@ -103,7 +103,7 @@ def resolve_component(
         files: The files read so far.
 
     Returns:
-        The component where it can be read here, and the text of the reference where it is text.
+        The component if it can be read here, and the text of the reference if it is text.
     """
     if isinstance(reference, Mapping):
         return read_component_node(reference, None, folder, files), None
@@ -124,7 +124,7 @@ def resolve_component(
 
 
 def _report_unreadable(reference: Scalar, path: Path, files: Files) -> Problem | None:
-    """Why a local component file cannot be read, or must not be."""
+    """The problem that prevents or forbids reading a local component file."""
     if not is_file(path):
         return _report_missing(reference, path)
     if not files.readable(path):
@@ -140,14 +140,14 @@ def _report_unreadable(reference: Scalar, path: Path, files: Files) -> Problem |
 
 
 def report_outside(text: str, span: Span) -> Problem:
-    """A reference to a file that lies outside the checked tree, and so is not read."""
-    message = f"`{shorten(text)}` lies outside the checked tree, so it was not read"
-    help_ = "check the folder that holds both, or list its folder under `allow:` in `worldsize.yml`"
+    """Report a reference to a file outside the checked tree, which is not read."""
+    message = f"`{shorten(text)}` is outside the checked tree, so it was not read"
+    help_ = "check the folder that contains both, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("reference-outside", span, message, help_)
 
 
 def read_ports(node: yaml.Node | None) -> dict[str, Port]:
-    """The ports under ``inputs:`` or ``outputs:`` of a component; entries of another shape too."""
+    """Read the ports under ``inputs:`` or ``outputs:`` of a component, whatever their shape."""
     if not isinstance(node, Mapping):
         return {}
     return {key.text: _read_port(key, value) for key, value in node.items()}
@@ -172,7 +172,7 @@ def _read_port(key: Scalar, node: Node) -> Port:
 
 
 def _report_missing(reference: Scalar, path: Path) -> Problem:
-    """A reference to a file that is not there, with the likeliest one beside it."""
+    """Report a reference to a missing file, with the component files that exist in its folder."""
     message = f"component file `{shorten(reference.text)}` does not exist"
     names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
     beside = ", ".join(f"`{name}`" for name in names[:6])

@@ -1,4 +1,4 @@
-"""What YAML says of clusters: Azure ML's own compute files, and ``compute:`` of ``worldsize.yml``."""
+"""Reads clusters from YAML: Azure ML's compute files, and ``compute:`` of ``worldsize.yml``."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Compute(Struct, frozen=True):
     size: Field[Any] | None = None
     max_instances: Field[Any] | None = None
     tier: Field[Any] | None = None  # dedicated | low_priority
-    declared: bool = False  # said in worldsize.yml of a cluster that is described elsewhere
+    declared: bool = False  # described in worldsize.yml
 
 
 def read_compute(root: Mapping, path: Path) -> Compute | None:
-    """A compute file; None where it has no name or is no VM of Azure's catalogue (Kubernetes, Spark)."""
+    """Read a compute file; None if it has no name or is not a VM of Azure's catalogue (Kubernetes, Spark)."""
     name, kind = fields.read_text(root, "name"), (fields.read_text(root, "type") or "amlcompute").lower()
     if name is None or kind not in ("amlcompute", "computeinstance"):
         return None
@@ -39,7 +39,7 @@ def read_compute(root: Mapping, path: Path) -> Compute | None:
 
 
 def read_declared(root: Node | None, path: Path) -> Iterator[Compute]:
-    """The clusters that ``worldsize.yml`` describes."""
+    """Read the clusters that ``worldsize.yml`` describes."""
     block = root.get("compute") if isinstance(root, Mapping) else None
     if not isinstance(block, Mapping):
         return

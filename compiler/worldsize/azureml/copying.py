@@ -1,13 +1,14 @@
-"""The one way in which files are listed and read that are copied: by compiling, by running, into a zip.
+"""Lists and reads the files that are copied: by compiling, by running, or into a zip.
 
-Listing resolves every link first, asks whether what it leads to may be copied, and ends after a number of
-entries. Reading opens the very file that was listed: one that was replaced by a link or a pipe since is
+Listing resolves every link first, checks whether its target may be copied, and stops after a number of
+entries. Reading opens exactly the file that was listed: a file that was replaced by a link or a pipe since is
 refused.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Callable
@@ -29,7 +30,7 @@ Kind = Literal["file", "folder", "other"]
 
 
 def allow_everything(_path: str | os.PathLike[str]) -> bool:
-    """The permission to copy any file, where nothing says where a project ends."""
+    """Allow copying any file, for use without a project boundary."""
     return True
 
 
@@ -42,7 +43,7 @@ class Entry(NamedTuple):
         real: Its path, links resolved.
         size: Bytes of a file.
         link: Whether it is a symbolic link.
-        what: Of ``other``, in words.
+        what: The kind of ``other``, in words.
     """
 
     name: str
@@ -54,14 +55,14 @@ class Entry(NamedTuple):
 
 
 class CopyAccess(Struct, eq=False):
-    """What one command may copy, by paths whose links are resolved; each folder is listed once."""
+    """Decides what one command may copy, by paths with links resolved; lists each folder once."""
 
     allowed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
     looked_at: int = 0
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:
-        """What a folder holds, sorted by name.
+        """The entries of a folder, sorted by name.
 
         Args:
             real: The folder, links resolved.
@@ -69,16 +70,16 @@ class CopyAccess(Struct, eq=False):
         Raises:
             OSError: It cannot be listed.
         """
-        known = self._folders.get(real)
-        if known is None:
-            found = []
+        cached = self._folders.get(real)
+        if cached is None:
+            entries_found = []
             with os.scandir(real) as entries:
                 for entry in entries:
-                    found.append(_entry(entry, real))
-                    if len(found) > MOST_ENTRIES:
+                    entries_found.append(_entry(entry, real))
+                    if len(entries_found) > MOST_ENTRIES:
                         break
-            known = self._folders[real] = tuple(sorted(found))
-        return known
+            cached = self._folders[real] = tuple(sorted(entries_found))
+        return cached
 
 
 def _entry(entry: os.DirEntry[str], folder: str) -> Entry:
@@ -111,7 +112,7 @@ def open_listed(path: Path) -> IO[bytes]:
         path: The file, links resolved when it was listed.
 
     Raises:
-        OSError: It cannot be read, or is another file by now.
+        OSError: It cannot be read, or was replaced.
     """
     number = os.open(path, _FLAGS)
     file = os.fdopen(number, "rb")
@@ -125,7 +126,7 @@ def open_listed(path: Path) -> IO[bytes]:
 
 
 def _is_still(path: Path, number: int) -> bool:
-    """Whether a descriptor is open on the file of that path, and no folder on the way became a link."""
+    """Whether a descriptor is open on the file of that path, and no folder of the path became a link."""
     try:
         return os.readlink(f"{_OPENED}/{number}") == str(path)  # noqa: PTH115 - nothing is to be resolved
     except OSError:  # another system
@@ -143,7 +144,7 @@ def read_listed(path: Path, most: int = -1) -> bytes:
 
 
 def are_equal(one: Path, other: Path) -> bool:
-    """Whether two files that were listed hold the same bytes.
+    """Whether two files that were listed have the same bytes.
 
     Raises:
         OSError: See :func:`open_listed`.
@@ -156,7 +157,7 @@ def are_equal(one: Path, other: Path) -> bool:
 
 
 def copy_listed(path: Path, target: Path) -> int:
-    """Copy a file that was listed, and say what its mode was.
+    """Copy a file that was listed, and return its mode.
 
     Raises:
         OSError: See :func:`open_listed`; or the target cannot be written.
@@ -165,3 +166,55 @@ def copy_listed(path: Path, target: Path) -> int:
         while chunk := source.read(CHUNK):
             file.write(chunk)
         return stat.S_IMODE(os.fstat(source.fileno()).st_mode)
+
+
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can hold: the same bytes on any day
+
+
+class Archive(Struct, frozen=True):
+    """Files that are copied as one zip, sorted by their path in it. The zip is never whole in memory."""
+
+    folder: str
+    files: tuple[tuple[str, Path], ...]
+
+    def copy_to(self, target: Path) -> None:
+        """Write the zip.
+
+        Raises:
+            OSError: A file cannot be read, or was replaced since it was listed; or the target cannot
+                be written.
+        """
+        with target.open("wb") as file:
+            self.write(file)
+
+    def content(self) -> bytes:
+        """The bytes of the zip."""
+        self.write(file := io.BytesIO())
+        return file.getvalue()
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the zip into an open file, one piece of a file after the other."""
+        import zipfile  # noqa: PLC0415 - few components include a zipped folder
+
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(f"{self.folder}/", _TIME), b"")
+            for name, path in self.files:
+                with open_listed(path) as source:
+                    left = os.fstat(source.fileno()).st_size
+                    entry = zipfile.ZipInfo(name, _TIME)
+                    entry.file_size = left  # says whether its header needs eight bytes for it
+                    try:
+                        packed = archive.open(entry, "w")
+                    except UnicodeEncodeError:
+                        raise OSError(errno.EILSEQ, "its name is not text", str(path)) from None
+                    with packed:
+                        while chunk := source.read(CHUNK):
+                            left -= len(chunk)
+                            if left < 0:
+                                raise OSError(errno.ESTALE, "it grew while it was copied", str(path))
+                            packed.write(chunk)
+
+    def identity(self) -> bytes:
+        """A key that is equal for zips of the same files; reads no file."""
+        parts = [self.folder, *(os.fspath(part) for entry in self.files for part in entry)]
+        return b"\0".join(map(os.fsencode, parts))

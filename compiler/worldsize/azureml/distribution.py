@@ -1,4 +1,4 @@
-"""A distribution block as typed counts, whatever the case its type is written in."""
+"""Reads a distribution block as typed counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worldsize.yaml.nodes import Mapping
 
 
 class Distribution(Struct, frozen=True):
-    """The counts as written: not coerced, not defaulted. ``type`` is in lower case."""
+    """The values as written, neither converted nor filled with defaults."""
 
     type: Field[Any] | None
     process_count_per_instance: Field[Any] | None = None
@@ -26,7 +26,7 @@ class Distribution(Struct, frozen=True):
 
 
 def read_distribution(block: Field[Any] | None) -> Distribution | None:
-    """The typed view of a ``distribution`` field; None where there is none or it is no mapping."""
+    """Read a ``distribution`` field; None if it is absent or not a mapping."""
     if block is None or not isinstance(block.value, dict):
         return None
     names = ("type", "process_count_per_instance", "worker_count", "parameter_server_count")
@@ -34,7 +34,7 @@ def read_distribution(block: Field[Any] | None) -> Distribution | None:
 
 
 def read_member(block: Field[Any] | None, name: str) -> Field[Any] | None:
-    """One entry of a field that holds a mapping, with its own place where the block has one."""
+    """Read one entry of a field that is a mapping, with its position if the block has one."""
     if block is None or not isinstance(block.value, dict) or name not in block.value:
         return None
     if isinstance(block.node, Mapping):

@@ -1,4 +1,4 @@
-"""The files that an environment names: conda files, build contexts, and environment files."""
+"""Lists the files that an environment refers to: conda files, build contexts, environment files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worldsize.yaml.nodes import Mapping, Node
 
 
 class Reference(NamedTuple):
-    """A local path that an environment names, and where it stands."""
+    """A local path that an environment refers to, and its position."""
 
     key: str  # conda_file, build.path, or environment for a whole file
     text: str
@@ -26,7 +26,7 @@ def list_references(environment: Field[Any] | None, folder: Path) -> Iterator[Re
 
     Args:
         environment: The field ``environment`` of a job or component.
-        folder: The folder of the file it stands in.
+        folder: The folder of the file that contains it.
     """
     if environment is None:
         return
@@ -57,5 +57,5 @@ def _reference(key: str, text: str, folder: Path, span: Span | None) -> Iterator
 
 
 def _span(node: Node | None, key: str) -> Span | None:
-    found = node.get(key) if isinstance(node, Mapping) else None
-    return found.span if found is not None else None
+    child = node.get(key) if isinstance(node, Mapping) else None
+    return child.span if child is not None else None

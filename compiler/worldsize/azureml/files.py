@@ -1,4 +1,4 @@
-"""The files of one reading: each is parsed once, however many steps refer to it."""
+"""The files that one command reads: each is parsed once, however many steps refer to it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from worldsize.base.problem import Problem
 
 
 def allow_anything(_path: Path) -> bool:
-    """The permission to read every file: whoever compiles or runs a spec has it."""
+    """Allow reading every file, as compiling and running a spec do."""
     return True
 
 
 def allow_nothing(_reference: str) -> None:
-    """No map of assets: what lives in a workspace, a registry or on the web is not read."""
+    """Map no asset: what is in a workspace, in a registry or on the web is not read."""
 
 
 class Files(Struct, eq=False):
-    """Documents and components by resolved path, and every problem met on the way, once."""
+    """Documents and components by resolved path, and each problem that was found, once."""
 
     problems: list[Problem] = field(default_factory=list)
     components: dict[Path, Component | None] = field(default_factory=dict)
@@ -44,24 +44,24 @@ class Files(Struct, eq=False):
         A file that may not be read is a document without a root and without problems.
         """
         key = self.real(path)
-        known = self.documents.get(key)
-        if known is None:
+        cached = self.documents.get(key)
+        if cached is None:
             if not self.readable(path):
                 return yaml.Document(yaml.Source(str(path), ""), None)
-            known = self.documents[key] = yaml.load(path, self.texts.get(key))
-            self.problems += known.problems
-        return known
+            cached = self.documents[key] = yaml.load(path, self.texts.get(key))
+            self.problems += cached.problems
+        return cached
 
     def real(self, path: Path) -> Path:
-        """A path with its links resolved, once; unlike ``resolve()``, never raises on links in a circle."""
-        known = self._real.get(path)
-        if known is None:
-            known = self._real[path] = Path(os.path.realpath(path))
-        return known
+        """Resolve the links of a path, once; unlike ``resolve()``, never raises on circular links."""
+        cached = self._real.get(path)
+        if cached is None:
+            cached = self._real[path] = Path(os.path.realpath(path))
+        return cached
 
     def may_judge(self, path: Path) -> bool:
-        """Whether a file that is copied may be looked into, or is known to lie outside of the project.
+        """Whether rules may read a file that is copied, or know that it is outside the project.
 
-        Where nothing says where a project ends, a check still stays inside its tree.
+        Without a project boundary, a check still stays inside its tree.
         """
         return self.readable(path) or not self.gate.allowed(os.path.realpath(path))

@@ -1,4 +1,4 @@
-"""Which torch or TensorFlow an environment installs: by conda and pip, a Dockerfile, or in the image."""
+"""Finds the torch or TensorFlow that an environment installs, by conda, pip, a Dockerfile or its image."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _IMAGE = re.compile(
     re.IGNORECASE,
 )
 _LINE_JOIN = re.compile(r"\\[ \t]{0,9}\n")
-LONGEST = 10_000  # characters of a line that are looked at
+LONGEST = 10_000  # characters of a line that are read
 
 
 class Installed(Struct, frozen=True):
-    """A framework that an environment holds.
+    """A framework that an environment contains.
 
     Attributes:
         package: ``torch`` or ``tensorflow``.
-        version: as far as it is fixed: ``2.10.0`` or ``2.10``.
+        version: the pinned version: ``2.10.0`` or ``2.10``.
         tag: the build, ``cu128``, ``cpu`` or ``rocm7.2``; None for that of Python's package index.
         text: as it is written.
-        span: where, in a YAML file; None where it stands in another file.
-        image: the image it runs in, where that is named.
+        span: its position in a YAML file; None in another file.
+        image: the image of the environment, if it is named.
     """
 
     package: str
@@ -61,12 +61,12 @@ class Installed(Struct, frozen=True):
 def read_installed(
     environment: Field[Any] | None, folder: Path, documents: Documents, texts: Texts
 ) -> list[Installed]:
-    """The frameworks of an environment; none where that cannot be told.
+    """Find the frameworks of an environment; empty if they cannot be determined.
 
     Args:
         environment: the field ``environment`` of a job or component.
         folder: the folder of the file it stands in.
-        documents: reads the root of a YAML file, None where it may not or cannot be read.
+        documents: reads the root of a YAML file; None if it may not or cannot be read.
         texts: the same for other text files.
     """
     if environment is None:
@@ -89,7 +89,7 @@ def _read_environment(node: Mapping, folder: Path, documents: Documents, texts: 
     if conda is not None:
         listed = local_path(conda.text, folder) if isinstance(conda, Scalar) else None
         conda = documents(listed) if listed is not None else conda
-        return [replace(each, image=name) for each in _read_conda_file(conda)]
+        return [replace(framework, image=name) for framework in _read_conda_file(conda)]
     if isinstance(build, Mapping):
         path, file = build.get("path"), build.get("dockerfile_path")
         named = file.text if isinstance(file, Scalar) else "Dockerfile"
@@ -99,29 +99,29 @@ def _read_environment(node: Mapping, folder: Path, documents: Documents, texts: 
 
 
 def _read_image(name: str, span: Span | None) -> Iterator[Installed]:
-    """The torch of Azure ML's curated images and of PyTorch's own, whose names say it."""
-    found = _IMAGE.search(name[:500])
-    if found is not None:
-        version, tag = found["curated"] or found["hub"], "cu" + found["cuda"].replace(".", "")
+    """The torch of an image of Azure ML or PyTorch whose name contains the version."""
+    match = _IMAGE.search(name[:500])
+    if match is not None:
+        version, tag = match["curated"] or match["hub"], "cu" + match["cuda"].replace(".", "")
         yield Installed("torch", version, tag, name, span, name)
 
 
 def _read_conda_file(root: Node | None) -> list[Installed]:
-    listed = root.get("dependencies") if isinstance(root, Mapping) else None
-    own: list[Scalar] = []
-    found: list[Installed] = []
-    for item in listed.items if isinstance(listed, Sequence) else ():
+    dependencies = root.get("dependencies") if isinstance(root, Mapping) else None
+    conda_items: list[Scalar] = []
+    installed: list[Installed] = []
+    for item in dependencies.items if isinstance(dependencies, Sequence) else ():
         if isinstance(item, Scalar):
-            own.append(item)
+            conda_items.append(item)
         inner = item.get("pip") if isinstance(item, Mapping) else None
         if isinstance(inner, Sequence):
             lines = [line for line in inner.items if isinstance(line, Scalar)]
-            found += _read_requirements([(line.text, line.span) for line in lines])
-    return found or list(_read_conda_packages(own))
+            installed += _read_requirements([(line.text, line.span) for line in lines])
+    return installed or list(_read_conda_packages(conda_items))
 
 
 def _read_conda_packages(items: list[Scalar]) -> Iterator[Installed]:
-    """PyTorch's own conda packages, whose CUDA a package beside them names."""
+    """PyTorch's conda packages, whose CUDA version another package determines."""
     cudas = [match["cuda"] for item in items if (match := _CONDA_CUDA.match(item.text[:LONGEST]))]
     tag = "cpu" if any(item.text.strip() == "cpuonly" for item in items) else None
     tag = "cu" + cudas[0].replace(".", "") if len(cudas) == 1 else tag
@@ -132,8 +132,8 @@ def _read_conda_packages(items: list[Scalar]) -> Iterator[Installed]:
 
 
 def _read_requirements(lines: Iterable[tuple[str, Span | None]]) -> list[Installed]:
-    """The frameworks of pip's lines; an index that is not PyTorch's makes the builds unknown."""
-    found: list[Installed] = []
+    """The frameworks of pip requirements; with an index other than PyTorch's the builds are unknown."""
+    installed: list[Installed] = []
     indexes: list[str | None] = []
     for text, span in lines:
         line = text[:LONGEST].split(" #", 1)[0].strip()
@@ -143,9 +143,9 @@ def _read_requirements(lines: Iterable[tuple[str, Span | None]]) -> list[Install
         if words and words[0] in _INDEX_OPTIONS:
             indexes.append(_read_index_tag(words[1] if len(words) > 1 else ""))
             continue
-        one = _read_requirement(line, span)
-        found += [one] if one is not None else []
-    return _apply_index(found, indexes)
+        framework = _read_requirement(line, span)
+        installed += [framework] if framework is not None else []
+    return _apply_index(installed, indexes)
 
 
 def _read_requirement(line: str, span: Span | None) -> Installed | None:
@@ -168,30 +168,34 @@ def _read_index_tag(url: str) -> str | None:
     return match["tag"] if match is not None else None
 
 
-def _apply_index(found: list[Installed], indexes: list[str | None]) -> list[Installed]:
-    """A build of PyTorch's index goes before the plain version; of other indexes nothing is known."""
+def _apply_index(installed: list[Installed], indexes: list[str | None]) -> list[Installed]:
+    """Prefer the build of PyTorch's index to the plain version; builds of other indexes are unknown."""
     if not indexes:
-        return found
+        return installed
     tag = indexes[0] if len(set(indexes)) == 1 else None
-    kept = [each for each in found if each.tag is not None or (each.package == "torch" and tag is not None)]
-    return [each if each.tag is not None else replace(each, tag=tag) for each in kept]
+    kept = [
+        framework
+        for framework in installed
+        if framework.tag is not None or (framework.package == "torch" and tag is not None)
+    ]
+    return [framework if framework.tag is not None else replace(framework, tag=tag) for framework in kept]
 
 
 def _read_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
-    """What a Dockerfile installs by pip, else what the image it starts from brings."""
+    """The frameworks that a Dockerfile installs by pip, else those of its base image."""
     text = texts(context / name)
     if text is None:
         return []
-    found: list[Installed] = []
+    installed: list[Installed] = []
     images: list[str] = []
     for line in _LINE_JOIN.sub(" ", text).splitlines():
         words = line[:LONGEST].split()
         if words and words[0].upper() == "FROM" and len(words) > 1:
             images.append(words[1])
         elif words and words[0].upper() == "RUN" and "install" in words and "pip" in line[:LONGEST]:
-            found += _read_pip_command(words, context, texts)
+            installed += _read_pip_command(words, context, texts)
     image = images[-1] if images else ""
-    return [replace(each, image=image) for each in found] or list(_read_image(image, None))
+    return [replace(framework, image=image) for framework in installed] or list(_read_image(image, None))
 
 
 def _read_pip_command(words: list[str], context: Path, texts: Texts) -> list[Installed]:

@@ -1,7 +1,7 @@
-"""Lines of an ignore file as azure-ai-ml reads them: git's patterns, with the client's own corners.
+"""Parses the lines of an ignore file as azure-ai-ml reads them: git's patterns with the client's deviations.
 
 The client translates a line to a regular expression, which takes polynomial time where it has several
-stars: an ignore file from elsewhere could keep us busy for hours. :mod:`worldsize.azureml.automaton` matches
+stars: a hostile ignore file could take hours. :mod:`worldsize.azureml.automaton` matches
 all lines at once instead. The tests compare the two.
 """
 
@@ -19,9 +19,9 @@ class Pattern(NamedTuple):
     """One line of an ignore file.
 
     Attributes:
-        names: What the names of a path have to be; ``**`` is any number of names.
-        include: Whether what matches is left out, False after a ``!``.
-        only_below: Whether it matches what lies in a folder of that name, but not a file.
+        names: A pattern for each name of a path; ``**`` is any number of names.
+        include: Whether matching paths are excluded; False after a ``!``.
+        only_below: Whether it matches everything in a folder of that name, but not a file.
     """
 
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class Pattern(NamedTuple):
 
 
 class Characters(NamedTuple):
-    """What one character of a name may be: one of these and these ranges, or, ``negated``, none of them."""
+    """The characters that match: these members and ranges or, if ``negated``, all others."""
 
     members: str = ""
     ranges: tuple[tuple[str, str], ...] = ()
@@ -43,7 +43,7 @@ _ONE = Characters(negated=True)
 
 
 def parse_line(line: str) -> Pattern | None:
-    """The pattern of a line; None for a comment, an empty line, and what can match no path."""
+    """Parse a line; None for a comment, an empty line, and a pattern that cannot match a path."""
     text = line.strip()
     if text.startswith("#") or text in ("", "/", "!"):
         return None
@@ -51,8 +51,10 @@ def parse_line(line: str) -> Pattern | None:
     text = text if include else text[1:]
     if "/" not in text:
         return Pattern((ANY, "*") if text == ANY else (ANY, text), include, only_below=False)
-    given = text.split("/")
-    names = [name for at, name in enumerate(given) if at == 0 or not name == given[at - 1] == ANY]
+    segments = text.split("/")
+    names = [
+        name for index, name in enumerate(segments) if index == 0 or not name == segments[index - 1] == ANY
+    ]
     if names == [ANY, ""]:
         names = [ANY, "*", ""]  # whatever lies in a folder
     elif names[0] == "":
@@ -72,42 +74,42 @@ def parse_line(line: str) -> Pattern | None:
 
 
 def is_literal(name: str) -> bool:
-    """Whether a name of a pattern stands for itself alone."""
+    """Whether a name of a pattern contains no wildcard."""
     return not ("*" in name or "?" in name or "[" in name or "\\" in name)
 
 
 def split_tokens(name: str) -> Iterator[str | Characters]:
-    """What a name of a pattern is made of.
+    """Split a name of a pattern into characters and wildcards.
 
     Raises:
         ValueError: It ends in a backslash, or a range of its characters is the wrong way round.
     """
-    at, closing = 0, name.rfind("]")
-    while at < len(name):
-        letter, at = name[at], at + 1
-        found = _CHARACTERS.match(name, at - 1) if letter == "[" and at < closing else None
+    position, closing = 0, name.rfind("]")
+    while position < len(name):
+        letter, position = name[position], position + 1
+        characters = _CHARACTERS.match(name, position - 1) if letter == "[" and position < closing else None
         if letter == "\\":
-            if at == len(name):
+            if position == len(name):
                 raise ValueError(name)
-            yield name[at]
-            at += 1
+            yield name[position]
+            position += 1
         elif letter == "?":
             yield _ONE
-        elif found is not None:
-            yield _characters(found["set"], negated=found["not"] is not None)
-            at = found.end()
+        elif characters is not None:
+            yield _characters(characters["set"], negated=characters["not"] is not None)
+            position = characters.end()
         else:
             yield STAR if letter == "*" else letter
 
 
 def _characters(text: str, *, negated: bool) -> Characters:
-    """What stands in square brackets, read as Python's expressions read it."""
+    """Parse the text in square brackets as Python's regular expressions do."""
     members, ranges = [], []
-    at = 0
-    while at < len(text):
-        low, at = text[at], at + 1
-        if text[at : at + 1] == "-" and at + 1 < len(text):
-            high, at = text[at + 1], at + 2
+    position = 0
+    while position < len(text):
+        low, position = text[position], position + 1
+        if text[position : position + 1] == "-" and position + 1 < len(text):
+            high, position = text[position + 1], position + 2
             if high < low:
                 raise ValueError(text)
             ranges.append((low, high))

@@ -1,8 +1,8 @@
-"""Reading the steps of a pipeline: nodes with arguments, settings and the component behind each."""
+"""Reads the steps of a pipeline with their arguments, settings and components, and finds cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingType
 from pathlib import Path
 
@@ -39,14 +39,14 @@ def read_graph(
     *,
     interface: Interface | None = None,
 ) -> Job:
-    """A pipeline job, or the inner graph of a pipeline component, from its mapping.
+    """Read a pipeline job, or the inner graph of a pipeline component, from its mapping.
 
     Args:
         node: The whole job or component.
         path: Its file.
         folder: What relative paths in it are relative to.
         files: The files read so far.
-        resolve: Finds the component behind ``component:``; passed in, because a component may
+        resolve: Reads the component behind ``component:``; a parameter, because a component may
             hold a graph in turn.
         interface: The ports of the pipeline component whose inner graph this is.
     """
@@ -73,7 +73,7 @@ def read_graph(
 
 
 def read_single_job(node: Mapping, path: Path, folder: Path, files: Files, resolve: Resolve) -> Job:
-    """A standalone command, sweep or parallel job as a graph of one step of the same name as the job."""
+    """Read a standalone command, sweep or parallel job as a graph of one step with the job's name."""
     kind = fields.read_text(node, "type") or "command"
     name = fields.read_text(node, "name") or kind
     steps = {name: replace(_parse_step(name, node, folder, files, resolve), span=None)}
@@ -91,17 +91,22 @@ def read_single_job(node: Mapping, path: Path, folder: Path, files: Files, resol
 
 
 def read_arguments(node: Node | None) -> dict[str, Field[Argument]]:
-    """What ``inputs:`` of a job or node gives, by input name."""
+    """Read the arguments under ``inputs:`` of a job or node, by input name."""
     if not isinstance(node, Mapping):
         return {}
-    return {key.text: Field(_read_argument(value), value.span, key.span, value) for key, value in node.items()}
+    return {
+        key.text: Field(_read_argument(value), value.span, key.span, value) for key, value in node.items()
+    }
 
 
 def read_output_settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
-    """What ``outputs:`` of a job or node says, by output name."""
+    """Read the settings under ``outputs:`` of a job or node, by output name."""
     if not isinstance(node, Mapping):
         return {}
-    return {key.text: Field(_read_output_setting(value), value.span, key.span, value) for key, value in node.items()}
+    return {
+        key.text: Field(_read_output_setting(value), value.span, key.span, value)
+        for key, value in node.items()
+    }
 
 
 def _read_argument(node: Node) -> Argument:
@@ -117,8 +122,8 @@ def _read_argument(node: Node) -> Argument:
                 return Binding(expression, fields.read_field(node, "mode"))
             return Data(fields.read_text(node, "type"), path, fields.read_field(node, "mode"))
         return Literal(value)
-    found = binding.parse_expression(value)
-    return Literal(value) if found is None else Binding(found)
+    expression_value = binding.parse_expression(value)
+    return Literal(value) if expression_value is None else Binding(expression_value)
 
 
 def _read_output_setting(node: Node) -> OutputSetting:
@@ -178,7 +183,7 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
 def _inline_component(
     kind: str, node: Mapping, folder: Path, outputs: MappingType[str, Field[OutputSetting]]
 ) -> Component | None:
-    """The component that an inline job amounts to; its inputs follow once every source is known."""
+    """The component that an inline job defines; its inputs are typed when all their sources are known."""
     if not {"command", "task", "code", "entry"} & set(node):
         return None
     return Component(
@@ -199,7 +204,7 @@ def _inline_component(
 
 
 def _inline_outputs(outputs: MappingType[str, Field[OutputSetting]]) -> dict[str, Port]:
-    """An inline job declares its outputs where it says what becomes of them."""
+    """The output ports of an inline job, which its output settings declare."""
     return {
         name: Port(name, (setting.value.type or "uri_folder").lower(), setting.key_span)
         for name, setting in outputs.items()
@@ -207,7 +212,7 @@ def _inline_outputs(outputs: MappingType[str, Field[OutputSetting]]) -> dict[str
 
 
 def is_inline(step: Step) -> bool:
-    """Whether a step is its own component: its ports are what it is given, not what a file declares."""
+    """Whether a step defines its own component, so that its arguments declare its ports."""
     component = step.component
     if component is None or component.raw is None:
         return False
@@ -217,7 +222,7 @@ def is_inline(step: Step) -> bool:
 def _with_inline_inputs(
     steps: MappingType[str, Step], inputs: MappingType[str, Field[Argument]]
 ) -> dict[str, Step]:
-    """Give each inline job the ports it takes, typed as azure-ai-ml does: like what feeds them."""
+    """Add the input ports of each inline job; as in azure-ai-ml, the source of an input gives its type."""
     known: dict[str, str] = {}
 
     def typed(step: Step) -> Step:
@@ -240,12 +245,12 @@ def _resolve_type(
     steps: MappingType[str, Step],
     known: dict[str, str],
 ) -> str:
-    """The type at the end of a chain of bindings; what was ``known`` or passed is not followed again."""
+    """The type at the end of a chain of bindings; ``known`` types are not resolved again."""
     passed: list[str] = []
     while isinstance(argument, Binding) and argument.expression.name not in known:
         expression: Expression = argument.expression
         passed.append(expression.name)
-        known[expression.name] = "uri_folder"  # where the chain leads nowhere, or back to here
+        known[expression.name] = "uri_folder"  # for a chain that leads nowhere, or back to here
         following = _follow_expression(expression, inputs, steps)
         if isinstance(following, str) or following is None:
             return _remember_type(passed, following or "uri_folder", known)
@@ -260,7 +265,7 @@ def _resolve_type(
 def _follow_expression(
     expression: Expression, inputs: MappingType[str, Field[Argument]], steps: MappingType[str, Step]
 ) -> Field[Argument] | str | None:
-    """What an expression is bound to; the type where that is the output of a step."""
+    """The argument that an expression is bound to, or the type if it is the output of a step."""
     port = expression.port or ""
     if expression.scope == "parent.inputs":
         return inputs.get(port)
@@ -275,3 +280,34 @@ def _follow_expression(
 def _remember_type(names: list[str], type_: str, known: dict[str, str]) -> str:
     known.update(dict.fromkeys(names, type_))
     return type_
+
+
+def find_cycle(steps: Iterable[str], sources: Callable[[str], Iterable[str]]) -> list[str] | None:
+    """Find the steps of one cycle in the order of data flow; None if there is none. Takes linear time.
+
+    Args:
+        steps: All steps, in the order to look.
+        sources: The steps that a step reads from; names that are not a step are ignored.
+    """
+    known = dict.fromkeys(steps)
+    finished: set[str] = set()
+    for start in known:
+        if start in finished:
+            continue
+        path = [start]
+        on_path = {start: 0}
+        stack = [iter(sources(start))]
+        while stack:
+            following = next((name for name in stack[-1] if name in known and name not in finished), None)
+            if following is None:
+                stack.pop()
+                done = path.pop()
+                finished.add(done)
+                del on_path[done]
+            elif following in on_path:
+                return path[on_path[following] :][::-1]
+            else:
+                on_path[following] = len(path)
+                path.append(following)
+                stack.append(iter(sources(following)))
+    return None

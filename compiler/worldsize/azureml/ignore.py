@@ -1,8 +1,8 @@
-"""``.amlignore`` and ``.gitignore`` with the meaning azure-ai-ml gives them.
+"""Reads ``.amlignore`` and ``.gitignore`` as azure-ai-ml does.
 
 One file counts per folder, ``.amlignore`` before ``.gitignore``, and only that of the folder itself: unlike
-git, the client looks into no folder above. Its patterns are git's, later lines override earlier ones, and
-unlike git an excluded folder can have included files in it.
+git, the client ignores the folders above. Its patterns are git's, later lines override earlier lines, and
+unlike in git an excluded folder can contain included files.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from worldsize.azureml.references import is_file
 
 NAMES = (".amlignore", ".gitignore")
 _CACHES = "__pycache__"
-_RUNS = ".worldsize"  # earlier runs below a code folder would be copied into the next one, and so on
+_RUNS = ".worldsize"  # else each run below a code folder would contain all earlier runs
 LARGEST = 1024 * 1024  # characters of an ignore file that are read
 
 
 class Ignore(Struct, frozen=True):
-    """The patterns of one folder; ``at`` is where that folder lands in the snapshot."""
+    """The patterns of one folder; ``at`` is its path in the snapshot."""
 
     at: PurePosixPath
     lines: Lines
@@ -40,24 +40,24 @@ class Ignore(Struct, frozen=True):
         return self.lines.exclude(parts)
 
     def excludes_below(self, parts: Sequence[str]) -> bool:
-        """Whether everything below a folder is excluded, as far as that shows without listing it."""
+        """Whether everything below a folder is excluded, as far as this is known without listing it."""
         return self.lines.exclude_below(parts)
 
 
 def read_ignore_file(folder: Path | None, at: PurePosixPath) -> Ignore:
-    """The patterns of a folder; without one, only what is always left out: byte code and our runs."""
+    """Read the patterns of a folder; without one, only what is always excluded: byte code and runs."""
     file = find_ignore_file(folder) if folder else None
     return parse_ignore_file(b"" if file is None else read_listed(Path(os.path.realpath(file)), LARGEST), at)
 
 
 def parse_ignore_file(content: bytes, at: PurePosixPath) -> Ignore:
-    """The patterns of an ignore file, and what is always left out."""
+    """Parse an ignore file, and add what is always excluded."""
     return Ignore(at, _compile_content(content[:LARGEST]))
 
 
 @lru_cache(maxsize=4)
 def _compile_content(content: bytes) -> Lines:
-    """The lines that count; several rules ask about the same file."""
+    """Compile the lines; cached, because several rules read the same file."""
     text = content.decode("utf-8-sig", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     # The last line that matches decides, so of equal lines only the last counts.

@@ -1,26 +1,31 @@
-"""Reading job YAML: a pipeline, or a standalone job as a graph of one step."""
+"""Reads job files (a pipeline, or a standalone job as a graph of one step) and schedules."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from worldsize.azureml import component, graph
+from msgspec import Struct
+
+from worldsize.azureml import component, fields, graph
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Job
+from worldsize.azureml.model import Field, Job
+from worldsize.azureml.references import is_file, local_path
 from worldsize.base.problem import Problem
-from worldsize.yaml.nodes import Mapping
+from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
 def read_job(path: str | Path, files: Files | None = None) -> tuple[Job | None, list[Problem]]:
-    """Read a pipeline, command, sweep or parallel job, native or ours, with the components it names.
+    """Read a pipeline, command, sweep or parallel job with the components that it refers to.
 
     Args:
         path: The file.
-        files: What has been read before; a fresh one where not given.
+        files: The files read so far; a new collection by default.
 
     Returns:
-        The job, None where the file is no mapping or cannot be read, and the problems that this
-        call met. A step whose component could not be read stays in the graph without one.
+        The job, None if the file is not a mapping or cannot be read, and the problems that this
+        call found. A step whose component cannot be read stays in the graph without one.
     """
     files = files or Files()
     before = len(files.problems)
@@ -31,6 +36,56 @@ def read_job(path: str | Path, files: Files | None = None) -> tuple[Job | None, 
         build = graph.read_graph if "jobs" in root else graph.read_single_job
         job = build(root, path, path.parent, files, component.resolve_component)
     elif root is not None:
-        message = f"`{path.name}` holds no mapping, so it is no job"
+        message = f"`{path.name}` is not a mapping, so it is not a job"
         files.problems.append(Problem("job-not-mapping", root.span, message, "start with `type: pipeline`"))
     return job, files.problems[before:]
+
+
+class JobSchedule(Struct, frozen=True):
+    """A schedule as written: values are neither converted nor checked."""
+
+    path: Path
+    raw: Mapping
+    trigger: Mapping | None
+    create_job: Node | None
+    reference: Field[Any] | None  # the text that names the job
+    target: Path | None  # the local file it names
+    job: Job | None  # what that file holds
+    inputs: Mapping | None  # what the schedule gives instead of the job's own inputs
+
+
+def read_schedule(
+    root: Mapping, path: Path, files: Files, allowed: Callable[[Path], bool]
+) -> tuple[JobSchedule, list[Problem]]:
+    """Read a schedule file.
+
+    Args:
+        root: The file's mapping.
+        path: The file.
+        files: The files read so far.
+        allowed: Whether a file may be read.
+
+    Returns:
+        The schedule, and the problems found while its job was read.
+    """
+    create_job = root.get("create_job")
+    reference = fields.read_field(create_job, "job") if isinstance(create_job, Mapping) else None
+    if isinstance(create_job, Scalar):
+        reference = fields.read_node(create_job)
+    text = reference.value if reference is not None else None
+    target = local_path(text, path.parent) if isinstance(text, str) else None
+    scheduled_job: Job | None = None
+    problems: list[Problem] = []
+    if target is not None and allowed(target) and is_file(target):
+        scheduled_job, problems = read_job(target, files)
+    schedule = JobSchedule(
+        path=path,
+        raw=root,
+        trigger=fields.read_mapping(root, "trigger"),
+        create_job=create_job,
+        reference=reference,
+        target=target,
+        job=scheduled_job,
+        inputs=fields.read_mapping(create_job, "inputs") if isinstance(create_job, Mapping) else None,
+    )
+    return schedule, problems

@@ -1,6 +1,6 @@
-"""What a folder that is uploaded holds: links followed, ignored files left out, real paths noted.
+"""Lists the files of a folder that is uploaded: follows links, excludes ignored files, keeps real paths.
 
-Two ways of azure-ai-ml are told apart. A plain code folder is uploaded as it lies
+azure-ai-ml has two ways. A plain code folder is uploaded in place
 (``get_upload_files_from_folder``): patterns are compared with the path that a linked folder leads to. Code
 with includes is copied together first (``AdditionalIncludes``): patterns are compared with the place, and
 every folder's own ignore file counts.
@@ -26,11 +26,11 @@ class Listing(Struct, eq=False):
     """The files below one folder, or one file.
 
     Attributes:
-        files: By place, the file with links resolved.
+        files: The file with links resolved, by path in the snapshot.
         sizes: Of the files, in bytes.
-        outside: By place, what a link leads to that may not be copied.
-        left_out: By place, what is neither a file nor a folder, in words.
-        exceeded: How the folder has more than is ever copied, in words; the rest of it was not looked at.
+        outside: The target of a link that may not be copied, by path.
+        left_out: What is neither a file nor a folder, in words, by path.
+        exceeded: The limit that the folder exceeds, in words; the rest of it was not listed.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Listing(Struct, eq=False):
 
 
 class _Folder(Struct, frozen=True):
-    """A folder that is to be listed; ``rules`` are the ignore files that count, each with its folder."""
+    """A folder to list; ``rules`` are the ignore files that apply, each with its folder."""
 
     real: str
     place: tuple[str, ...]
@@ -57,19 +57,19 @@ class _Folder(Struct, frozen=True):
 
 def list_file(gate: CopyAccess, path: Path, place: str) -> Listing:
     """One file as a listing."""
-    found = Listing()
+    listing = Listing()
     real = os.path.realpath(path)
     if gate.allowed(real):
-        found.take(place, Entry(path.name, "file", real, os.stat(real).st_size))  # noqa: PTH116
+        listing.take(place, Entry(path.name, "file", real, os.stat(real).st_size))  # noqa: PTH116
     else:
-        found.outside[place] = real
-    return found
+        listing.outside[place] = real
+    return listing
 
 
 def list_folder(
     gate: CopyAccess, folder: Path, at: PurePosixPath, above: Ignore | None = None, *, merged: bool = False
 ) -> Listing:
-    """The files of a folder and of all folders below it.
+    """List the files of a folder and of all folders below it.
 
     Args:
         gate: What may be copied.
@@ -81,22 +81,22 @@ def list_folder(
     Raises:
         OSError: A folder cannot be listed, or an ignore file cannot be read.
     """
-    found = Listing()
+    listing = Listing()
     real = os.path.realpath(folder)
     if not gate.allowed(real):
-        found.outside[at.as_posix()] = real
-        return found
+        listing.outside[at.as_posix()] = real
+        return listing
     first = above or ignore.read_ignore_file(None, PurePosixPath())
     rules = ((first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
     own = rules if not at.parts else rules[1:]
-    waiting = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own) else []
-    while waiting and not found.exceeded:
-        waiting += reversed(list(_look_into(gate, waiting.pop(), found, merged=merged)))
-    return found
+    pending = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own) else []
+    while pending and not listing.exceeded:
+        pending += reversed(list(_look_into(gate, pending.pop(), listing, merged=merged)))
+    return listing
 
 
 def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[Ignore, str], ...]:
-    """The patterns of a folder's own ignore file; none where it is a link to where nothing may be read."""
+    """The patterns of a folder's own ignore file; none if it is a link to a file that may not be read."""
     if not any(entry.name in ignore.NAMES for entry in gate.entries(real)):
         return ()
     file = ignore.find_ignore_file(Path(real))
@@ -106,19 +106,19 @@ def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[
 
 
 def _admit_folder(own: tuple[tuple[Ignore, str], ...]) -> bool:
-    """Whether the client copies a folder at all: it compares the folder's own patterns with ``.``, too."""
+    """Whether the client copies a folder at all: it also compares the folder's own patterns with ``.``."""
     return not any(rules.excludes_parts((".",)) for rules, _ in own)
 
 
 def _look_into(  # noqa: C901 - one branch a kind of entry
-    gate: CopyAccess, folder: _Folder, found: Listing, *, merged: bool
+    gate: CopyAccess, folder: _Folder, listing: Listing, *, merged: bool
 ) -> Iterator[_Folder]:
-    """Take the files of one folder, and say which folders are to be listed in turn."""
+    """Add the files of one folder to the listing, and yield the folders to list next."""
     entries = gate.entries(folder.real)
-    found.looked_at += len(entries)
+    listing.looked_at += len(entries)
     gate.looked_at += len(entries)
-    found.exceeded = _exceeded(gate, folder, found)
-    if found.exceeded:
+    listing.exceeded = _exceeded(gate, folder, listing)
+    if listing.exceeded:
         return
     above = (*folder.above, folder.real)
     bases = [_parts(folder.real, base) for _, base in folder.rules]
@@ -139,13 +139,13 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
         if ignored:
             continue
         if entry.kind == "other":
-            found.left_out[name] = entry.what
+            listing.left_out[name] = entry.what
         elif outside:
-            found.outside[name] = entry.real
+            listing.outside[name] = entry.real
         elif entry.kind == "file":
-            found.take(name, entry)
+            listing.take(name, entry)
         elif entry.real in above:
-            found.left_out[name] = HOLDS_ITSELF
+            listing.left_out[name] = HOLDS_ITSELF
         else:
             own = _own_rules(gate, entry.real, place) if merged else ()
             if _admit_folder(own):
@@ -153,7 +153,7 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
 
 
 def _parts(real: str, base: str) -> tuple[str, ...]:
-    """A path relative to a folder, as the client compares it with patterns: ``..`` where a link led out."""
+    """A path relative to a folder, as the client compares it with patterns; ``..`` after a link out of it."""
     if real == base:
         return ()
     if real.startswith(base + os.sep):
@@ -161,10 +161,10 @@ def _parts(real: str, base: str) -> tuple[str, ...]:
     return tuple(os.path.relpath(real, base).split(os.sep))  # noqa: PTH206
 
 
-def _exceeded(gate: CopyAccess, folder: _Folder, found: Listing) -> str:
+def _exceeded(gate: CopyAccess, folder: _Folder, listing: Listing) -> str:
     if len(folder.above) > MOST_DEPTH:
         return f"more than {MOST_DEPTH} folders in each other"
-    if found.looked_at > MOST_ENTRIES:
+    if listing.looked_at > MOST_ENTRIES:
         return f"more than {MOST_ENTRIES:,} files and folders, links followed"
     if gate.looked_at > MOST_LOOKED_AT:
         return f"folders of more than {MOST_LOOKED_AT:,} files in all, links followed"

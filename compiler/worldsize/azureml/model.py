@@ -1,9 +1,9 @@
 """Azure ML's job graph as pure data: what a spec compiles to and what a native YAML file holds.
 
-Every leaf is a :class:`Field`: the value and, where it was read from a file, the span of its text.
+Every leaf is a :class:`Field`: the value and, if it was read from a file, the span of its text.
 A graph made by ``emit`` has no spans of its own file yet; rules point at ``span`` and stay silent
-where it is None. Values keep the user's Python type (PyYAML's), even where it is wrong: the
-reader never coerces, rules judge.
+if it is None. Values keep the Python type that PyYAML gives them, even if it is wrong: the reader does not
+convert them, and rules report them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ Argument = Binding | Literal | Data
 
 
 class OutputSetting(Struct, frozen=True):
-    """What a node or job says of one of its outputs; all parts optional."""
+    """The settings of a node or job for one of its outputs; all parts are optional."""
 
     type: str | None = None
     path: Field[Any] | None = None

@@ -1,4 +1,4 @@
-"""What a text refers to: a file here, or an asset that lives in a workspace, a registry or on the web."""
+"""Classifies references: a local file, or an asset in a workspace, in a registry or on the web."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 from typing import Literal
 
-_LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; asking the system for more raises
+_LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
 Kind = Literal["local", "asset", "web", "git"]
 
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
 
 
 def classify(text: str) -> Kind:
-    """Where ``component:``, ``code:``, ``environment:`` or a data ``path:`` points to.
+    """Classify what ``component:``, ``code:``, ``environment:`` or a data ``path:`` refers to.
 
     ``asset`` covers every ``azureml:`` form and bare resource ids; ``local`` whatever is left.
     """
@@ -40,29 +40,23 @@ def _can_exist(name: str) -> bool:
     return len(data) <= _LONGEST_PATH and all(len(part) <= _LONGEST_NAME for part in data.split(b"/"))
 
 
-def shorten(text: str) -> str:
-    """A reference as a message quotes it: in one line, and not longer than helps."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 100 else flat[:99] + "…"
-
-
 def exists(path: Path) -> bool:
-    """Whether there is something at a path; unlike pathlib's, False too where one may not look."""
+    """Whether a path exists; unlike pathlib's, False for a path without permission."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file at a path that can be seen."""
+    """Whether a path is a file that can be accessed."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder at a path that can be seen."""
+    """Whether a path is a folder that can be accessed."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def list_names(folder: Path) -> list[str]:
-    """The names in a folder, sorted, for a suggestion; none where it cannot be read."""
+    """The sorted names in a folder, for a suggestion; empty if it cannot be read."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208 - names only
     except OSError:
@@ -70,5 +64,5 @@ def list_names(folder: Path) -> list[str]:
 
 
 def normalise(path: Path) -> Path:
-    """A path without ``a/..``, still relative where it was: what messages show."""
+    """A path without ``a/..``; a relative path stays relative, as messages show it."""
     return Path(os.path.normpath(path))

@@ -1,6 +1,6 @@
-"""The folder a component's command runs in: its code merged with what it includes, as Azure ML does it.
+"""Builds the folder in which a component's command runs: its code and includes, merged as Azure ML does.
 
-The rules are azure-ai-ml's (``AdditionalIncludes``, ``ComponentIgnoreFile``): an include lands in the
+The rules are azure-ai-ml's (``AdditionalIncludes``, ``ComponentIgnoreFile``): an include is placed in the
 root under its own last name; ``x.zip`` that does not exist beside a folder ``x`` is that folder
 zipped; with includes every folder's ignore file counts, without only that of the root.
 """
@@ -16,30 +16,28 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import environment, ignore, listing
-from worldsize.azureml.copying import Archive
-from worldsize.azureml.copying import CopyAccess, read_listed
+from worldsize.azureml.copying import Archive, CopyAccess, read_listed
 from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path
-from worldsize.base.wording import shorten
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
-from worldsize.base.wording import describe_os_error
+from worldsize.base.wording import describe_os_error, shorten
 from worldsize.yaml.nodes import Sequence
 
 _ROOT = PurePosixPath()
-_SHOWN = 5  # links that are named one by one
+_SHOWN = 5  # links that are reported one by one
 
 
 class Snapshot(Struct):
-    """Files by their place in the folder; each is a file to copy, or a folder to zip."""
+    """Files by their path in the folder; each is a file to copy, or a folder to zip."""
 
     files: dict[str, Path | Archive] = field(default_factory=dict)
 
     def listing(self) -> list[str]:
-        """The places of all files, sorted, the same on every machine."""
+        """The paths of all files, sorted, the same on every machine."""
         return sorted(self.files)
 
     def content(self, name: str, most: int = -1) -> bytes:
@@ -50,7 +48,7 @@ class Snapshot(Struct):
 
 
 class Part(NamedTuple):
-    """One folder or file that is uploaded, and what names it."""
+    """One folder or file that is uploaded, and the key that refers to it."""
 
     key: str  # code, additional_includes, or the key of an environment
     path: Path
@@ -58,13 +56,13 @@ class Part(NamedTuple):
     listing: Listing
 
     def problems(self, at: Span | None = None) -> list[Problem]:
-        """Why it is not copied; nothing where it may be."""
+        """The problems that prevent copying it."""
         span = self.span or at
         return [] if span is None else list(_report_refusals(self.listing, self.path, span))
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
-    """The merged folder of a component.
+    """Build the merged folder of a component.
 
     Args:
         component: A command component, from a file or inline.
@@ -76,61 +74,61 @@ def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple
         does not lie here (``azureml:``, ``git+``) yields an empty snapshot and no problem.
     """
     problems: list[Problem] = []
-    found = _list_code_parts(component, folder, gate, problems)
-    at = component.raw.span if component.raw is not None else Span(str(folder), 1, 1, 1, 1)
-    for part in found:
-        problems += part.problems(at)
+    parts = _list_code_parts(component, folder, gate, problems)
+    fallback_span = component.raw.span if component.raw is not None else Span(str(folder), 1, 1, 1, 1)
+    for part in parts:
+        problems += part.problems(fallback_span)
     snapshot = Snapshot()
     if problems:
         return snapshot, problems
-    for part in found:
+    for part in parts:
         if _is_zip(part.path):
             packed = tuple(sorted(part.listing.files.items()))
             snapshot.files[part.path.name] = Archive(part.path.stem, packed)
         else:
             snapshot.files.update(part.listing.files)
-    if len(found) > 1 or any(part.key != "code" for part in found):
+    if len(parts) > 1 or any(part.key != "code" for part in parts):
         _leave_out_merged(snapshot)
     return snapshot, problems
 
 
 def list_parts(component: Component, folder: Path, gate: CopyAccess) -> tuple[list[Part], list[Problem]]:
-    """What a component uploads, listed but not read: its code, its includes, its environment's files."""
+    """List what a component uploads, without reading it: code, includes, files of its environment."""
     unreadable: list[Problem] = []
-    found = _list_code_parts(component, folder, gate, [], unreadable)
+    parts = _list_code_parts(component, folder, gate, [], unreadable)
     for reference in environment.list_references(component.environment, folder):
         if exists(reference.path):
-            listed = _list_path(gate, reference.path, "", reference.span, unreadable)
-            if listed is not None:
-                found.append(Part(reference.key, reference.path, reference.span, listed))
-    return found, unreadable
+            listing = _list_path(gate, reference.path, "", reference.span, unreadable)
+            if listing is not None:
+                parts.append(Part(reference.key, reference.path, reference.span, listing))
+    return parts, unreadable
 
 
 def check_uploads(component: Component, folder: Path, files: Files) -> list[Problem]:
-    """Why compiling or running a component is refused for where its files lie, and for how many there are.
+    """Report uploads of a component that are outside the project, or too many.
 
-    Code outside of the tree that is checked has a rule of its own; it is not listed.
+    Another rule reports code outside of the checked tree; it is not listed.
     """
-    found, problems = list_uploads(component, folder, files)
-    for part in found:
+    parts, problems = list_uploads(component, folder, files)
+    for part in parts:
         problems += part.problems()
     return problems
 
 
 def list_uploads(component: Component, folder: Path, files: Files) -> tuple[list[Part], list[Problem]]:
-    """As :func:`parts`, worked out once; without code that lies outside of the tree that is checked."""
+    """As :func:`list_parts`, cached, and without code outside of the checked tree."""
     question = ("uploads", str(id(component.code)), str(id(component.additional_includes)), str(folder))
-    known = files.known.get(question)
-    if known is None:
-        kept = (component.code, component.additional_includes)  # so that their ids stay theirs
-        found, problems = list_parts(_drop_unreadable_code(component, folder, files), folder, files.gate)
-        known = files.known[question] = (found, problems, kept)
-    assert isinstance(known, tuple)
-    return list(known[0]), list(known[1])
+    cached = files.known.get(question)
+    if cached is None:
+        kept = (component.code, component.additional_includes)  # kept alive, so that their ids stay unique
+        parts, problems = list_parts(_drop_unreadable_code(component, folder, files), folder, files.gate)
+        cached = files.known[question] = (parts, problems, kept)
+    assert isinstance(cached, tuple)
+    return list(cached[0]), list(cached[1])
 
 
 def _drop_unreadable_code(component: Component, folder: Path, files: Files) -> Component:
-    """The component without code that a check does not look into."""
+    """Remove code that the check may not read from a component."""
     text = component.code.value if component.code is not None else None
     path = local_path(text, folder) if isinstance(text, str) else None
     return component if path is None or files.readable(path) else replace(component, code=None)
@@ -143,25 +141,33 @@ def _list_code_parts(
     problems: list[Problem],
     unreadable: list[Problem] | None = None,
 ) -> list[Part]:
-    """The code and the includes, each listed; what cannot be read is reported and left out."""
+    """List the code and the includes; report and skip what cannot be read."""
     unreadable = problems if unreadable is None else unreadable
     code = _find_code(component.code, folder, problems)
     includes = list(_find_includes(component.additional_includes, folder, problems))
     span = component.code.span if component.code else None
-    found = []
+    parts = []
     if code is not None:
-        listed = _list_path(gate, code, "", span, unreadable, merged=bool(includes))
-        found += [Part("code", code, span, listed)] if listed is not None else []
+        listed_files = _list_path(gate, code, "", span, unreadable, merged=bool(includes))
+        parts += [Part("code", code, span, listed_files)] if listed_files is not None else []
     ignoring = _ignoring_folder(code, folder) if includes else None
-    rules = ignore.read_ignore_file(ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT)
-    for source, at in includes:
-        if _report_clash(source, code, at, problems):
+    rules = ignore.read_ignore_file(
+        ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT
+    )
+    for source, include_span in includes:
+        if _report_clash(source, code, include_span, problems):
             continue
         if rules.excludes(PurePosixPath(source.name)) and not _is_zip(source):
             continue
-        listed = _list_path(gate, source, source.name, at, unreadable, above=rules, merged=True)
-        found += [Part("additional_includes", source, at, listed)] if listed is not None else []
-    return found
+        listed_files = _list_path(
+            gate, source, source.name, include_span, unreadable, above=rules, merged=True
+        )
+        parts += (
+            [Part("additional_includes", source, include_span, listed_files)]
+            if listed_files is not None
+            else []
+        )
+    return parts
 
 
 def _list_path(
@@ -174,7 +180,7 @@ def _list_path(
     above: Ignore | None = None,
     merged: bool = False,
 ) -> Listing | None:
-    """List a file or folder that is to be copied, each once; None where it cannot be read."""
+    """List a file or folder to copy; None if it cannot be read."""
     try:
         if is_file(path):
             return listing.list_file(gate, path, place or path.name)
@@ -190,26 +196,26 @@ def _list_path(
 
 
 def _report_unreadable(error: OSError, at: Span) -> Problem:
-    """A folder on the way that may not be listed; none of its files is left out in silence."""
+    """Report a folder that cannot be listed, so that no file is skipped silently."""
     name = PurePosixPath(str(error.filename)).name
     message = f"`{name}` below this folder cannot be read: {describe_os_error(error)}"
-    return Problem("code-missing", at, message, "get the right to read it, or name another folder")
+    return Problem("code-missing", at, message, "allow reading it, or name another folder")
 
 
-def _report_refusals(found: Listing, path: Path, span: Span) -> Iterator[Problem]:
-    for place, real in list(found.outside.items())[:_SHOWN]:
+def _report_refusals(listed: Listing, path: Path, span: Span) -> Iterator[Problem]:
+    for place, real in list(listed.outside.items())[:_SHOWN]:
         name = path.name if place in (".", "") else place
         message = f"`{shorten(name)}` is `{real}`, which lies outside of the project"
         help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
         yield Problem("copy-outside-tree", span, message, help_)
-    if found.exceeded:
-        message = f"`{path.name}` holds {found.exceeded}, so it is not copied"
-        yield Problem("too-many-files", span, message, _suggest_exclusion(found))
+    if listed.exceeded:
+        message = f"`{path.name}` holds {listed.exceeded}, so it is not copied"
+        yield Problem("too-many-files", span, message, _suggest_exclusion(listed))
 
 
-def _suggest_exclusion(found: Listing) -> str:
-    """What to leave out of a folder that is too large: where most of its files lie."""
-    heads = [place.split("/", 1)[0] for place in found.files if "/" in place]
+def _suggest_exclusion(listed: Listing) -> str:
+    """Suggest the sub-folder with most files for exclusion from a folder that is too large."""
+    heads = [place.split("/", 1)[0] for place in listed.files if "/" in place]
     if not heads:
         return "name the folder that holds the code alone"
     most = max(sorted(set(heads)), key=heads.count)
@@ -217,7 +223,7 @@ def _suggest_exclusion(found: Listing) -> str:
 
 
 def _leave_out_merged(snapshot: Snapshot) -> None:
-    """The client uploads the merged folder by the ignore file that has come to lie in its root."""
+    """Apply the ignore file in the root of the merged folder, as the client does on upload."""
     name = next((name for name in ignore.NAMES if name in snapshot.files), None)
     if name is None:
         return
@@ -228,43 +234,43 @@ def _leave_out_merged(snapshot: Snapshot) -> None:
 
 
 def check_references(component: Component, folder: Path) -> list[Problem]:
-    """What is wrong with the files a component names, found without listing any folder."""
+    """Report faults of the files that a component refers to, without listing any folder."""
     problems: list[Problem] = []
     code = _find_code(component.code, folder, problems)
     before: dict[str, Path] = {}
     for source, span in _find_includes(component.additional_includes, folder, problems):
         if not _report_clash(source, code, span, problems):
             _report_repeated_include(source, before, span, problems)
-    for found in environment.list_references(component.environment, folder):
-        if found.span is not None and not exists(found.path):
-            key, text = f"`{found.key}`", found.text
-            problems.append(describe_missing(key, text, found.path, found.span).under("environment-missing"))
+    for reference in environment.list_references(component.environment, folder):
+        if reference.span is not None and not exists(reference.path):
+            finding = describe_missing(f"`{reference.key}`", reference.text, reference.path, reference.span)
+            problems.append(finding.under("environment-missing"))
     return problems
 
 
 def add_to_snapshot(
     snapshot: Snapshot, path: Path, span: Span, gate: CopyAccess, place: str = ""
 ) -> list[Problem]:
-    """Put a folder's files, or a single file, into a snapshot; nothing where it may not be copied.
+    """Add a folder's files, or a single file, to a snapshot, unless it may not be copied.
 
     Args:
         snapshot: What to add to.
         path: The folder or file.
         span: Where it is named.
         gate: What may be copied.
-        place: The folder of the snapshot where it lands.
+        place: The folder of the snapshot to add it to.
     """
     problems: list[Problem] = []
     above = ignore.read_ignore_file(None, _ROOT) if place else None
-    found = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))
-    if found is not None:
-        problems += Part("code", path, span, found).problems()
-        snapshot.files.update({} if problems else found.files)
+    listed = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))
+    if listed is not None:
+        problems += Part("code", path, span, listed).problems()
+        snapshot.files.update({} if problems else listed.files)
     return problems
 
 
 def _is_zip(source: Path) -> bool:
-    """Whether an include is a folder that the client zips: there is no such file, but the folder."""
+    """Whether an include is a folder that the client zips: ``x.zip`` does not exist, but ``x`` does."""
     return source.suffix == ".zip" and not exists(source) and is_folder(source.with_suffix(""))
 
 
@@ -274,7 +280,7 @@ def _find_code(code: Field[object] | None, folder: Path, problems: list[Problem]
     path = local_path(code.value, folder)
     if path is None or is_file(path) or is_folder(path):
         return path
-    if exists(path):  # a pipe, a socket, a device: reading one may never end
+    if exists(path):  # a pipe, a socket or a device, which may never end
         if code.span is not None:
             message = f"`code` names `{shorten(code.value)}`, which is neither a file nor a folder"
             problems.append(Problem("code-missing", code.span, message, "name the folder of the code"))
@@ -312,28 +318,30 @@ def _report_clash(source: Path, code: Path | None, span: Span | None, problems: 
         return False
     if span is not None:
         message = f"`{source.name}` is included, but `{code.name}` already has an entry of that name"
-        help_ = "rename one of the two: an include lands in the code folder under its own last name"
+        help_ = "rename one of the two: an include is placed in the code folder under its last name"
         problems.append(Problem("include-clash", span, message, help_))
     return True
 
 
-def _report_repeated_include(source: Path, before: dict[str, Path], span: Span | None, problems: list[Problem]) -> None:
-    """Report an include that lands where an earlier one does."""
+def _report_repeated_include(
+    source: Path, before: dict[str, Path], span: Span | None, problems: list[Problem]
+) -> None:
+    """Report an include with the same name as an earlier one."""
     first = before.setdefault(source.name, source)
     if first != source and span is not None:
-        message = f"two includes are called `{source.name}`, and both land in the root under that name"
+        message = f"two includes are called `{source.name}`, and both are placed in the root under that name"
         problems.append(Problem("include-clash", span, message, "rename one of the two"))
 
 
 def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
-    """Whose ignore file counts for includes: the code folder's; without code the component's."""
+    """The folder whose ignore file applies to includes: the code folder, or without code the component's."""
     if code is None:
         return folder
     return code if is_folder(code) else None
 
 
 def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
-    """A file or folder that is not there, with the nearest name that is."""
+    """Describe a missing file or folder, with the most similar name that exists."""
     from worldsize.base.suggest import closest  # noqa: PLC0415 - only a fault pays for it
 
     message = f"{what} names `{shorten(text)}`, which does not exist"

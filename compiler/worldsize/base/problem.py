@@ -1,8 +1,8 @@
-"""A fault as the layer that met it describes it: what, where, how to mend it, but not yet its code.
+"""A problem as the layer that found it describes it: what, where and how to fix it, without a code.
 
-Lower layers (yaml, spec, azureml, plan) report a :class:`Problem` by *slug*; a row of
+Lower layers (yaml, spec, azureml, planning) report a :class:`Problem` by *slug*; a row of
 ``rules/<family>/__init__.py`` gives the slug its code and severity. So the catalogue of codes
-lives in one place and no lower layer imports it. A rule's own check reports a :class:`Finding`,
+is in one place, and no lower layer imports it. A rule's own check reports a :class:`Finding`,
 and the engine adds the slug.
 """
 

@@ -21,7 +21,7 @@ class Source(Struct, eq=False):
     _last: tuple[int, str] = (0, "")
 
     def __repr__(self) -> str:
-        return f"Source({self.path!r})"  # every node has it, and its text is long
+        return f"Source({self.path!r})"  # every node refers to it, and its text is long
 
     def _line_starts(self) -> list[int]:
         if self._starts is None:

@@ -1,4 +1,4 @@
-"""Where a piece of text stands: the coordinate every diagnostic points with."""
+"""The position of a piece of text in a file, which every diagnostic points at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Did you mean: the one place where a mistyped word is matched against the words that exist."""
+"""Did you mean: matches a mistyped word against the words that exist."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from worldsize.base import limits
 
 
 def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
-    """The known word that ``word`` was probably meant to be, or None.
+    """Find the known word that is most similar to ``word``; None if no word is similar enough.
 
-    Compares without regard to case, ``-`` and ``_``; an edit is one character added, dropped,
-    changed, or swapped with its neighbour, and a third of the word may be wrong. Equally close
-    words are decided by the alphabet, so that the answer never depends on the order given.
+    Case is ignored, and ``-`` equals ``_``. An edit adds, drops or changes one character, or swaps two
+    neighbours; a third of the word may be wrong. Among equally close words the first in the alphabet wins, so
+    that the answer does not depend on their order.
 
     Args:
         word: The mistyped word.
         known: The words that exist.
-        but: One of them that cannot be meant.
+        but: One of them that is excluded.
     """
     names = known if isinstance(known, Collection) else list(known)
     if not limits.take_comparisons(len(names)):
@@ -39,11 +39,11 @@ def _closest(word: str, known: tuple[str, ...]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
-    """A ``help`` sentence: the nearest word, else the list of all where it is short, else None."""
+    """A ``help`` sentence: the closest word, else the list of all words if it is short, else None."""
     names = known if isinstance(known, Collection) else list(known)
-    found = closest(word, names, but=but)
-    if found is not None:
-        return f"did you mean `{found}`?"
+    closest_name = closest(word, names, but=but)
+    if closest_name is not None:
+        return f"did you mean `{closest_name}`?"
     listed = sorted(name for name in names if name != but) if len(names) <= 13 else []
     if 0 < len(listed) <= 12:
         return "write one of " + ", ".join(f"`{name}`" for name in listed)
@@ -51,9 +51,9 @@ def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> 
 
 
 def closest_unambiguous(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` can only have been meant to be: safe to write without asking.
+    """Find the only known word that ``word`` can stand for, which a fix may write without asking.
 
-    At most a quarter of the word is wrong, and no other known word is as close.
+    At most a quarter of the word may be wrong, and no other known word may be as close.
     """
     names = known if isinstance(known, Collection) else list(known)
     return _surely(word, tuple(sorted(names))) if limits.take_comparisons(len(names)) else None
@@ -74,13 +74,13 @@ def _surely(word: str, known: tuple[str, ...]) -> str | None:
 
 
 def _near(target: str, known: tuple[str, ...], limit: int) -> Iterator[tuple[str, str]]:
-    """The known words, and each folded, that can be within the limit: an edit mends one letter at most."""
+    """The known words that can be within the limit, each with its folded form: an edit fixes one letter."""
     letters = frozenset(target)
-    for candidate, folded, own in _folded(known):
+    for candidate, folded, candidate_letters in _folded(known):
         if (
             abs(len(folded) - len(target)) <= limit
-            and len(letters - own) <= limit
-            and len(own - letters) <= limit
+            and len(letters - candidate_letters) <= limit
+            and len(candidate_letters - letters) <= limit
         ):
             yield candidate, folded
 

@@ -1,16 +1,56 @@
-"""What the operating system says no with, in the words of our messages."""
+"""Wording that the messages of several layers share: numbers, counts, lists of names, long texts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
+def round_noise(value: float) -> float:
+    """Round to twelve significant digits: 0.1 × 3 is 0.3, not 0.30000000000000004."""
+    return float(f"{value:.12g}")
+
+
+def show_number(value: float | str | None) -> str:
+    """A number for a message or a table: ``0.4``, ``256``, ``1e-05``; whole floats lose their ``.0``."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e15 else repr(value)
+    return str(value)
+
+
+def plural(count: float, noun: str) -> str:
+    """``1 instance``, ``2 instances``, ``2 processes``."""
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{show_number(count)} {noun}{ending}"
+
+
+def shorten(text: str, width: int = 100) -> str:
+    """A text on one line, cut to ``width`` characters with an ellipsis at the end."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def quoted_list(names: Iterable[str], limit: int = 12) -> str:
+    """Names in back-ticks, separated by commas; a long list says how many are left out."""
+    all_names = list(names)
+    text = ", ".join(f"`{name}`" for name in all_names[:limit])
+    left = len(all_names) - limit
+    return f"{text} and {left} more" if left > 0 else text
+
+
+def join_words(words: Sequence[str], last: str = "or") -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
 def describe_os_error(error: OSError, *, file: bool = False) -> str:
-    """Why it refused, in lower case: ``no space left on device``.
+    """The reason that the operating system gives, in lower case: ``no space left on device``.
 
     Args:
-        error: The refusal.
+        error: The error.
         file: Also name the file, where one is known: ``no space left on device (`train.py`)``.
     """
-    about = f" (`{Path(error.filename).name}`)" if file and isinstance(error.filename, str) else ""
-    return (error.strerror or str(error)).lower() + about
+    name = f" (`{Path(error.filename).name}`)" if file and isinstance(error.filename, str) else ""
+    return (error.strerror or str(error)).lower() + name

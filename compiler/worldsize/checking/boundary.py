@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from worldsize.azureml.copying import Archive
-from worldsize.azureml.copying import CopyAccess, allow_everything
+from worldsize.azureml.copying import Archive, CopyAccess, allow_everything
 from worldsize.azureml.files import Files
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span

@@ -19,7 +19,7 @@ from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean, closest_unambiguous
+from worldsize.base.suggest import closest_unambiguous, did_you_mean
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.rules import registry
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence

@@ -13,8 +13,8 @@ from worldsize.rules.context import Cluster
 
 if TYPE_CHECKING:
     from worldsize.azureml.compute import Compute
-    from worldsize.azureml.model import Component, Job
     from worldsize.azureml.job import JobSchedule
+    from worldsize.azureml.model import Component, Job
     from worldsize.base.problem import Problem
     from worldsize.checking.run import Run
     from worldsize.spec.model import ComputeProfile, Spec
@@ -104,7 +104,7 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
     if document.root is None:
         return
     if kind in shape.CHECKED:
-        run.problems += shape.check(document.root, kind)
+        run.problems += shape.check_shape(document.root, kind)
     if kind.endswith("-job"):
         graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems
@@ -128,9 +128,9 @@ def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
 
 def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
     """The job that a schedule starts is checked too, also where only the schedule was named."""
-    from worldsize.azureml import job as schedule  # noqa: PLC0415 - few trees have such files
+    from worldsize.azureml import job  # noqa: PLC0415
 
-    found, problems = schedule.read_schedule(root, path, run.context.files, run.context.inside)
+    found, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
     run.problems += _times(found)
     run.feed(found, root.span)
@@ -140,10 +140,10 @@ def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
 
 def _times(found: JobSchedule) -> Iterator[Problem]:
     """What is wrong with the times, by the rules that a spec's schedule is held to."""
-    from worldsize.spec import schedule as native_schedule  # noqa: PLC0415 - few trees have schedules
+    from worldsize.spec import schedule  # noqa: PLC0415 - few trees have schedules
 
     if found.trigger is not None:
-        yield from native_schedule.check_trigger(found.trigger)
+        yield from schedule.check_trigger(found.trigger)
 
 
 def _feed_job(run: Run, job: Job | None) -> None:

@@ -1,4 +1,4 @@
-"""`worldsize cache`: the steps that need not be run again, and their removal."""
+"""`worldsize cache`: lists the steps that can be reused, and removes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, common as run_option
+from worldsize.base.wording import plural
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running.reuse.prune import Removal
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 EPILOG = """\b
 Examples:
-  worldsize cache                          what can be reused
-  worldsize cache prune                    forget what nobody used for 30 days
-  worldsize cache prune --older 7d --runs  and remove the runs that nothing needs any more
+  worldsize cache                          list the steps that can be reused
+  worldsize cache prune                    forget steps that were not used for 30 days
+  worldsize cache prune --older 7d --runs  also remove the runs that no step refers to
   worldsize cache prune --all              forget everything
 
-An entry only points to the run that did the step: forgetting it frees nothing, removing runs does.
+An entry only points to the run that did the step: forgetting it frees no space, removing runs does.
 """
 
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
-@run_option.runs_dir
+@common.runs_dir
 @click.pass_context
 def command(context: click.Context, home: Path) -> None:
     """List the steps that can be reused, or forget them."""
@@ -46,21 +47,21 @@ def _list(home: Path) -> None:
     now = time.time()
     rows = [
         (
-            each.step,
-            each.run,
-            common.format_age(now - each.made),
-            common.format_size(each.size),
-            str(each.hits),
-            common.format_age(now - each.used) if each.used is not None else "",
+            entry.step,
+            entry.run,
+            common.format_age(now - entry.made),
+            common.format_size(entry.size),
+            str(entry.hits),
+            common.format_age(now - entry.used) if entry.used is not None else "",
         )
-        for each in entries
+        for entry in entries
     ]
     headings = ("step", "run", "age", "size", "hits", "used")
     common.say("\n".join(common.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
-    saved = sum(each.hits * each.seconds for each in entries)
-    size = common.format_size(sum(each.size for each in entries))
+    saved = sum(entry.hits * entry.seconds for entry in entries)
+    size = common.format_size(sum(entry.size for entry in entries))
     click.echo(
-        f"{_count(len(entries), 'step')}, {size} of outputs, {common.format_age(saved)} of running saved"
+        f"{plural(len(entries), 'step')}, {size} of outputs, {common.format_age(saved)} of running saved"
     )
 
 
@@ -68,21 +69,26 @@ def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> flo
     matched = re.fullmatch(r"(\d{1,6})\s*([smhdw])", text.strip().lower())
     if matched is None:
         raise click.BadParameter(
-            f"`{text}` is no age: write a number and one of s, m, h, d, w, such as `30d`"
+            f"`{text}` is not an age: write a number and one of s, m, h, d, w, such as `30d`"
         )
     return float(int(matched[1]) * UNITS[matched[2]])
 
 
 @command.command()
 @click.option(
-    "--older", callback=_age, default="30d", show_default=True, metavar="AGE", help="Unused for so long."
+    "--older",
+    callback=_age,
+    default="30d",
+    show_default=True,
+    metavar="AGE",
+    help="Only steps unused for this time.",
 )
-@click.option("--all", "everything", is_flag=True, help="However new.")
-@click.option("--runs", is_flag=True, help="Also the folders of runs that nothing refers to any more.")
+@click.option("--all", "everything", is_flag=True, help="All steps, however recently used.")
+@click.option("--runs", is_flag=True, help="Also remove the folders of runs that no step refers to.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) -> None:
-    """Forget steps that have not been used for a time. A run that goes on is never touched."""
+    """Forget steps that have not been used for some time. Active runs are not touched."""
     from worldsize.running.reuse.prune import plan_removal, remove_unused  # noqa: PLC0415 - as above
     from worldsize.running.reuse.store import Store  # noqa: PLC0415
 
@@ -91,25 +97,21 @@ def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) 
     if not removal.entries and not removal.runs:
         click.echo("nothing to remove")
         return
-    if removal.runs and not yes and not _agreed(removal):
+    if removal.runs and not yes and not _confirm(removal):
         raise SystemExit(1)
-    gone = remove_unused(store, removal)
-    said = f"forgot {_count(len(removal.entries), 'step')}"
+    removed_runs = remove_unused(store, removal)
+    message = f"forgot {plural(len(removal.entries), 'step')}"
     if runs:
-        said += f", removed {_count(len(gone), 'run')}"
-    common.say(said)
+        message += f", removed {plural(len(removed_runs), 'run')}"
+    common.say(message)
 
 
-def _agreed(removal: Removal) -> bool:
+def _confirm(removal: Removal) -> bool:
     for path in removal.runs:
         common.say(f"  {path.name}")
-    asked = f"remove {_count(len(removal.runs), 'run')}, {common.format_size(removal.size)}?"
+    question = f"remove {plural(len(removal.runs), 'run')}, {common.format_size(removal.size)}?"
     try:
-        return click.confirm(asked)
-    except click.Abort:  # nobody there to answer
-        click.echo("\nnothing was removed: say --yes where nobody can answer", err=True)
+        return click.confirm(question)
+    except click.Abort:  # no terminal to answer
+        click.echo("\nnothing was removed: give --yes if no one can answer", err=True)
         return False
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

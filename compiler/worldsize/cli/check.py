@@ -14,17 +14,19 @@ EPILOG = """\b
 Examples:
   worldsize check .                                every spec and Azure ML file below
   worldsize check spec.yml --ignore WS4            without the learning-rate family
-  worldsize check . --fix --diff                   what the safe fixes would change
+  worldsize check . --fix --diff                   show what the safe fixes would change
   worldsize check . --format sarif > report.sarif  for code scanning
 
 \b
-Exit status: 0 clean, 1 findings, 2 usage, 3 a fault of worldsize itself.
-Silence one line with a comment: # worldsize: ignore[WS203] reason
+Exit status: 0 clean, 1 findings, 2 usage, 3 an internal error of worldsize.
+Suppress a finding on one line with a comment: # worldsize: ignore[WS203] reason
 """
 
 
-def _require_existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Paths that are there; a link to nothing is there, and is reported as a file that cannot be read."""
+def _require_existing(
+    _ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse paths that do not exist; a broken link exists, and is reported as an unreadable file."""
     for path in paths:
         if not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
@@ -32,7 +34,9 @@ def _require_existing(_ctx: click.Context, _param: click.Parameter, paths: tuple
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), callback=_require_existing, metavar="PATH...")
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(), callback=_require_existing, metavar="PATH..."
+)
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output."
 )
@@ -40,7 +44,7 @@ def _require_existing(_ctx: click.Context, _param: click.Parameter, paths: tuple
     "--select", multiple=True, metavar="CODE", help="Report only these codes, WS2 for a whole family."
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes.")
-@click.option("--fix", is_flag=True, help="Mend what has one safe answer, in place.")
+@click.option("--fix", is_flag=True, help="Apply the safe fixes, in place.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 def command(
     paths: tuple[str, ...],
@@ -54,7 +58,7 @@ def command(
     """Check specs and Azure ML YAML, files or folders."""
     from worldsize.checking import console  # noqa: PLC0415 - `worldsize check --help` needs none of it
 
-    gc.disable()  # to look for cycles among the nodes of big files takes a fifth of the time, and finds none
+    gc.disable()  # collecting cycles takes a fifth of the time on large files, and finds none
     try:
         rules = {"select": _split_codes(select), "ignore": _split_codes(ignore)}
         if fix or diff:
@@ -69,19 +73,19 @@ def command(
 
 
 def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, write: bool) -> int:
-    """Mend the files and report on what is left; or only show the differences."""
+    """Fix the files and report the remaining findings, or only show the changes."""
     from worldsize import fixing  # noqa: PLC0415 - most checks only look
     from worldsize.checking import console  # noqa: PLC0415
     from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
 
-    fixed = fixing.fix(paths, **rules, write=write)
+    result = fixing.fix(paths, **rules, write=write)
     if write:
-        console.write(fixed.report.render(format_, colour=wants_colour(sys.stdout)))
-        return fixed.report.exit_code
-    console.write("".join(fixing.unified_diff(change) for change in fixed.changes))
-    files = f"{len(fixed.changes)} file{'s' * (len(fixed.changes) != 1)}"
-    click.echo(f"would fix {fixed.report.fixed} in {files}", err=True)
-    return int(bool(fixed.changes))
+        console.write(result.report.render(format_, colour=wants_colour(sys.stdout)))
+        return result.report.exit_code
+    console.write("".join(fixing.unified_diff(change) for change in result.changes))
+    files = f"{len(result.changes)} file{'s' * (len(result.changes) != 1)}"
+    click.echo(f"would fix {result.report.fixed} in {files}", err=True)
+    return int(bool(result.changes))
 
 
 def _split_codes(options: tuple[str, ...]) -> list[str]:

@@ -1,10 +1,11 @@
-"""Numbers and times as the tables of the command line show them."""
+"""What several commands share: numbers and times in tables, options, refusals."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -38,7 +39,7 @@ def format_time(time: datetime | None) -> str:
 def format_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]
 ) -> Iterator[str]:
-    """Columns two blanks apart; those numbered in ``right`` end where their heading ends."""
+    """Columns two blanks apart; those with an index in ``right`` are aligned to the right."""
     everything = [headings, *rows]
     widths = [max(len(row[index]) for row in everything) for index in range(len(headings))]
     for row in everything:
@@ -50,14 +51,14 @@ def format_table(
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print what others may have written: names, paths and records that act on no terminal."""
+    """Print text that others may have written, without characters that control a terminal."""
     from worldsize.diagnostics.snippet import mark_controls  # noqa: PLC0415 - `--help` needs none of it
 
     click.echo(mark_controls(text), err=err, nl=nl)
 
 
 def refuse(message: str, help_: str | None = None) -> NoReturn:
-    """Say why not, and end with status 1."""
+    """Print an error and exit with status 1."""
     say(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
     raise SystemExit(1)
 
@@ -70,7 +71,27 @@ def show_findings(error: SpecError) -> None:
 
 
 def refuse_spec(error: SpecError) -> NoReturn:
-    """Print why a spec cannot be used, and end with status 1, or 3 where the fault is ours."""
+    """Print why a spec cannot be used, and exit with status 1, or 3 if the fault is in worldsize."""
     show_findings(error)
     is_internal = any(diagnostic.code == "WS000" for diagnostic in error.diagnostics)
     raise SystemExit(3 if is_internal else 1)
+
+
+runs_dir = click.option(
+    "--runs-dir",
+    "home",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".worldsize",
+    show_default=True,
+    help="Where runs are kept.",
+)
+
+
+def find_run(home: Path, text: str) -> Path:
+    """The folder of the run that the user names; exits if there is no such run."""
+    from worldsize.running.record import history  # noqa: PLC0415 - `--help` needs none of it
+
+    try:
+        return history.find_run(home, text)
+    except LookupError as error:
+        refuse(str(error.args[0]), "`worldsize runs` lists them")

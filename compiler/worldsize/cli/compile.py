@@ -1,4 +1,4 @@
-"""`worldsize compile`: a spec as the pipeline that Azure ML runs."""
+"""`worldsize compile`: writes a spec as the pipeline that Azure ML runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Examples:
   az ml job create -f build/pipeline.yml
 
 \b
-Exit status: 0 written, 1 the spec or the folder has faults, 2 usage, 3 a fault of worldsize itself.
+Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an internal error of worldsize.
 """
 
 
@@ -32,7 +32,7 @@ Exit status: 0 written, 1 the spec or the folder has faults, 2 usage, 3 a fault 
     required=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The folder to write. Only an earlier output of ours is replaced.",
+    help="The folder to write. Only an earlier output of worldsize is replaced.",
 )
 def command(spec: Path, output: Path) -> None:
     """Write the Azure ML pipeline of a spec."""
@@ -53,7 +53,7 @@ def command(spec: Path, output: Path) -> None:
 
 
 def _summary(compiled: Compiled) -> str:
-    """What was written, a line a part, and the commands that submit it."""
+    """The written files, and the commands that submit them."""
     lines = [f"wrote {compiled.folder}"]
     lines += [f"  {name}" for name in compiled.files if not name.startswith("components/")]
     for folder in sorted({name.split("/")[1] for name in compiled.files if name.startswith("components/")}):

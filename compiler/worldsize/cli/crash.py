@@ -1,4 +1,4 @@
-"""What the command line says when something went wrong that no command foresaw."""
+"""Reports errors that no command handles, in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 VARIABLE = "WORLDSIZE_TRACEBACK"
 LONGEST = 200
 
-# Reasons that lie with the machine, not with us: no space, no rights, too many open files, a broken disk.
+# Errors of the machine, not of worldsize: no space, no permission, too many open files, a broken disk.
 _MACHINE = frozenset(
     {
         errno.ENOSPC,
@@ -28,13 +28,13 @@ _MACHINE = frozenset(
 
 
 def report_crash(error: BaseException) -> int:
-    """Say in one line what happened, and give the exit status.
+    """Report an error in one line and return the exit status.
 
     Args:
-        error: What reached the top. With ``WORLDSIZE_TRACEBACK`` set, its traceback is printed first.
+        error: The unhandled error. With ``WORLDSIZE_TRACEBACK`` set, its traceback is printed first.
 
     Returns:
-        130 after Ctrl-C, 1 for a reason of this machine or a reader that went away, 3 for a fault of ours.
+        130 after Ctrl-C, 1 for an error of this machine or a closed pipe, 3 for an internal error.
     """
     if isinstance(error, KeyboardInterrupt):
         return 130
@@ -56,7 +56,9 @@ def report_crash(error: BaseException) -> int:
         return 1
     _write_error(f"internal error: {_summarise_error(error)}\n")
     if not os.environ.get(VARIABLE):
-        _write_error(f"  = help: this is a fault of worldsize; please report it with what {VARIABLE}=1 shows\n")
+        _write_error(
+            f"  = help: this is an error in worldsize; please report it with the output of {VARIABLE}=1\n"
+        )
     return 3
 
 
@@ -82,7 +84,7 @@ def _summarise_error(error: BaseException) -> str:
 
 
 def _write_error(text: str) -> None:
-    """Write to standard error whatever its encoding; where that is gone too there is nobody to tell."""
+    """Write to standard error in its encoding; if it is closed too, nothing can be reported."""
     try:
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -92,7 +94,7 @@ def _write_error(text: str) -> None:
 
 
 def _discard_output() -> None:
-    """Let what is still buffered go nowhere: the interpreter would fail again when it flushes at its end."""
+    """Discard buffered output, because the interpreter would fail again when it flushes at its end."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

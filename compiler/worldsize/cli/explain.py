@@ -1,4 +1,4 @@
-"""`worldsize explain`: the page of a rule, the list of all, or when a cron expression fires."""
+"""`worldsize explain`: prints the page of a rule, the list of rules, or the times of a cron expression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Examples:
   worldsize explain                       all rules
   worldsize explain WS203                 one page
   worldsize explain yaml-duplicate-key    the same, by slug
-  worldsize explain "0 3 * * 1"           when this cron expression fires next
+  worldsize explain "0 3 * * 1"           the next times of this cron expression
 """
 
 
@@ -21,7 +21,7 @@ Examples:
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )
 def command(name: str | None, write: Path | None) -> None:
-    """Print the page of a rule, or the next fire times of a cron expression."""
+    """Print the page of a rule, or the next times of a cron expression."""
     from worldsize.rules import pages, registry  # noqa: PLC0415 - `--help` needs none of it
 
     if write is not None:
@@ -44,10 +44,10 @@ def command(name: str | None, write: Path | None) -> None:
 
 
 def _fire_times(expression: str) -> None:
-    """The next five fire times, or what is wrong with the expression."""
+    """Print the next five times, or what is wrong with the expression."""
     from datetime import datetime  # noqa: PLC0415
 
-    from worldsize.spec import cron, cron as fire_times  # noqa: PLC0415
+    from worldsize.spec import cron  # noqa: PLC0415
 
     faults = cron.check_cron(expression)
     wrong = [fault for fault in faults if not fault.ignored]
@@ -57,5 +57,5 @@ def _fire_times(expression: str) -> None:
         click.echo(f"note: {fault.message}")
     now = datetime.now()
     click.echo(f"`{expression}` fires next, on the clock of the schedule's `time_zone`:")
-    for moment in fire_times.next_times(expression, now):
+    for moment in cron.next_times(expression, now):
         click.echo(f"  {moment:%a %Y-%m-%d %H:%M}")

@@ -1,4 +1,4 @@
-"""`worldsize logs`: what the processes of a step wrote."""
+"""`worldsize logs`: prints the logs of a step's processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, common as run_option
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running.launch.logs import Follower
@@ -19,7 +19,7 @@ TICK_SECONDS = 0.1
 EPILOG = """\b
 Examples:
   worldsize logs last train                   every process, one after the other
-  worldsize logs last train --rank 3 --follow what rank 3 writes, until the step ends
+  worldsize logs last train --rank 3 --follow the log of rank 3, until the step ends
   worldsize logs last train --process ps-0    a process that has no rank
   worldsize logs 2026 train --lines 20        the end of each
 """
@@ -28,18 +28,18 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
 @click.argument("step", metavar="STEP")
-@run_option.runs_dir
+@common.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the step ends.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each.")
 def command(
     run: str, step: str, home: Path, rank: int | None, process: str | None, *, follow: bool, lines: int | None
 ) -> None:
-    """Print a step's logs; with several processes each line says whose it is."""
+    """Print a step's logs; with several processes each line names its process."""
     if rank is not None and process is not None:
         raise click.UsageError("give --rank or --process, not both")
-    root = run_option.find_run(home, run)
+    root = common.find_run(home, run)
     _require_step(root, step)
     names = _select_process(rank, process)
     folder = root / "steps" / step / "logs"
@@ -60,12 +60,12 @@ def _require_step(root: Path, step: str) -> None:
         return
     from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
 
-    help_ = did_you_mean(step, steps) if steps else "its event log says nothing of any step"
+    help_ = did_you_mean(step, steps) if steps else "its event log contains no step"
     common.refuse(f"run `{root.name}` has no step `{step}`", help_)
 
 
 def _select_process(rank: int | None, process: str | None) -> Callable[[str], bool]:
-    """Which names of processes are meant; TensorFlow's workers are ranks too."""
+    """A test for the names of the wanted processes; TensorFlow's workers are ranks too."""
     if process is not None:
         return lambda name: name == process
     if rank is not None:
@@ -80,8 +80,8 @@ def _describe_selection(rank: int | None, process: str | None) -> str:
 
 
 def _find_logs(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    found = [path for path in folder.glob("*.log") if wanted(path.stem)]
-    return sorted(found, key=lambda path: [(len(word), word) for word in re.split(r"(\d+)", path.stem)])
+    logs = [path for path in folder.glob("*.log") if wanted(path.stem)]
+    return sorted(logs, key=lambda path: [(len(word), word) for word in re.split(r"(\d+)", path.stem)])
 
 
 def _has_several_logs(folder: Path) -> bool:
@@ -89,15 +89,15 @@ def _has_several_logs(folder: Path) -> bool:
 
 
 def _print_logs(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, what: str) -> None:
-    found = _find_logs(folder, wanted)
-    if not found:
-        there = ", ".join(f"`{path.stem}`" for path in _find_logs(folder, lambda _name: True))
+    logs = _find_logs(folder, wanted)
+    if not logs:
+        available = ", ".join(f"`{path.stem}`" for path in _find_logs(folder, lambda _name: True))
         common.refuse(
             f"there is no log of {what}",
-            f"there are {there}" if there else "none of its processes has started",
+            f"there are {available}" if available else "none of its processes has started",
         )
     several = _has_several_logs(folder)
-    for path in found:
+    for path in logs:
         for line in _read_lines(_follower(path), lines, final=True):
             click.echo(_add_prefix(path, line, several=several))
 
@@ -105,7 +105,9 @@ def _print_logs(folder: Path, wanted: Callable[[str], bool], lines: int | None, 
 def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], lines: int | None) -> None:
     followers: dict[Path, Follower] = {}
     while True:
-        over = _has_ended(root, step)  # asked first: what was written before its end is read below
+        over = _has_ended(
+            root, step
+        )  # read first: everything that was written before the end is printed below
         for path in _find_logs(folder, wanted):
             new = path not in followers
             follower = followers.setdefault(path, _follower(path))
@@ -117,13 +119,13 @@ def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], 
 
 
 def _has_ended(root: Path, step: str) -> bool:
-    """Whether nothing more will be written."""
+    """Whether the step has ended, so that its logs are complete."""
     from worldsize.running.record.folder import is_alive  # noqa: PLC0415
     from worldsize.running.record.history import load_run  # noqa: PLC0415
 
     alive = is_alive(root)
-    found = load_run(root).steps.get(step)
-    ended = found is not None and found.state in ("succeeded", "reused", "failed", "stopped")
+    record = load_run(root).steps.get(step)
+    ended = record is not None and record.state in ("succeeded", "reused", "failed", "stopped")
     return ended or not alive
 
 
@@ -134,8 +136,8 @@ def _follower(path: Path) -> Follower:
 
 
 def _read_lines(follower: Follower, last: int | None, *, final: bool) -> Iterator[str]:
-    found = follower.lines(final=final)
-    yield from found if last is None else found[max(0, len(found) - last) :]
+    lines = follower.lines(final=final)
+    yield from lines if last is None else lines[max(0, len(lines) - last) :]
 
 
 def _add_prefix(path: Path, line: str, *, several: bool) -> str:

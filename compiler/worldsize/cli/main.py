@@ -9,13 +9,13 @@ import click
 
 COMMANDS: Mapping[str, str] = {
     "check": "Check specs and Azure ML YAML, files or folders.",
-    "plan": "Print what a spec derives, and the arithmetic behind it.",
+    "plan": "Print the plan of a spec, with the formula behind each number.",
     "compile": "Write the Azure ML pipeline of a spec.",
     "run": "Run a spec's pipeline on this machine.",
-    "resume": "Go on with a run that was broken off.",
+    "resume": "Continue an interrupted or failed run.",
     "runs": "List the runs of a folder.",
     "show": "Show a run: states, times, parameters, metrics.",
-    "logs": "Print what the processes of a step wrote.",
+    "logs": "Print the logs of a step's processes.",
     "cache": "List the steps that can be reused, or forget them.",
     "explain": "Print the page of a rule.",
 }
@@ -23,9 +23,9 @@ COMMANDS: Mapping[str, str] = {
 EXAMPLES = """\b
 Examples:
   worldsize check .                          every spec and Azure ML file below
-  worldsize plan pipelines/digits_ddp.yml    numbers and where they come from
+  worldsize plan pipelines/digits_ddp.yml    numbers and their formulas
   worldsize compile SPEC -o build            pipeline.yml and what it needs
-  worldsize run SPEC                         the same pipeline, here
+  worldsize run SPEC                         the same pipeline on this machine
   worldsize explain WS203                    what a diagnostic means
 """
 
@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the one command that was asked for."""
+        """Import the requested command."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"worldsize.cli.{cmd_name}").command
@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest name where there is no such command."""
+        """As click does, but suggest the closest name for an unknown command."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
 
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """As click does, but Ctrl-C ends with the status that a shell gives it."""
+        """As click does, but Ctrl-C exits with 130, as a shell reports it."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

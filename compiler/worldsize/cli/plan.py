@@ -1,4 +1,4 @@
-"""`worldsize plan`: what a spec derives, and the arithmetic behind it."""
+"""`worldsize plan`: prints the plan of a spec, with the formula behind each number."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   worldsize plan pipelines/digits_ddp.yml           a table for people
-  worldsize plan SPEC --json | jq .steps.train      the same for machines
-  worldsize plan SPEC --memory                      the memory of each training step, too
+  worldsize plan SPEC --json | jq .steps.train      the same for programs
+  worldsize plan SPEC --memory                      with the memory of each training step
 
 \b
-Exit status: 0 planned, 1 the spec has faults, 2 usage, 3 a fault of worldsize itself.
+Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of worldsize.
 """
 
 
@@ -33,15 +33,15 @@ Exit status: 0 planned, 1 the spec has faults, 2 usage, 3 a fault of worldsize i
     "--memory",
     "with_memory",
     is_flag=True,
-    help="Add what each process of a training step needs of its GPU's memory, by what it is for.",
+    help="Add the memory that each process of a training step needs, by purpose.",
 )
 @click.option(
     "--import-model",
     is_flag=True,
-    help="With --memory: run the code of your own models, in a process of its own, for their shapes.",
+    help="With --memory: run the code of your own models in a separate process, for their shapes.",
 )
 def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) -> None:
-    """Print what a spec derives, and the arithmetic behind it."""
+    """Print the plan of a spec, with the formula behind each number."""
     from worldsize import api  # noqa: PLC0415 - `worldsize plan --help` needs none of it
     from worldsize.errors import SpecError  # noqa: PLC0415
 
@@ -59,7 +59,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
 
         common.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
         return
-    from worldsize.cli import plan_table as memory_table, plan_table  # noqa: PLC0415
+    from worldsize.cli import plan_table  # noqa: PLC0415
     from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
 
     if wants_colour(sys.stdout):
@@ -68,9 +68,8 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
         common.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
         job = planned.resolved.job
-        common.say(
-            "\n" + memory_table.render_memory(planned.plan, needs, job, imported=import_model), nl=False
-        )
+        table = plan_table.render_memory(planned.plan, needs, job, imported=import_model)
+        common.say(f"\n{table}", nl=False)
 
 
 def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:

@@ -1,12 +1,16 @@
-"""A plan as a table: on a terminal with colours and wrapped cells, elsewhere as plain aligned text."""
+"""A plan as a table, in colour on a terminal, else as aligned text; and the memory of its training steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from worldsize.planning.model import Derivation, Plan, StepPlan
+from worldsize.azureml.model import Job
 from worldsize.base.wording import plural, show_number
+from worldsize.planning.memory.estimate import SHARES
+from worldsize.planning.memory.step_memory import Need, explain_unknown
+from worldsize.planning.memory.verdict import format_bytes
+from worldsize.planning.model import Derivation, Plan, StepPlan
 
 _LABELS = {
     "kappa": "κ",
@@ -15,18 +19,20 @@ _LABELS = {
     "warmup_epochs": "warm-up epochs",
     "warmup_steps": "warm-up steps",
 }
-_UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not say it
+_UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not name the unit
 
 
 def render_plan(plan: Plan) -> str:
-    """The table as plain text, one block a training or distributed step and one line for the others."""
+    """The table as plain text: a block for each training or distributed step, a line for the others."""
     blocks = [f"{plan.name}\n"]
-    blocks += (_block(group[0]) if _has_table(group[0]) else _format_line(group) for group in _group_steps(plan))
+    blocks += (
+        _step_block(group[0]) if _has_table(group[0]) else _format_line(group) for group in _group_steps(plan)
+    )
     return "\n".join(blocks)
 
 
 def renderables(plan: Plan) -> Iterator[object]:
-    """The table as things that rich prints."""
+    """The table as objects that rich prints."""
     from rich.padding import Padding  # noqa: PLC0415 - plain output needs no rich
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -61,10 +67,10 @@ def show_plan(plan: Plan) -> None:
 
 
 def _group_steps(plan: Plan) -> list[list[StepPlan]]:
-    """Each step with a table on its own; neighbours without one, on the same kind of instance, together."""
+    """Group neighbouring steps that have no table and the same kind of instance."""
     key = enumerate(plan.steps.values())
-    found = groupby(key, lambda item: item[0] if _has_table(item[1]) else (-1, _describe_instances(item[1])))
-    return [[step for _, step in group] for _, group in found]
+    groups = groupby(key, lambda item: item[0] if _has_table(item[1]) else (-1, _describe_instances(item[1])))
+    return [[step for _, step in group] for _, group in groups]
 
 
 def _has_table(step: StepPlan) -> bool:
@@ -83,11 +89,11 @@ def _describe_instances(step: StepPlan) -> str:
 
 def _format_line(group: list[StepPlan]) -> str:
     names = ", ".join(step.step for step in group)
-    each = " each" if len(group) > 1 else ""
-    return f"{names}  {_describe_instances(group[0])}, one process{each}\n"
+    suffix = " each" if len(group) > 1 else ""
+    return f"{names}  {_describe_instances(group[0])}, one process{suffix}\n"
 
 
-def _block(step: StepPlan) -> str:
+def _step_block(step: StepPlan) -> str:
     rows = [(_label(row), _value(row), _formula(row), row.source) for row in step.derivations]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{step.step}  {_describe_instances(step)}"]
@@ -109,3 +115,61 @@ def _value(row: Derivation) -> str:
 
 def _formula(row: Derivation) -> str:
     return f"= {row.formula}" if row.formula else ""
+
+
+_MEANING = {
+    "parameters": "weights of this rank",
+    "gradients": "one for each trained weight of this rank",
+    "optimizer": "moments, and the fp32 copy of weights kept in half precision",
+    "activations": "inputs that the backward pass needs, at the worst moment",
+    "buffers": "working copies of weights, gradients being exchanged",
+    "checkpoint": "the copy in the host's memory from which a checkpoint is written",
+    "reserve": "libraries, and a GPU's context",
+}
+
+
+def render_memory(plan: Plan, needs: Mapping[str, Need], job: Job, *, imported: bool) -> str:
+    """A block for each training step, or a line that says why its memory is unknown.
+
+    Args:
+        plan: the plan.
+        needs: the memory by step, if it is known.
+        job: the resolved graph, which tells why the memory of a step is unknown.
+        imported: whether users' models were imported.
+    """
+    blocks = [_memory_block(name, need) for name, need in needs.items()]
+    unknown = [name for name, step in plan.steps.items() if step.training is not None and name not in needs]
+    reasons = ((name, explain_unknown(job, name, imported=imported)) for name in unknown)
+    blocks += [f"{name}  memory unknown: {reason}\n" for name, reason in reasons]
+    return "\n".join(blocks) if blocks else "no step trains\n"
+
+
+def _memory_block(name: str, need: Need) -> str:
+    """The memory of the rank that needs most."""
+    breakdown = need.breakdown
+    rows = [(share, getattr(breakdown, share), _MEANING[share]) for share in SHARES]
+    rows.append(("total", breakdown.total, _describe_available(need)))
+    lines = [f"{name}  memory of a process, `{need.network.name}` of {_describe_network(need)}"]
+    for share, size, meaning in rows:
+        shown = meaning if need.network.exact or share != "activations" else "unknown: not counted"
+        percent = _format_percent(size, need.available)
+        lines.append(f"  {share:<11}  {format_bytes(size):>9}  {percent:>5}  {shown}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _format_percent(size: int, available: int | None) -> str:
+    return "" if not available else f"{size / available:.1%}".replace("%", " %")
+
+
+def _describe_available(need: Need) -> str:
+    if need.available is None:
+        return f"the {need.device} of this VM size is unknown"
+    where = "of a GPU" if need.device == "GPU" else "of the instance's memory for each process"
+    return f"of {format_bytes(need.available)} {where}"
+
+
+def _describe_network(need: Need) -> str:
+    count = need.network.trained
+    number = f"{count / 1e6:.1f} million" if count >= 1_000_000 else str(count)
+    unit = "weights" if count >= 1_000_000 else plural(count, "weight").partition(" ")[2]
+    return f"{number} {unit}, {need.setup.precision}, {need.setup.strategy}"

@@ -1,4 +1,4 @@
-"""`worldsize resume`: a run goes on where its runner or machine died."""
+"""`worldsize resume`: continues a run after its runner or machine stopped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Examples:
   worldsize resume 20260102-03   a run by the beginning of its id
 
 \b
-Steps that had succeeded are kept if their outputs are what they were. A step that was interrupted
-begins anew, with its output `checkpoints` as it was; its logs move to logs/attempt-N.
-A pipeline compiled from a spec is the one of the run; any other is read again.
-The value of a secret given by --set is not kept: it is asked for again, without echo.
-Exit status: as of `worldsize run`.
+Steps that succeeded are kept if their outputs are unchanged. An interrupted step starts again, with its
+output `checkpoints` as it was; its logs move to logs/attempt-N.
+A pipeline that was compiled from a spec is not compiled again; any other pipeline is read again.
+The value of a secret given by --set is not stored: you are asked for it again, without echo.
+Exit status: as for `worldsize run`.
 """
 
 
@@ -32,24 +32,24 @@ Exit status: as of `worldsize run`.
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A secret that the run was given: its value is not kept. A terminal is asked for it.",
+    help="A secret of the run, whose value is not stored. Without it, a terminal asks for the value.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
 def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> None:
-    """Go on with a run that was broken off, or that failed."""
+    """Continue an interrupted or failed run."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.cli import run as running_command  # noqa: PLC0415
 
     root = common.find_run(home, run)
-    given = running_command.parse_settings(settings)
+    secrets = running_command.parse_settings(settings)
     with running_command.exit_on_refusal():
         shown = running_command.choose_view(quiet=quiet)
-        result = running.resume(root, settings=given, ask=_secret_prompt(), view=shown)
+        result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=shown)
     running_command.exit_with_result(result, quiet=quiet)
 
 
 def _secret_prompt() -> Callable[[str], str] | None:
-    """Asks for secrets without showing what is typed, where somebody can type."""
+    """A prompt for secrets without echo; None without a terminal."""
     if not sys.stdin.isatty():
         return None
     return lambda name: str(click.prompt(name, hide_input=True, err=True))

@@ -1,4 +1,4 @@
-"""`worldsize run`: a pipeline on this machine, watched while it goes on."""
+"""`worldsize run`: runs a pipeline on this machine and shows its progress."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Examples:
   worldsize run pipelines/digits_ddp.yml     a spec: checked, compiled, run
   worldsize run SPEC --processes 1           the same training in one process
   worldsize run build/pipeline.yml           a compiled or native pipeline
-  worldsize run SPEC --dry-run               every process, its command and environment
+  worldsize run SPEC --dry-run               print every process, its command and environment
 
 \b
 distribution:
-  pytorch      the command once a process, with RANK, WORLD_SIZE, MASTER_ADDR ...
-  tensorflow   the command once a worker and parameter server, with TF_CONFIG; when all
-               workers have ended well, the parameter servers are ended
-  mpi          Open MPI's own mpirun (`pip install 'worldsize[mpi]'`, or the system's)
-Each process has its log: rank-0.log; with tensorflow worker-0.log and ps-0.log.
+  pytorch      starts the command once per process, with RANK, WORLD_SIZE, MASTER_ADDR ...
+  tensorflow   starts the command once per worker and parameter server, with TF_CONFIG; the
+               parameter servers are stopped when all workers have succeeded
+  mpi          uses Open MPI's mpirun (`pip install 'worldsize[mpi]'`, or the system's)
+Each process has its own log: rank-0.log; with tensorflow worker-0.log and ps-0.log.
 
 \b
 A plan for more processes than there are GPUs (or cores) runs with as many as fit and more
@@ -41,23 +41,24 @@ name, /etc/hosts and TMPDIR of its own. Linux, as root, with `ip` and `tc` (`apt
 iproute2`). The nodes reach each other and nothing else.
   --link 25gbit,50us,0.1%            rate, delay, loss; by default the VM size's own network
   --kill node1@step:200              or `node1@30s`; `train:node1@30s` where several steps have nodes
-  --drop-link 'node1@30s for 10s'    for ever without `for`
+  --drop-link 'node1@30s for 10s'    permanently without `for`
 
 \b
 --environment
-  current      this Python and what is installed in it, whatever the step's environment says
-  isolated     the step's conda or requirements file laid over this Python, kept for later runs
-  docker       the step's image, where a Docker engine answers
-What a step installs (pip, uv) goes into a layer of its own and is gone with the step; the Python
-that runs Worldsize stays as it is. `conda install` in a step is refused.
+  current      this Python and its packages; the step's environment is ignored
+  isolated     the packages of the step's conda or requirements file on top of this Python,
+               kept for later runs
+  docker       the step's image, if a Docker engine is running
+Packages that a step installs (pip, uv) go into a separate layer, which is removed with the step;
+the Python that runs Worldsize does not change. `conda install` in a step is refused.
 
 \b
-A rank of our trainers ends with 75 when it was asked to stop and has saved (its step is started
-again by itself), and with 124 when another rank hung (its log has the stacks).
+A rank of the built-in trainers exits with 75 after it saved a checkpoint on request (its step is
+restarted automatically), and with 124 when another rank hung (its log has the stacks).
 
 \b
-Exit status: 0 all steps succeeded, 1 a step failed, nothing could start, or what MLflow has of
-the run is incomplete, 2 usage, 3 a fault of worldsize itself, 130 Ctrl-C, 143 SIGTERM.
+Exit status: 0 all steps succeeded, 1 a step failed, the run could not start, or its record in
+MLflow is incomplete, 2 usage, 3 an internal error of worldsize, 130 Ctrl-C, 143 SIGTERM.
 """
 
 
@@ -71,34 +72,36 @@ the run is incomplete, 2 usage, 3 a fault of worldsize itself, 130 Ctrl-C, 143 S
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An input of the pipeline; repeatable. The value of a secret is not kept.",
+    help="An input of the pipeline; repeatable. The value of a secret is not stored.",
 )
 @click.option(
     "--map",
     "assets",
     multiple=True,
     metavar="REF=PATH",
-    help="Where an asset or address lies here: `azureml:cifar@latest=./data/cifar`; repeatable.",
+    help="The local path of an asset or address: `azureml:cifar@latest=./data/cifar`; repeatable.",
 )
 @click.option(
     "--environment",
     type=click.Choice(["current", "isolated", "docker"]),
-    help="What interprets the steps: this Python (default for a spec), one made from each step's"
-    " environment (default for other pipelines), or a container.",
+    help="The Python of the steps: this one (default for a spec), one that is built from each step's"
+    " environment (default for other pipelines), or that of a container.",
 )
-@click.option("--force", is_flag=True, help="Run every step, also one that did the very same before.")
+@click.option(
+    "--force", is_flag=True, help="Run every step, even if an identical earlier step could be reused."
+)
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Start a failed step that keeps checkpoints again, so often (default: as the spec says, or 0).",
+    help="Restarts of a failed step that writes checkpoints (default: from the spec, or 0).",
 )
 @click.option(
     "--nodes",
     type=click.Choice(["processes", "namespaces"]),
     default="processes",
     show_default=True,
-    help="What stands for an instance; namespaces have addresses of their own (Linux, root).",
+    help="What simulates an instance; each namespace has its own addresses (Linux, root).",
 )
 @click.option("--link", metavar="RATE,DELAY", help="Shape links between namespaces: `25gbit,50us`.")
 @click.option(
@@ -107,8 +110,8 @@ the run is incomplete, 2 usage, 3 a fault of worldsize itself, 130 Ctrl-C, 143 S
 @click.option(
     "--drop-link", multiple=True, metavar="NODE@WHEN", help="Cut an instance off: `node1@30s`; repeatable."
 )
-@click.option("--chaos", type=int, metavar="SEED", help="Rehearse failures, at random by a seed.")
-@click.option("--dry-run", is_flag=True, help="Print what each process would run, and run nothing.")
+@click.option("--chaos", type=int, metavar="SEED", help="Inject random failures, reproducible by the seed.")
+@click.option("--dry-run", is_flag=True, help="Print the command of each process, and run nothing.")
 @click.option(
     "--runs-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -127,13 +130,15 @@ def command(
     runs_dir: Path,
     no_track: bool,
     quiet: bool,
-    **asked: Any,
+    **other_options: Any,
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.running.show.preview import render_preview  # noqa: PLC0415
 
-    options = running.RunOptions(settings=parse_settings(settings), assets=_parse_assets(assets), **asked)
+    options = running.RunOptions(
+        settings=parse_settings(settings), assets=_parse_assets(assets), **other_options
+    )
     if dry_run:
         with exit_on_refusal():
             common.say(render_preview(running.dry_run(target, options)), nl=False)
@@ -146,7 +151,7 @@ def command(
 
 @contextlib.contextmanager
 def exit_on_refusal() -> Iterator[None]:
-    """Turn what keeps a run from starting into a message and an exit status."""
+    """Turn errors that prevent a run from starting into a message and an exit status."""
     from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
     from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
 
@@ -162,7 +167,7 @@ def exit_on_refusal() -> Iterator[None]:
         common.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
-        if error.filename is None:  # no file of the run: standard output, for example
+        if error.filename is None:  # not a file of the run: standard output, for example
             raise
         common.say(f"error: `{error.filename}`: {error.strerror}", err=True)
         raise SystemExit(1) from None
@@ -171,29 +176,29 @@ def exit_on_refusal() -> Iterator[None]:
 
 
 def exit_with_result(result: RunResult, *, quiet: bool) -> NoReturn:
-    """Say how a run ended, and end with its status."""
+    """Print how a run ended, and exit with its status."""
     from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
     from worldsize.running.show.summary import render_summary  # noqa: PLC0415
 
-    # The table of a terminal stays on the screen: its rows are not said twice.
+    # The table of a terminal stays on the screen: its rows are not printed again.
     text = render_summary(result, steps=quiet or not is_terminal(sys.stdout))
     click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
 
 def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
-    """What ``--set NAME=VALUE`` says, by name."""
-    found = {}
+    """Parse ``--set NAME=VALUE`` options into values by name."""
+    values = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (equals and name):
             raise click.BadParameter(f"`{text}` has no `=` between name and value", param_hint="'--set'")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
-    """What ``--map REF=PATH`` says, by reference."""
+    """Parse ``--map REF=PATH`` options into paths by reference."""
     from worldsize.running.prepare.assets import parse_map_option  # noqa: PLC0415 - `--help` needs none of it
 
     try:
@@ -203,7 +208,7 @@ def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def choose_view(*, quiet: bool) -> View:
-    """The table on a terminal, lines elsewhere."""
+    """Choose the view of a run: a table on a terminal, lines elsewhere."""
     from worldsize.running.show.views import PlainView, QuietView  # noqa: PLC0415
 
     if quiet:

@@ -1,4 +1,4 @@
-"""`worldsize runs`: the runs of a folder, the newest last."""
+"""`worldsize runs`: lists the runs of a folder, the newest last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import common, common as run_option
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running.record.history import RunRecord
@@ -20,14 +20,14 @@ Examples:
 
 \b
 state:
-  running      its processes are there
-  died         it is over, and nobody could say so: `worldsize resume` goes on from there
+  running      its processes are alive
+  died         it stopped without recording its end: continue it with `worldsize resume`
   succeeded, failed, interrupted
 """
 
 
 @click.command(epilog=EPILOG)
-@run_option.runs_dir
+@common.runs_dir
 @click.option("-n", "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -35,16 +35,16 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     """List runs: state, steps done, start and duration."""
     from worldsize.running.record.history import list_runs, load_run  # noqa: PLC0415 - see above
 
-    known = list_runs(home)
-    shown = [load_run(root) for root in (known if everything else known[-last:])]
+    folders = list_runs(home)
+    shown = [load_run(root) for root in (folders if everything else folders[-last:])]
     if as_json:
         click.echo(json.dumps([_document(run) for run in shown], indent=2))
         return
     if not shown:
         click.echo(f"no run in `{home}` yet")
         return
-    if len(shown) < len(known):
-        click.echo(f"the last {len(shown)} of {len(known)} runs")
+    if len(shown) < len(folders):
+        click.echo(f"the last {len(shown)} of {len(folders)} runs")
     headings = ("run", "state", "steps", "started", "took", "pipeline")
     common.say(
         "\n".join(common.format_table(headings, [_row(run) for run in shown], right=frozenset({2, 4})))
@@ -73,7 +73,7 @@ def _document(run: RunRecord) -> dict[str, Any]:
 
 
 def relative_path(path: str) -> str:
-    """A path relative to the working folder, where it lies below it."""
+    """A path relative to the working folder, if it is below it."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""`worldsize show`: one run as indented text, or as JSON."""
+"""`worldsize show`: shows one run as indented text, or as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import common, common as run_option
+from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running.record.history import RunRecord, StepRecord
 
-DEEPEST = 8  # levels of indentation; a chain of a thousand steps shall not run off the page
+DEEPEST = 8  # levels of indentation: a chain of a thousand steps must fit the page
 LONGEST_VALUE = 80
 LAST_LINES = 5
 EPILOG = """\b
@@ -23,23 +23,23 @@ Examples:
   worldsize show 20260102-03     a run by the beginning of its id
   worldsize show last --json     everything, for a program
 
-A step is indented below those that it needs, which stand behind `<-`.
+A step is indented below the steps that it needs, which follow `<-`.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
-@run_option.runs_dir
+@common.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(run: str, home: Path, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
     from worldsize.running.record.history import load_run  # noqa: PLC0415 - `--help` needs none of it
 
-    found = load_run(run_option.find_run(home, run))
+    record = load_run(common.find_run(home, run))
     if as_json:
-        click.echo(json.dumps(document(found), indent=2))
+        click.echo(json.dumps(document(record), indent=2))
     else:
-        common.say("\n".join(render(found)))
+        common.say("\n".join(render(record)))
 
 
 def render(run: RunRecord) -> Iterator[str]:
@@ -57,7 +57,7 @@ def render(run: RunRecord) -> Iterator[str]:
     rows.append(("note", _describe_damage(run.damaged)))
     yield from (f"  {name:<8}  {text}" for name, text in rows if text)
     if not run.steps:
-        yield "  nothing is known of its steps"
+        yield "  its steps are unknown"
     depths = levels(run.steps)
     width = max((len(name) + 2 * depths[name] for name in run.steps), default=0)
     for name, step in run.steps.items():
@@ -111,24 +111,24 @@ def _relative(path: Path) -> str:
 
 
 def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
-    """How far each step is from the beginning, at most :data:`DEEPEST`.
+    """Count how many steps precede each step, up to :data:`DEEPEST`.
 
-    Steps that wait for each other, which only a damaged record holds, are as deep as can be.
+    Steps in a cycle, which only a damaged record contains, get the maximum.
     """
-    found = dict.fromkeys(steps, 0)
+    depths = dict.fromkeys(steps, 0)
     for _ in range(DEEPEST):
-        before = dict(found)
+        before = dict(depths)
         for name, step in steps.items():
-            found[name] = min(
+            depths[name] = min(
                 DEEPEST, max((before[need] + 1 for need in step.needs if need in before), default=0)
             )
-        if found == before:
+        if depths == before:
             break
-    return found
+    return depths
 
 
 def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
-    """Outputs that are there and hold something, by name."""
+    """Outputs that exist and are not empty, by name."""
     folder = run.root / "steps" / step.name / "outputs"
     try:
         listed = sorted(folder.iterdir())
@@ -137,7 +137,7 @@ def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
             for path in listed
             if path.exists() and (not path.is_dir() or next(path.iterdir(), None) is not None)
         }
-    except (OSError, ValueError):  # the step's name may hold anything
+    except (OSError, ValueError):  # the step's name may contain any character
         return {}
 
 

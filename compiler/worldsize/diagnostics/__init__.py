@@ -1,4 +1,4 @@
-"""Diagnostics: what is wrong, where, and how to mend it; for people and for machines."""
+"""Diagnostics: what is wrong, where, and how to fix it; for people and for programs."""
 
 from __future__ import annotations
 

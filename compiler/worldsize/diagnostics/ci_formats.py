@@ -1,4 +1,4 @@
-"""Diagnostics as SARIF 2.1.0, which code-scanning services read.
+"""Diagnostics as build servers and code hosts read them: SARIF 2.1.0, GitHub annotations, JUnit XML.
 
 Source: OASIS, "Static Analysis Results Interchange Format Version 2.1.0", 2020.
 """
@@ -9,20 +9,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
+from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.snippet import escape_controls
-from worldsize.diagnostics.snippet import show_path
+from worldsize.diagnostics.snippet import Sources, escape_controls, flatten, mark_controls, show_path
+from worldsize.diagnostics.text import render_diagnostic
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 class RuleInfo(Struct, frozen=True):
-    """What SARIF lists of a rule: a one-line summary, its default severity, and its page's address."""
+    """A rule as SARIF lists it: slug, one-line summary, default severity and the address of its page."""
 
     slug: str
     summary: str
@@ -34,7 +35,7 @@ def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo
     """One SARIF log with one run.
 
     Args:
-        diagnostics: The findings, arranged.
+        diagnostics: The findings, sorted.
         rules: Summary and severity by code, for at least the codes that occur.
         version: The version of worldsize.
     """
@@ -99,3 +100,73 @@ def _location(span: Span) -> dict[str, Any]:
     }
     artifact = {"uri": quote(show_path(span.path))}
     return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+
+
+_COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
+
+
+def render_github(diagnostics: Sequence[Diagnostic]) -> str:
+    """Render GitHub workflow commands, one ``::error file=…::message`` line per diagnostic."""
+    return "".join(_line(diagnostic) + "\n" for diagnostic in diagnostics)
+
+
+def _line(diagnostic: Diagnostic) -> str:
+    span = diagnostic.span
+    properties = {"file": show_path(span.path), "line": span.line, "endLine": span.end_line}
+    if span.line == span.end_line:  # GitHub refuses columns on annotations over several lines
+        properties |= {"col": span.column, "endColumn": max(span.column, span.end_column - 1)}
+    properties["title"] = f"{diagnostic.code} {diagnostic.slug}"
+    listed = ",".join(f"{key}={_escape(str(value), extra=True)}" for key, value in properties.items())
+    lines = [diagnostic.message]
+    lines += [f"help: {diagnostic.help}"] if diagnostic.help else []
+    return f"::{_COMMANDS[diagnostic.severity]} {listed}::{_escape(chr(10).join([*lines, diagnostic.docs]))}"
+
+
+def _escape(text: str, *, extra: bool = False) -> str:
+    """GitHub's escapes: percent signs and line ends everywhere, colons and commas in properties."""
+    text = mark_controls(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if extra else text
+
+
+def render_junit(diagnostics: Sequence[Diagnostic], sources: Sources, *, files: Sequence[str]) -> str:
+    """Render one JUnit suite with a test case per file; files without a finding are passing cases.
+
+    Args:
+        diagnostics: The findings, sorted.
+        sources: Texts for the excerpts.
+        files: Paths of all checked files.
+    """
+    by_path: dict[str, list[Diagnostic]] = {path: [] for path in files}
+    for diagnostic in diagnostics:
+        by_path.setdefault(diagnostic.span.path, []).append(diagnostic)
+    failing = sum(1 for file_diagnostics in by_path.values() if file_diagnostics)
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        f'<testsuites><testsuite name="worldsize" tests="{len(by_path)}" failures="{failing}" errors="0">',
+    ]
+    for path in sorted(by_path):
+        lines.extend(_case(path, by_path[path], sources))
+    return "\n".join([*lines, "</testsuite></testsuites>", ""])
+
+
+def _case(path: str, diagnostics: list[Diagnostic], sources: Sources) -> list[str]:
+    name = _attribute(show_path(path))
+    if not diagnostics:
+        return [f'<testcase classname="worldsize" name={name}/>']
+    kinds = " ".join(sorted({diagnostic.code for diagnostic in diagnostics}))
+    body = "\n".join(render_diagnostic(diagnostic, sources) for diagnostic in diagnostics)
+    headline = (
+        diagnostics[0].message
+        if len(diagnostics) == 1
+        else f"{len(diagnostics)} findings, first: {diagnostics[0].message}"
+    )
+    body = "\n".join(flatten(line) for line in body.split("\n"))
+    return [
+        f'<testcase classname="worldsize" name={name}>',
+        f"<failure type={_attribute(kinds)} message={_attribute(headline)}>{escape(body)}</failure>",
+        "</testcase>",
+    ]
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(flatten(text))

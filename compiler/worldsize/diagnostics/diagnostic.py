@@ -1,4 +1,4 @@
-"""A problem that has its code and severity: what every renderer and the Python API see."""
+"""A problem with its code and severity, as every renderer and the Python API show it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 class Diagnostic(Struct, frozen=True):
-    """One finding. Its order is the order of the output: by path, line, column, code, message."""
+    """One finding. Findings are sorted by path, line, column, code and message."""
 
     code: str
     slug: str
@@ -29,12 +29,12 @@ class Diagnostic(Struct, frozen=True):
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
-        """What diagnostics are sorted by."""
+        """The sort key of the output."""
         return (self.span.path, self.span.line, self.span.column, self.code, self.message)
 
 
 def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sorted, each once: the same finding reached on two ways (a component used twice) is one."""
+    """Sort diagnostics and drop repetitions: a component that is used twice has each finding once."""
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
         unique.setdefault((*diagnostic.sort_key, diagnostic.span), diagnostic)
@@ -42,7 +42,7 @@ def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def count_severities(diagnostics: Iterable[Diagnostic]) -> dict[Severity, int]:
-    """How many there are of each severity."""
+    """Count the diagnostics of each severity."""
     totals: dict[Severity, int] = dict.fromkeys(SEVERITIES, 0)
     for diagnostic in diagnostics:
         totals[diagnostic.severity] += 1

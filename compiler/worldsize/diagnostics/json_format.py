@@ -1,4 +1,4 @@
-"""Diagnostics for programs: the versioned JSON shape. Additions keep the version, other changes do not."""
+"""Diagnostics as versioned JSON. Added keys keep the version; any other change raises it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
-from worldsize.diagnostics.snippet import escape_controls
-from worldsize.diagnostics.snippet import show_path
+from worldsize.diagnostics.snippet import escape_controls, show_path
 
 VERSION = 1
 

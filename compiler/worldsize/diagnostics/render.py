@@ -1,4 +1,4 @@
-"""The output formats by name. Each renderer is imported only when it is asked for."""
+"""The output formats by name. A renderer is imported only when its format is asked for."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def render_report(
     colour: bool = False,
     fixed: int = 0,
 ) -> str:
-    """A whole report.
+    """Render a whole report.
 
     Args:
         format_: One of :data:`FORMATS`.
-        diagnostics: The findings, arranged.
+        diagnostics: The findings, sorted.
         sources: Texts by path, for excerpts.
         files: The checked files.
-        rules: What SARIF lists of the rules, asked for only then.
+        rules: The rules as SARIF lists them; called only for SARIF.
         colour: Whether ``text`` may use terminal colours.
-        fixed: How many problems were mended before.
+        fixed: How many problems were fixed before.
 
     Raises:
-        ValueError: An unknown format.
+        ValueError: The format is unknown.
     """
     if format_ == "text":
         from worldsize.diagnostics import text  # noqa: PLC0415
@@ -46,18 +46,14 @@ def render_report(
         from worldsize.diagnostics import json_format  # noqa: PLC0415
 
         return json_format.render_json(diagnostics, files=len(files), fixed=fixed)
+    from worldsize.diagnostics import ci_formats  # noqa: PLC0415
+
     if format_ == "github":
-        from worldsize.diagnostics import ci_formats as github  # noqa: PLC0415
-
-        return github.render_github(diagnostics)
+        return ci_formats.render_github(diagnostics)
     if format_ == "junit":
-        from worldsize.diagnostics import ci_formats as junit  # noqa: PLC0415
-
-        return junit.render_junit(diagnostics, sources, files=files)
+        return ci_formats.render_junit(diagnostics, sources, files=files)
     if format_ == "sarif":
         from importlib.metadata import version  # noqa: PLC0415
-
-        from worldsize.diagnostics import ci_formats  # noqa: PLC0415
 
         return ci_formats.render_sarif(diagnostics, rules(), version=version("worldsize"))
     raise ValueError(f"`{format_}` is not one of {', '.join(FORMATS)}")

@@ -1,38 +1,41 @@
-"""The picture of a source line with a caret under a node: tabs, wide characters and long lines."""
+"""Source lines in a terminal: paths, unprintable characters, and a caret under a node."""
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
+from collections.abc import Mapping
 
+from worldsize.base.source import Source
 from worldsize.base.span import Span
 
 _TAB = 4
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-_WIDEST = 120  # columns of a source line that are shown
+_WIDEST = 120  # characters of a source line that are shown
 
 
 def flatten(text: str) -> str:
-    """Text safe for a terminal: control and direction-changing characters become a visible mark."""
+    """Replace control and direction-changing characters by a visible mark."""
     if text.isascii() and text.isprintable():
         return text
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in text)
 
 
 def mark_controls(text: str) -> str:
-    """Lines of anybody's text, safe for a terminal: what moves its cursor or rings is marked."""
+    """Replace the control characters in lines from untrusted sources, so that a terminal can show them."""
     return text if text.isascii() and text.isprintable() else _CONTROL.sub("\ufffd", text)
 
 
 def escape_controls(document: str) -> str:
-    """A JSON document that is safe for a terminal and says the same: such characters as JSON escapes."""
+    """Write control characters of a JSON document as JSON escapes, so that a terminal can show it."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def terminal_width(text: str) -> int:
-    """Terminal columns of cleaned text."""
+    """The terminal columns of a text without control characters."""
     if text.isascii():
         return len(text)
     return sum(_columns(char) for char in text)
@@ -45,11 +48,11 @@ def _columns(char: str) -> int:
 
 
 def draw_line(line: str, span: Span) -> tuple[str, int, int]:
-    """A source line as shown, with the columns to underline.
+    """Render a source line and find the columns to underline.
 
     Args:
         line: The text of ``span.line``.
-        span: What to underline; of a span over several lines the part on the first.
+        span: What to underline; if it covers several lines, its part on the first.
 
     Returns:
         The shown line, the 0-based terminal column of the underline and its length (at least 1).
@@ -78,7 +81,7 @@ def _expand(text: str, column: int) -> str:
 
 
 def _cut(line: str, start: int, end: int) -> tuple[str, int, int]:
-    """A window of a long line around the underline, its cut ends marked with ``…``."""
+    """Cut a long line to a window around the underline; ``…`` marks the cut ends."""
     if len(line) <= _WIDEST:
         return line, start, end
     low = 0 if end <= _WIDEST else max(0, start - _WIDEST // 3)
@@ -89,3 +92,28 @@ def _cut(line: str, start: int, end: int) -> tuple[str, int, int]:
     if low > 0:
         window = "…" + window[1:]
     return window, start - low, min(end, high) - low
+
+
+Sources = Mapping[str, Source]
+
+
+def show_path(path: str, folder: str | None = None) -> str:
+    """``path`` relative to ``folder`` (default: the working folder), with forward slashes.
+
+    A path on another drive stays absolute, and a command-line option such as ``--kill`` is not changed.
+    """
+    if path.startswith("--"):
+        return path
+    try:
+        relative = os.path.relpath(path, folder)
+    except ValueError:
+        relative = path
+    return relative.replace(os.sep, "/")
+
+
+def read_line(sources: Sources, path: str, line: int) -> str | None:
+    """The text of one line, or None if the text of the file is not available."""
+    source = sources.get(path)
+    if source is None or not source.text:
+        return None
+    return source.line(line)

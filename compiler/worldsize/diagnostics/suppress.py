@@ -1,4 +1,4 @@
-"""``# worldsize: ignore[WS203] reason``: silences a code on its line, or on the line below it."""
+"""``# worldsize: ignore[WS203] reason`` suppresses a code on its line, or on the line below it."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Suppression(Struct):
 
     name: str
     span: Span  # of the name inside the comment
-    lines: tuple[int, ...]  # where a diagnostic must start to be silenced
+    lines: tuple[int, ...]  # where a diagnostic must start to be suppressed
     used: bool = field(default=False)
 
 
 def parse_suppressions(
-    comments: Sequence[Comment], known: Callable[[str], bool], names: Callable[[], Collection[str]]
+    comments: Sequence[Comment], is_known: Callable[[str], bool], names: Callable[[], Collection[str]]
 ) -> tuple[list[Suppression], list[Problem]]:
-    """Suppressions of one file, and the comments that were meant as one but cannot work.
+    """Parse the suppressions of one file, and report comments that look like one but have no effect.
 
     Args:
         comments: All comments of the file.
-        known: Whether a word is a code or slug.
+        is_known: Whether a word is a code or slug.
         names: All codes and slugs, for the suggestion.
     """
     below = _find_lines_below(comments)
     usable = cache(lambda: [name for name in names() if name not in UNSUPPRESSABLE])
-    found: list[Suppression] = []
+    suppressions: list[Suppression] = []
     problems: list[Problem] = []
     for comment in comments:
         mark = _MARK.match(comment.text)
@@ -63,30 +63,32 @@ def parse_suppressions(
         offset = mark.start("rest") + ignore.start("codes")
         for word in words:
             span = _subspan(comment, offset + word.start(), offset + word.end())
-            if len(problems) >= limits.FOUND and not known(word.group()):
+            if len(problems) >= limits.FOUND and not is_known(word.group()):
                 continue
-            problem = _report_unusable(word.group(), span, known, usable)
+            problem = _report_unusable(word.group(), span, is_known, usable)
             if problem is None:
-                found.append(Suppression(word.group(), span, lines))
+                suppressions.append(Suppression(word.group(), span, lines))
             else:
                 problems.append(problem)
-    return found, problems
+    return suppressions, problems
 
 
-def apply_suppressions(diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppression]]) -> list[Diagnostic]:
-    """The diagnostics that no comment silences. Marks the suppressions that silenced one."""
+def apply_suppressions(
+    diagnostics: Iterable[Diagnostic], suppressions: dict[str, list[Suppression]]
+) -> list[Diagnostic]:
+    """The diagnostics that no comment suppresses. Marks the suppressions that are used."""
     kept = []
-    by_place: dict[tuple[str, int, str], list[Suppression]] = {}
-    for path, found in suppressions.items():
-        for suppression in found:
+    by_line: dict[tuple[str, int, str], list[Suppression]] = {}
+    for path, file_suppressions in suppressions.items():
+        for suppression in file_suppressions:
             for line in suppression.lines:
-                by_place.setdefault((path, line, suppression.name), []).append(suppression)
+                by_line.setdefault((path, line, suppression.name), []).append(suppression)
     for diagnostic in diagnostics:
         path, line = diagnostic.span.path, diagnostic.span.line
         matching = [
             suppression
             for name in (diagnostic.code, diagnostic.slug)
-            for suppression in by_place.get((path, line, name), ())
+            for suppression in by_line.get((path, line, name), ())
         ]
         for suppression in matching:
             suppression.used = True
@@ -96,7 +98,7 @@ def apply_suppressions(diagnostics: Iterable[Diagnostic], suppressions: dict[str
 
 
 def report_unused(suppressions: Iterable[Suppression], judged: Callable[[str], bool]) -> list[Problem]:
-    """A problem for each suppression that silenced nothing, among the codes that were looked for."""
+    """Report each suppression that suppressed nothing, among the codes that were checked."""
     return [
         Problem(
             "suppression-unused",
@@ -110,7 +112,7 @@ def report_unused(suppressions: Iterable[Suppression], judged: Callable[[str], b
 
 
 def _find_lines_below(comments: Sequence[Comment]) -> dict[int, int]:
-    """By the line of a comment that stands alone, the next line that is none: the content it speaks of."""
+    """For the line of each comment on its own line, the next line of content, which it applies to."""
     next_line: dict[int, int] = {}
     for line in sorted((comment.span.line for comment in comments if comment.own_line), reverse=True):
         next_line[line] = next_line.get(line + 1, line + 1)
@@ -123,12 +125,12 @@ def _subspan(comment: Comment, start: int, end: int) -> Span:
 
 
 def _report_unusable(
-    word: str, span: Span, known: Callable[[str], bool], names: Callable[[], Collection[str]]
+    word: str, span: Span, is_known: Callable[[str], bool], names: Callable[[], Collection[str]]
 ) -> Problem | None:
     if word in UNSUPPRESSABLE:
-        message = f"`{word}` cannot be suppressed: it is a fault of worldsize itself"
-        return Problem("suppression-unknown", span, message, "remove the comment and report the fault")
-    if known(word):
+        message = f"`{word}` cannot be suppressed: it is an error in worldsize itself"
+        return Problem("suppression-unknown", span, message, "remove the comment and report the error")
+    if is_known(word):
         return None
     help_ = did_you_mean(word, names()) or "`worldsize explain` lists all codes"
     return Problem("suppression-unknown", span, f"`{word}` is not the code of a rule", help_)

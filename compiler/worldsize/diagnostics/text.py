@@ -1,4 +1,4 @@
-"""Diagnostics for people: place, message, source line with a caret, related places, help, page."""
+"""Diagnostics for people: position, message, source line with a caret, related positions, help, link."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
+from worldsize.base.wording import plural
 from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
-from worldsize.diagnostics.snippet import draw_line, flatten
-from worldsize.diagnostics.snippet import Sources, read_line, show_path
+from worldsize.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
 
 _COLOURS = {
     "error": "\x1b[1;31m",
@@ -39,13 +39,13 @@ def wants_colour(stream: TextIO) -> bool:
 def render_text(
     diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False, fixed: int = 0
 ) -> str:
-    """The whole report, ending in a line that counts."""
+    """Render the whole report; its last line counts the findings."""
     blocks = [render_diagnostic(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
     return "\n".join([*blocks, summarise_counts(diagnostics, files, fixed), ""])
 
 
 def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:
-    """One diagnostic as a block of lines, ending in a line break."""
+    """Render one diagnostic as a block of lines that ends in a line break."""
     span = diagnostic.span
     lines_named = [span.line, *(related.span.line for related in diagnostic.related)]
     style = _Style(colour, len(str(max(lines_named))))
@@ -72,22 +72,16 @@ def _format_position(span: Span) -> str:
 def summarise_counts(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0) -> str:
     """``2 errors, 1 warning in 3 files, fixed 4``."""
     totals = count_severities(diagnostics)
-    parts = [
-        _plural(number, severity) for severity, number in totals.items() if number and severity != "info"
-    ]
+    parts = [plural(number, severity) for severity, number in totals.items() if number and severity != "info"]
     if totals["info"]:
-        parts.append(_plural(totals["info"], "note"))
+        parts.append(plural(totals["info"], "note"))
     return (
-        f"{', '.join(parts) or 'nothing found'} in {_plural(files, 'file')}{f', fixed {fixed}' * bool(fixed)}"
+        f"{', '.join(parts) or 'nothing found'} in {plural(files, 'file')}{f', fixed {fixed}' * bool(fixed)}"
     )
 
 
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 class _Style(Struct, frozen=True):
-    """How one diagnostic is laid out: colours or none, and the width of the line numbers."""
+    """The layout of one diagnostic: whether it is coloured, and the width of the line numbers."""
 
     colour: bool
     gutter: int
@@ -99,14 +93,14 @@ class _Style(Struct, frozen=True):
         return f"{' ' * self.gutter} {self.paint('dim', sign)} {text}"
 
 
-def _excerpt(place: Related, sources: Sources, style: _Style, mark: str, name: str) -> list[str]:
+def _excerpt(related: Related, sources: Sources, style: _Style, mark: str, name: str) -> list[str]:
     """The source line with its number, and the underline with its label."""
-    line = read_line(sources, place.span.path, place.span.line)
-    label = flatten(place.message)
+    line = read_line(sources, related.span.path, related.span.line)
+    label = flatten(related.message)
     if line is None:
         return [style.note("=", label)] if label else []
-    shown, column, length = draw_line(line, place.span)
+    shown, column, length = draw_line(line, related.span)
     underline = style.paint(name, mark * length + (f" {label}" if label else ""))
-    number = style.paint("dim", f"{place.span.line:>{style.gutter}}")
+    number = style.paint("dim", f"{related.span.line:>{style.gutter}}")
     source = f"{number} {style.paint('dim', '|')} {shown}".rstrip()
     return [style.note("|", "").rstrip(), source, style.note("|", " " * column + underline)]

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_dump
-from worldsize.azureml.copying import Archive
-from worldsize.azureml.copying import CopyAccess, are_equal
+from worldsize.azureml.copying import Archive, CopyAccess, are_equal
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import classify, is_file, is_folder, local_path
 from worldsize.azureml.snapshot import Snapshot

@@ -13,9 +13,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import write
-from worldsize.azureml.copying import Archive
 from worldsize.azureml.component import load_component
-from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.copying import Archive, CopyAccess
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path

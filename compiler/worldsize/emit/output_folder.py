@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from worldsize.azureml.copying import Archive
-from worldsize.azureml.copying import copy_listed
+from worldsize.azureml.copying import Archive, copy_listed
 from worldsize.base.wording import describe_os_error
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError

@@ -1,3 +1,3 @@
-"""Facts as data files, each row with its source: VM sizes, optimizers, frameworks. See README.md."""
+"""Facts as data files, each row with its source: VM sizes, CUDA builds, optimizers. See README.md."""
 
 from __future__ import annotations

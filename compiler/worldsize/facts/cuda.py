@@ -1,4 +1,4 @@
-"""CUDA: the capabilities of GPUs, the builds of torch and TensorFlow, the drivers that they need."""
+"""CUDA: compute capabilities of GPUs, builds of torch and TensorFlow, and the drivers that they need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Capability = tuple[int, int]
 
 
 class Gpu(Struct, frozen=True):
-    """A GPU of the catalogue; ``capability`` is None where it is not NVIDIA's."""
+    """A GPU of the catalogue; ``capability`` is None if the vendor is not NVIDIA."""
 
     model: str
     vendor: str  # NVIDIA | AMD
@@ -26,11 +26,11 @@ class Build(Struct, frozen=True):
 
     Attributes:
         version: major and minor, ``2.10``.
-        tag: as the version's local part names it, ``cu128``; empty where there is one build only.
-        default: whether Python's package index serves it.
+        tag: the local part of the version, ``cu128``; empty if there is only one build.
+        default: whether it is the build on Python's package index.
         cuda: CUDA's version, ``12.8``.
-        kernels: compute capabilities that it has machine code for.
-        ptx: the capability of its portable code, which newer GPUs can compile when a job starts.
+        kernels: the compute capabilities of its machine code.
+        ptx: the capability of its portable code, which newer GPUs compile when a job starts.
     """
 
     package: str
@@ -44,12 +44,14 @@ class Build(Struct, frozen=True):
     def may_run_on(self, capability: Capability) -> bool:
         """Whether a GPU can run it: machine code within its major version, portable code on newer ones."""
         major, minor = capability
-        native = any(own == major and least <= minor for own, least in self.kernels)
-        return native or (self.ptx is not None and self.ptx <= capability)
+        has_machine_code = any(
+            kernel_major == major and kernel_minor <= minor for kernel_major, kernel_minor in self.kernels
+        )
+        return has_machine_code or (self.ptx is not None and self.ptx <= capability)
 
 
 class NodeDriver(Struct, frozen=True):
-    """The driver that was seen on Azure ML's nodes of a series, and when."""
+    """The driver that was observed on Azure ML's nodes of a series, and the date."""
 
     version: str
     seen: str
@@ -61,31 +63,35 @@ def find_gpu(model: str) -> Gpu | None:
 
 
 def find_builds(package: str, version: str) -> tuple[Build, ...]:
-    """The builds of a version (``2.10.0``, ``2.10``); none where nothing is known of it."""
+    """The builds of a version (``2.10.0``, ``2.10``); empty if the version is unknown."""
     minor = ".".join(version.split(".")[:2])
-    return tuple(each for each in _builds() if each.package == package and each.version == minor)
+    return tuple(build for build in _builds() if build.package == package and build.version == minor)
 
 
 def newest_running(package: str, capability: Capability) -> Build | None:
-    """The default build with machine code for a GPU that needs the oldest driver, of these the newest."""
-    own = [each for each in _builds() if each.package == package and each.default]
-    fit = [each for each in own if _has_machine_code(each, capability)]
-    return max(fit, key=lambda each: (-_version_numbers(each.cuda)[0], _version_numbers(each.version)), default=None)
+    """The newest default build with machine code for a GPU, among those that need the oldest driver."""
+    default_builds = [build for build in _builds() if build.package == package and build.default]
+    running = [build for build in default_builds if _has_machine_code(build, capability)]
+    return max(
+        running,
+        key=lambda build: (-_version_numbers(build.cuda)[0], _version_numbers(build.version)),
+        default=None,
+    )
 
 
 def minimum_driver(cuda: str) -> int | None:
-    """The branch of NVIDIA's driver that a CUDA version needs at least, by minor version compatibility."""
-    found = _drivers().get(cuda.partition(".")[0])
-    return int(found) if found else None
+    """The minimum branch of NVIDIA's driver for a CUDA version, by minor version compatibility."""
+    branch = _drivers().get(cuda.partition(".")[0])
+    return int(branch) if branch else None
 
 
 def node_driver(series: str) -> NodeDriver | None:
-    """The driver of Azure ML's nodes of a series, where it is known."""
+    """The driver of Azure ML's nodes of a series, None if it is unknown."""
     return _node_drivers().get(series)
 
 
 def _has_machine_code(build: Build, capability: Capability) -> bool:
-    return any(own == capability[0] and least <= capability[1] for own, least in build.kernels)
+    return any(major == capability[0] and minor <= capability[1] for major, minor in build.kernels)
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
@@ -109,13 +115,17 @@ def _gpus() -> dict[str, Gpu]:
 
 @cache
 def _builds() -> tuple[Build, ...]:
-    found = []
+    builds = []
     for row in table.read_rows("cuda_builds"):
-        kernels = tuple(each for text in row["compute_capabilities"].split() if (each := _parse_capability(text)))
+        kernels = tuple(
+            capability
+            for text in row["compute_capabilities"].split()
+            if (capability := _parse_capability(text))
+        )
         ptx = _parse_capability(row["ptx"])
         default = row["default"] == "yes"
-        found.append(Build(row["package"], row["version"], row["build"], default, row["cuda"], kernels, ptx))
-    return tuple(found)
+        builds.append(Build(row["package"], row["version"], row["build"], default, row["cuda"], kernels, ptx))
+    return tuple(builds)
 
 
 @cache

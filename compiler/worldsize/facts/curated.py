@@ -1,4 +1,4 @@
-"""Azure ML's curated environments: which versions of the packages that scripts import they hold."""
+"""Azure ML's curated environments: the packages that they contain, with versions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Curated(Struct, frozen=True):
     """One environment.
 
     Attributes:
-        name: as the registry has it, ``sklearn-1.5``.
-        requirements: what to ask pip for on this machine.
-        modules: what scripts import of it.
+        name: the name in the registry, ``sklearn-1.5``.
+        requirements: the requirements for pip on this machine.
+        modules: the modules that scripts import from it.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Curated(Struct, frozen=True):
 
 def lookup(reference: str) -> Curated | None:
     """The environment of a reference: ``azureml:AzureML-sklearn-1.5@latest`` or the registry's form."""
-    found = _NAME.fullmatch(reference)
-    return _all().get((found["asset"] or found["registry"]).lower()) if found else None
+    match = _NAME.fullmatch(reference)
+    return _all().get((match["asset"] or match["registry"]).lower()) if match else None
 
 
 @cache
 def _all() -> dict[str, Curated]:
     rows = table.read_rows("curated_environments")
-    found = {}
+    environments = {}
     for name in sorted({row["environment"] for row in rows}):
-        own = [row for row in rows if row["environment"] == name]
-        lines = tuple(row["package"] + row["here"] for row in own)
-        found[name] = Curated(name, lines, frozenset(row["module"] for row in own))
-    return found
+        packages = [row for row in rows if row["environment"] == name]
+        lines = tuple(row["package"] + row["here"] for row in packages)
+        environments[name] = Curated(name, lines, frozenset(row["module"] for row in packages))
+    return environments

@@ -1,4 +1,4 @@
-"""Distribution types: how many processes Azure ML starts for each."""
+"""Distribution types: how many processes Azure ML starts per instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers: which scaling rule their learning rate follows, and their default betas."""
+"""Optimizers: the scaling rule of their learning rate, and their default betas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ScalingRule = Literal["linear", "sqrt"]
 
 
 class Optimizer(Struct, frozen=True):
-    """One optimizer. Betas and epsilon are PyTorch's defaults, None where it has none."""
+    """One optimizer. Betas and epsilon are PyTorch's defaults, None if it has none."""
 
     name: str
     rule: ScalingRule
@@ -24,7 +24,7 @@ class Optimizer(Struct, frozen=True):
 
 
 def lookup(name: str) -> Optimizer | None:
-    """The optimizer of a name, without regard to case, ``_`` and ``-``: ``SGD``, ``adam_w``."""
+    """Find an optimizer by name, ignoring case, ``_`` and ``-``: ``SGD``, ``adam_w``."""
     return _all().get(name.lower().replace("_", "").replace("-", ""))
 
 

@@ -1,4 +1,4 @@
-"""Reads the CSV files beside it."""
+"""Reads the CSV files in this folder."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def read_rows(name: str) -> list[dict[str, str]]:
 
 
 def parse_cell(text: str) -> float | None:
-    """A cell as a number, None where it is empty."""
+    """A cell as a number, None if it is empty."""
     return float(text) if text else None

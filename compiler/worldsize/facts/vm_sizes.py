@@ -1,4 +1,4 @@
-"""Azure's VM sizes: GPUs, links, peaks, prices and retirements, from ``vm_sizes.csv``."""
+"""Azure's VM sizes: GPUs, links, peak rates, prices and retirements, from ``vm_sizes.csv``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worldsize.facts import table
 Status = Literal["current", "retiring", "retired"]
 Capacity = Literal["", "no-growth", "no-new-capacity"]
 
-# The day the catalogue was read. Statuses are as of this day unless a caller names another, so that
+# The date of the catalogue. Statuses are as of this date unless a caller gives another, so that
 # a spec plans the same way on every day.
 AS_OF = date(2026, 11, 21)
 
@@ -56,26 +56,26 @@ class VmSize(Struct, frozen=True):
 
     @property
     def is_growth_restricted(self) -> bool:
-        """Whether new subscriptions, or anybody, can no longer get more of it."""
+        """Whether Azure no longer gives more of it to new subscriptions, or to anyone."""
         return self.capacity != ""
 
     def status_on(self, day: date) -> Status:
-        """The status on a day; a retirement without a date is past on every day."""
+        """The status on a day; a retirement without a date counts as past."""
         if self.retirement_date is None:
             return self.status
         return "retired" if self.retirement_date <= day else "retiring"
 
 
 def lookup(name: str) -> VmSize | None:
-    """The size of a name in any case, or None where the catalogue has none of that name."""
+    """Find a size by its name in any case; None if the catalogue does not have it."""
     row = _rows().get(name.lower())
     return None if row is None else _size(row["name"])
 
 
 def suggest(name: str) -> str | None:
-    """The size that a mistyped name was probably meant to be.
+    """Find the size that is most similar to a mistyped name.
 
-    A name without ``Standard_`` gets it; among equally near names the alphabet decides.
+    ``Standard_`` is added if it is missing; among equally close names the first in the alphabet wins.
     """
     prefixed = name if name.lower().startswith("standard") else f"Standard_{name}"
     exact = lookup(prefixed)
@@ -132,3 +132,50 @@ def _status(text: str) -> Status:
 
 def _capacity(text: str) -> Capacity:
     return "no-growth" if text == "no-growth" else "no-new-capacity" if text == "no-new-capacity" else ""
+
+
+# GPUs that NVLink joins across instances: 18 VMs of 4 in one rack (`vm_sizes.csv`, intra_node_link).
+_RACK = "72-GPU domain"
+
+
+class Link(Struct, frozen=True):
+    """A link; ``gigabytes_per_s`` is one GPU's share, in one direction, at the vendor's peak."""
+
+    name: str
+    gigabytes_per_s: float
+
+    def shown(self) -> str:
+        """``50 GB/s by InfiniBand``."""
+        return f"{self.gigabytes_per_s:.3g} GB/s by {self.name}"
+
+
+def intra_node_link(size: VmSize) -> Link | None:
+    """The link between the GPUs of one instance; None if it is unknown.
+
+    If NVLink bridges connect pairs of cards in an undocumented layout, the bus that connects all cards
+    counts.
+    """
+    if size.intra_node_gbps_per_gpu is not None:
+        name = size.intra_node_link.partition(" (")[0]
+        return Link(name, size.intra_node_gbps_per_gpu / 2 / 8)
+    bus = _buses().get(size.gpu_model)
+    return Link(bus["link"], float(bus["gbps_per_gpu"]) / 2 / 8) if bus is not None else None
+
+
+def inter_node_link(size: VmSize) -> Link | None:
+    """The link between two instances, as the share of one GPU; None if it is unknown."""
+    if size.rdma and size.ib_gbps_per_gpu is not None:
+        return Link("InfiniBand", size.ib_gbps_per_gpu / 8)
+    if size.rdma is False and size.ethernet_gbps is not None:
+        return Link("Ethernet", size.ethernet_gbps / max(size.devices, 1) / 8)
+    return None
+
+
+def link_spans_instances(size: VmSize) -> bool:
+    """Whether the fast link inside an instance also connects it to its neighbours."""
+    return _RACK in size.intra_node_link
+
+
+@cache
+def _buses() -> dict[str, dict[str, str]]:
+    return {row["gpu_model"]: row for row in table.read_rows("gpu_links")}

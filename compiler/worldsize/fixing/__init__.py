@@ -1,8 +1,7 @@
-"""Applying the safe fixes of diagnostics to files, byte for byte the same everywhere else."""
+"""Applies the safe fixes of diagnostics to files and changes no other byte."""
 
 from __future__ import annotations
 
-from worldsize.fixing.apply import Fixed, fix
-from worldsize.fixing.apply import unified_diff
+from worldsize.fixing.apply import Fixed, fix, unified_diff
 
 __all__ = ["Fixed", "fix", "unified_diff"]

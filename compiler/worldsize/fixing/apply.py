@@ -1,8 +1,10 @@
-"""Check, fix, check again: until nothing is left that can be fixed safely."""
+"""Checks and fixes files until no safe fix is left; shows changes as diffs and writes them."""
 
 from __future__ import annotations
 
+import difflib
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,12 +14,14 @@ from msgspec.structs import replace
 from worldsize import yaml
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import describe_os_error
 from worldsize.checking import Report, check, discover
 from worldsize.diagnostics.diagnostic import sort_unique
+from worldsize.diagnostics.snippet import show_path
 from worldsize.fixing import edits
 from worldsize.rules import engine
 
-_ROUNDS = 10  # one fix can bring another fault to light; nothing known needs more than three
+_ROUNDS = 10  # a fix can reveal another fault; three rounds are the most that was observed
 _MARK = "\ufeff".encode()
 
 
@@ -27,11 +31,11 @@ class Change(Struct):
     path: str
     before: bytes
     after: bytes
-    seen: set[bytes] = field(default_factory=set)  # two fixes that undo each other must come to an end
+    seen: set[bytes] = field(default_factory=set)  # earlier contents: fixes that undo each other must end
 
 
 class Fixed(Struct, frozen=True):
-    """What became of the files: the report on what is left, and the changed files by path."""
+    """The result of fixing: the report on the remaining findings, and the changed files."""
 
     report: Report
     changes: tuple[Change, ...]
@@ -44,19 +48,19 @@ def fix(
     ignore: Sequence[str] = (),
     write: bool = True,
 ) -> Fixed:
-    """Apply the fixes of all diagnostics that are reported for the files.
+    """Apply the fixes of all diagnostics of the files.
 
     Args:
         paths: As for :func:`worldsize.check`.
-        select: Only these rules are reported, and fixed.
-        ignore: These are neither.
-        write: Whether the files are changed, each at once and with its mode; else only the result tells.
+        select: Only these rules are reported and fixed.
+        ignore: These rules are neither reported nor fixed.
+        write: Whether to change the files, each in one step; its mode stays.
 
     Returns:
-        The report after the fixes, and the changes. Files that cannot be read are left alone.
+        The report after the fixes, and the changes. Files that cannot be read are not changed.
 
     Raises:
-        ValueError: A word of ``select`` or ``ignore`` is no code or slug.
+        ValueError: A word of ``select`` or ``ignore`` is not a code or slug.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     named = frozenset(os.path.realpath(file.path) for file in discover.files(listed))
@@ -65,9 +69,9 @@ def fix(
     for _ in range(_ROUNDS):
         texts = {path: change.after for path, change in changes.items()}
         report = check(listed, select=select, ignore=ignore, texts=texts)
-        made = _apply_round(report, named, changes)
-        fixed += made
-        if not made:
+        applied = _apply_round(report, named, changes)
+        fixed += applied
+        if not applied:
             break
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
     failures = [problem for change in changed for problem in _write_change(change)] if write else []
@@ -76,12 +80,12 @@ def fix(
 
 
 def _apply_round(report: Report, named: frozenset[str], changes: dict[str, Change]) -> int:
-    """Make the fixes of one report, not those of files that the named ones refer to; the number of edits."""
+    """Apply the fixes of one report to the named files only, and return the number of edits."""
     by_path: dict[str, list[Fix]] = {}
     for diagnostic in report.diagnostics:
         if diagnostic.fix is not None and os.path.realpath(diagnostic.fix.span.path) in named:
             by_path.setdefault(diagnostic.fix.span.path, []).append(diagnostic.fix)
-    made = 0
+    applied = 0
     for path, fixes in by_path.items():
         change = changes.get(path) or _read(path)
         if change is None:
@@ -92,8 +96,8 @@ def _apply_round(report: Report, named: frozenset[str], changes: dict[str, Chang
             change.after = after
             change.seen.add(after)
             changes[path] = change
-            made += count
-    return made
+            applied += count
+    return applied
 
 
 def _read(path: str) -> Change | None:
@@ -105,12 +109,59 @@ def _read(path: str) -> Change | None:
 
 
 def _write_change(change: Change) -> list[Problem]:
-    """Write one file; the problem where that fails."""
-    from worldsize.fixing.apply import replace_content  # noqa: PLC0415 - a look at the differences writes nothing
-
+    """Write one file; return the problem if that fails."""
     reason = replace_content(Path(change.path), change.before, change.after)
     if reason is None:
         return []
     span = Span(change.path, 1, 1, 1, 1)
     message = f"the fixes of `{change.path}` cannot be written: {reason}"
-    return [Problem("output-not-written", span, message[:200], "check the rights of the file and its folder")]
+    help_ = "check the permissions of the file and its folder"
+    return [Problem("output-not-written", span, message[:200], help_)]
+
+
+_NO_END = "\n\\ No newline at end of file\n"
+
+
+def unified_diff(change: Change) -> str:
+    """The changes of a file as a unified diff; the byte order mark and line ends are part of the lines."""
+    name = show_path(change.path)
+    before, after = (data.decode().split("\n") for data in (change.before, change.after))
+    lines = difflib.unified_diff(_with_line_ends(before), _with_line_ends(after), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else line + _NO_END for line in lines)
+
+
+def _with_line_ends(lines: list[str]) -> list[str]:
+    """Lines with their line feed; the last line has none if the file ends without one."""
+    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
+    """Replace a file's content if it has not changed since, keeping its mode.
+
+    A link is followed and stays a link. Readers see the old content or the new content, never a part.
+
+    Returns:
+        None, or the reason why the file was not changed.
+    """
+    target = Path(os.path.realpath(path))
+    temporary = None
+    try:
+        if target.read_bytes() != before:
+            return "it changed in the meantime"
+        mode = target.stat().st_mode
+        if not os.access(target, os.W_OK):
+            return "permission denied"
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)  # noqa: PTH101 - one call, one meaning
+        os.replace(temporary, target)  # noqa: PTH105
+        temporary = None
+    except OSError as error:
+        return describe_os_error(error)
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)  # noqa: PTH108
+    return None

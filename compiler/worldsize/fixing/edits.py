@@ -1,7 +1,7 @@
-"""Fixes as edits of a text: which of them can be made together, and that nothing else changes.
+"""Turns fixes into edits of a text, drops edits that conflict, and verifies the result.
 
-A fix replaces the text under a span, so comments and layout stay as they are. Every edit is verified
-by reading the result: the same values must stand around it, or the edit is not made.
+A fix replaces the text under a span, so comments and layout do not change. Every edit is verified
+by parsing the result: all other values must be the same, else the edit is dropped.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Edit(NamedTuple):
 
 
 def apply_fixes(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
-    """A document's text with as many of the fixes as can be made.
+    """Apply as many fixes as possible to a document's text.
 
-    Of two that overlap the one that starts first is made; the other one has its turn when the
-    result is checked again.
+    Of two overlapping fixes the one that starts first is applied; the other one follows when the result is
+    checked again.
 
     Args:
         document: The file as it was checked.
-        fixes: Fixes whose spans lie in it.
+        fixes: Fixes whose spans are in it.
 
     Returns:
-        The text and the number of edits in it. A file that cannot be read is left alone.
+        The text and the number of edits. A file that cannot be parsed is not changed.
     """
     if document.root is None:
         return document.text, 0
@@ -46,29 +46,29 @@ def apply_fixes(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
     if _is_sound(document, edits, changed):
         return changed, len(edits)
     kept: list[Edit] = []
-    for edit in edits:  # one of them spoils the rest: find out which
+    for edit in edits:  # at least one edit changes other values: drop it
         if _is_sound(document, [*kept, edit], _apply_edits(document.text, [*kept, edit])):
             kept.append(edit)
     return _apply_edits(document.text, kept), len(kept)
 
 
 def _select_edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
-    """The fixes that touch one line and no value that aliases repeat elsewhere, in the order of the text."""
+    """Edits for the fixes on one line that do not touch a value which aliases repeat, in order."""
     assert document.root is not None
-    source, shared = document.source, _find_shared_ranges(document.root)
-    found = set()
+    source, shared_ranges = document.source, _find_shared_ranges(document.root)
+    edits = set()
     for fix in fixes:
         span = fix.span
         if span.line != span.end_line or os.path.realpath(span.path) != os.path.realpath(document.path):
             continue
         start, end = source.offset(span.line, span.column), source.offset(span.end_line, span.end_column)
-        if not any(first <= start < last for first, last in shared):
-            found.add(Edit(start, end, _quote_like(source.text[start:end], fix.replacement)))
-    return sorted(edit for edit in found if source.text[edit.start : edit.end] != edit.text)
+        if not any(first <= start < last for first, last in shared_ranges):
+            edits.add(Edit(start, end, _quote_like(source.text[start:end], fix.replacement)))
+    return sorted(edit for edit in edits if source.text[edit.start : edit.end] != edit.text)
 
 
 def _quote_like(old: str, new: str) -> str:
-    """The replacement in the quotes of what it replaces: in ``{"typ":1}`` they are needed."""
+    """Quote the replacement as the old text is quoted: ``{"typ":1}`` needs its quotes."""
     quote = old[:1]
     if quote in _QUOTES and len(old) > 1 and old.endswith(quote) and not set(new) & {*_QUOTES, "\\"}:
         return f"{quote}{new}{quote}"
@@ -76,20 +76,20 @@ def _quote_like(old: str, new: str) -> str:
 
 
 def _find_shared_ranges(root: Node) -> list[tuple[int, int]]:
-    """The ranges of values that are reached on two ways: anchors with aliases."""
-    met: set[int] = set()
+    """The ranges of values that several nodes share: anchors with aliases."""
+    seen: set[int] = set()
     ranges: list[tuple[int, int]] = []
-    waiting: list[Node] = [root]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in met:
+    pending: list[Node] = [root]
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
             ranges.append((node.start, max(node.end, node.start + 1)))
             continue
-        met.add(id(node))
+        seen.add(id(node))
         if isinstance(node, Mapping):
-            waiting += [part for entry in node.entries for part in entry]
+            pending += [part for entry in node.entries for part in entry]
         elif isinstance(node, SequenceNode):
-            waiting += node.items
+            pending += node.items
     return ranges
 
 
@@ -110,18 +110,18 @@ def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _is_sound(document: Document, edits: Sequence[Edit], changed: str) -> bool:
-    """Whether the changed text holds the same scalars, apart from those that were edited."""
+    """Whether the changed text has the same scalars, apart from the edited ones."""
     after = yaml.load(document.path, changed)
     if after.root is None or len(after.scalars) != len(document.scalars):
         return False
-    waiting, moved = list(edits), 0
+    pending, shift = list(edits), 0
     for (start, end, _), (new_start, new_end, _) in zip(document.scalars, after.scalars, strict=True):
-        while waiting and waiting[0].end <= start and waiting[0].start < start:
-            moved += len(waiting[0].text) - (waiting[0].end - waiting[0].start)
-            del waiting[0]
-        if new_start != start + moved:
+        while pending and pending[0].end <= start and pending[0].start < start:
+            shift += len(pending[0].text) - (pending[0].end - pending[0].start)
+            del pending[0]
+        if new_start != start + shift:
             return False
-        touched = waiting and waiting[0].start < end
+        touched = pending and pending[0].start < end
         if not touched and document.text[start:end] != changed[new_start:new_end]:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Micro-batch, accumulation and global batch: ``G = b·a·W``, all counted in samples.
+"""Counts of a training: micro-batch, accumulation and global batch (``G = b·a·W``), steps and shards.
 
 Source: DeepSpeed's identity, train_batch_size = micro_batch_per_gpu × gradient_accumulation_steps × GPUs.
 """
@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
+from wstrain.data import step_counts
+
 
 def global_batch(per_device: int, accumulation: int, world_size: int) -> int:
     """``G = b·a·W``, the samples behind one optimizer step."""
@@ -14,7 +18,7 @@ def global_batch(per_device: int, accumulation: int, world_size: int) -> int:
 
 
 def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
-    """The multiples of ``unit`` next to ``wanted``: below and above it, or above only where none is below."""
+    """The multiples of ``unit`` next to ``wanted``: below and above it, or only above if none is below."""
     below = wanted // unit * unit
     above = below + unit
     if below == wanted:
@@ -23,7 +27,7 @@ def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
 
 
 def split_batch(per_rank: int, most: int) -> tuple[int, int]:
-    """Share the samples of one rank into equal micro-batches, as few and as large as fit.
+    """Split the samples of one rank into equal micro-batches, as few and as large as fit.
 
     Args:
         per_rank: samples a rank takes per optimizer step, ``G / W``.
@@ -41,3 +45,50 @@ def split_batch(per_rank: int, most: int) -> tuple[int, int]:
     divisors = [*small, *(per_rank // divisor for divisor in small)]
     per_device = max(divisor for divisor in divisors if divisor <= most)
     return per_device, per_rank // per_device
+
+
+class Steps(Struct, frozen=True):
+    """Optimizer steps; None if rows or epochs are unknown."""
+
+    per_epoch: int | None
+    total: int | None
+    warmup: int | None
+
+
+def count_steps(rows: int | None, global_batch: int, epochs: float | None, warmup_epochs: float) -> Steps:
+    """Count the steps per epoch, in total, and of the warm-up.
+
+    Args:
+        rows: training rows, None if they are unknown before the run.
+        global_batch: samples per step.
+        epochs: passes over the rows, None where unknown.
+        warmup_epochs: epochs of warm-up.
+    """
+    if rows is None:
+        return Steps(None, None, 0 if warmup_epochs == 0 else None)
+    per_epoch = step_counts.steps_per_epoch(rows, global_batch)
+    total = None if epochs is None else step_counts.total_steps(epochs, per_epoch)
+    return Steps(per_epoch, total, step_counts.warmup_steps(warmup_epochs, per_epoch))
+
+
+def count_shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> int:
+    """Count the shards of each rank: one per loader worker, fewer if there are few rows, at least one.
+
+    Args:
+        world_size: ranks that read.
+        loader_workers: processes or threads that load data for one rank; 0 counts as 1.
+        rows: training rows, None where unknown.
+    """
+    wanted = max(loader_workers, 1)
+    return wanted if rows is None else max(1, min(wanted, rows // world_size))
+
+
+def count_shards(world_size: int, loader_workers: int, rows: int | None) -> int:
+    """Count all shards, a multiple of the world size: with uneven shards some ranks would wait for ever."""
+    return world_size * count_shards_per_rank(world_size, loader_workers, rows)
+
+
+def shard_sizes(rows: int, shards: int) -> list[int]:
+    """The rows of each shard: sizes differ by at most one, larger shards come first."""
+    size, rest = divmod(rows, shards)
+    return [size + (index < rest) for index in range(shards)]

@@ -1,4 +1,4 @@
-"""The batches of a training step, from what is pinned and what worked on the reference device."""
+"""Plans the batches of a training step from pinned values and what worked on the reference device."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from worldsize.base.problem import Related
+from worldsize.base.wording import plural
 from worldsize.planning import batch
 from worldsize.planning.model import Notes
-from worldsize.base.wording import plural
 from worldsize.spec.model import Located, Scale
 
 
 class Replicas(NamedTuple):
-    """Copies of the model that share a global batch, and what they are called."""
+    """The number of model copies that share a global batch, and their name in messages."""
 
     number: int
     name: str = "world size"
@@ -29,20 +29,20 @@ class Batches(Struct, frozen=True):
 
 
 def plan_batches(scale: Scale, replicas: Replicas, notes: Notes) -> Batches | None:
-    """The batches, or None where what is pinned does not agree; problems go to ``notes``."""
+    """Plan the batches; None if pinned values contradict each other. Problems are added to ``notes``."""
     start = _reference_per_device(scale, notes)
     if start is None:
         return None
     pinned = scale.global_batch_size
     if pinned is None:
-        found = _forwards(scale, start, replicas)
+        batches = _forwards(scale, start, replicas)
     else:
         shared = _backwards(scale, pinned, start, replicas, notes)
         if shared is None:
             return None
-        found = Batches(*shared, pinned.value)
-    _explain(scale, found, start, replicas, notes)
-    return found
+        batches = Batches(*shared, pinned.value)
+    _explain(scale, batches, start, replicas, notes)
+    return batches
 
 
 def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
@@ -117,7 +117,7 @@ def _does_not_factor(
     unit = replicas.number * (b.value if b else a.value if a else 1)
     product = " × ".join(parts) + (f" = {unit}" if len(parts) > 1 else "")
     near = " or ".join(str(value) for value in batch.nearest_multiples(pinned.value, unit))
-    message = f"`global_batch_size` is {pinned.value}, which is no multiple of {product}"
+    message = f"`global_batch_size` is {pinned.value}, which is not a multiple of {product}"
     plural_ = "the nearest valid ones" if " or " in near else "the smallest valid one"
     notes.report("global-batch-does-not-factor", pinned.span, message, f"write {near}, {plural_}", *related)
 
@@ -125,7 +125,7 @@ def _does_not_factor(
 def _warn_small(
     pinned: Located[int], shared: tuple[int, int], start: int, replicas: Replicas, notes: Notes
 ) -> None:
-    """A rank's share with no large divisor is computed in needlessly many small pieces."""
+    """Warn if a rank's share has no large divisor and is computed in many small micro-batches."""
     per_device, accumulation = shared
     if per_device * 2 > min(start, per_device * accumulation):
         return
@@ -138,7 +138,7 @@ def _warn_small(
     notes.report("micro-batch-small", pinned.span, message, help_)
 
 
-def _explain(scale: Scale, found: Batches, start: int, replicas: Replicas, notes: Notes) -> None:
+def _explain(scale: Scale, batches: Batches, start: int, replicas: Replicas, notes: Notes) -> None:
     pinned = scale.global_batch_size is not None
     reference, gpus = (
         scale.reference_batch_size.value,
@@ -146,20 +146,23 @@ def _explain(scale: Scale, found: Batches, start: int, replicas: Replicas, notes
     )
     if scale.batch_size_per_device:
         row = ("", notes.given("scale.batch_size_per_device"))
-    elif pinned and found.per_device != start:
-        row = (f"{found.global_batch} / {replicas.number} / {found.accumulation}", "from the global batch")
+    elif pinned and batches.per_device != start:
+        row = (
+            f"{batches.global_batch} / {replicas.number} / {batches.accumulation}",
+            "from the global batch",
+        )
     else:
         row = (f"{reference} / {plural(gpus, 'reference GPU')}", notes.given("scale.reference"))
-    notes.derive("batch_size_per_device", found.per_device, *row)
+    notes.derive("batch_size_per_device", batches.per_device, *row)
     if scale.gradient_accumulation_steps:
         row = ("", notes.given("scale.gradient_accumulation_steps"))
     elif pinned:
-        row = (f"{found.global_batch} / {found.per_device} / {replicas.number}", "from the global batch")
+        row = (f"{batches.global_batch} / {batches.per_device} / {replicas.number}", "from the global batch")
     else:
         row = ("", "default")
-    notes.derive("gradient_accumulation_steps", found.accumulation, *row)
-    formula = f"{found.per_device} × {found.accumulation} × {replicas.number}"
+    notes.derive("gradient_accumulation_steps", batches.accumulation, *row)
+    formula = f"{batches.per_device} × {batches.accumulation} × {replicas.number}"
     source = (
         notes.given("scale.global_batch_size") if pinned else f"per device × accumulation × {replicas.name}"
     )
-    notes.derive("global_batch_size", found.global_batch, formula, source)
+    notes.derive("global_batch_size", batches.global_batch, formula, source)

@@ -1,17 +1,16 @@
-"""Inputs of a built-in training step that contradict each other: each would stop the training at its start.
+"""Reports inputs of a built-in training step that contradict each other and would stop the training.
 
-The trainers refuse the same combinations; here they are found before anything is rented.
+The trainers refuse the same combinations; here they are found before a machine is rented.
 """
 
 from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.base.problem import Related
-from worldsize.planning import degrees, conflicts, options, topology as place
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Topology
-from worldsize.planning.model import Notes
-from worldsize.base.wording import plural
+from worldsize.base.wording import plural, show_number
+from worldsize.planning import degrees, options
+from worldsize.planning.model import Interface, Notes, Topology
+from worldsize.planning.topology import read_server_count
 from worldsize.spec.model import Located, Step
 
 _SERVER = "parameter_server"
@@ -25,12 +24,12 @@ _ONLY_WITH = {
 
 
 def check_conflicts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
-    """Report what of a step cannot be meant together.
+    """Report the settings of a step that contradict each other.
 
     Args:
         step: the step.
-        interface: its component, None where it cannot be seen.
-        topology: its processes, and the strategy where the degrees decide it.
+        interface: its component, None if it cannot be read.
+        topology: its processes, and the strategy if the degrees decide it.
         notes: collects the problems.
     """
     _foreign_counts(step, interface, topology, notes)
@@ -42,11 +41,11 @@ def check_conflicts(step: Step, interface: Interface | None, topology: Topology,
         _servers(step, interface, topology, notes)
     _adasum(step, interface, topology, notes)
     _without_effect(step, interface, topology, notes)
-    conflicts.check_offload(step, interface, notes)
+    check_offload(step, interface, notes)
 
 
 def _foreign_counts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
-    """Workers and parameter servers of a step that TensorFlow does not start."""
+    """Report counts of workers and parameter servers in a step that TensorFlow does not start."""
     if topology.launcher == "tensorflow" or step.uses is None or interface is None:
         return
     for name in ("worker_count", "parameter_server_count"):
@@ -59,10 +58,10 @@ def _foreign_counts(step: Step, interface: Interface | None, topology: Topology,
 
 
 def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:
-    """``resilience:`` of a step that has nothing to go on from."""
+    """Report ``resilience:`` of a step that writes no checkpoints."""
     if step.resilience is None or interface is None or "checkpoints" in interface.outputs:
         return
-    message = f"step `{step.name}` has `resilience:` but no output `checkpoints` to go on from"
+    message = f"step `{step.name}` has `resilience:` but no output `checkpoints` to continue from"
     help_ = "write checkpoints to an output of that name, or remove `resilience:`"
     notes.report("resilience-without-checkpoints", step.resilience.span, message, help_)
 
@@ -73,7 +72,11 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
         return
     heads, width = (options.read_count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
     values = [options.read_option(step, interface, name) for name in ("gpt_heads", "gpt_width")]
-    if heads is None or width is None or not all(literals.accepts_literal("integer", value) for value in values):
+    if (
+        heads is None
+        or width is None
+        or not all(literals.accepts_literal("integer", value) for value in values)
+    ):
         return  # reported as no count
     if width % (2 * heads) == 0 or any(found.slug == _SPLIT for found in notes.problems):
         return  # the tensor degree's fault names the same number to change
@@ -91,11 +94,11 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
 def _servers(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
     """Parameter servers and the one strategy that has them."""
     strategy, count = options.read_option(step, interface, "strategy"), topology.parameter_server_count or 0
-    given = place.servers(step)
+    given = read_server_count(step)
     if strategy != _SERVER:
         named = options.named_strategy(step)
         if count and given is not None and isinstance(strategy, str) and "${{" not in strategy:
-            message = f"`parameter_server_count` is {count}, but strategy `{strategy}` has no use for any"
+            message = f"`parameter_server_count` is {count}, but strategy `{strategy}` uses none"
             help_ = f"write `strategy: {_SERVER}` under `with`, or remove `parameter_server_count`"
             related = (Related(named.span, "a strategy without parameter servers"),) if named else ()
             notes.report("parameter-servers-unused", given.span, message, help_, *related)
@@ -124,10 +127,14 @@ def _adasum(step: Step, interface: Interface, topology: Topology, notes: Notes) 
         return
     world = topology.world_size
     if world & (world - 1):
-        message = f"`reduction: adasum` combines ranks in pairs, and {world} processes are no power of 2"
+        message = (
+            f"`reduction: adasum` combines ranks in pairs, but the world size {world} is not a power of 2"
+        )
         related = (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
         help_ = f"run {_powers(world)} processes, or write `reduction: average`"
-        notes.report("strategy-option-refused", options.option_span(step, "reduction"), message, help_, *related)
+        notes.report(
+            "strategy-option-refused", options.option_span(step, "reduction"), message, help_, *related
+        )
     if options.read_option(step, interface, "precision") == "fp16":
         _refused_precision(step, "`reduction: adasum`", "ranks that skip a step alone", notes)
 
@@ -138,14 +145,14 @@ def _powers(world: int) -> str:
 
 
 def _refused_precision(step: Step, who: str, why: str, notes: Notes) -> None:
-    message = f"`precision` is `fp16`, which {who} does not take: its loss scale does not bear {why}"
+    message = f"`precision` is `fp16`, which {who} does not support: its loss scale cannot handle {why}"
     notes.report(
         "strategy-option-refused", options.option_span(step, "precision"), message, "write `precision: bf16`"
     )
 
 
 def _without_effect(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
-    """Options of another strategy than the step's."""
+    """Report options that belong to another strategy than the step's."""
     strategy = topology.strategy or options.read_option(step, interface, "strategy")
     if not isinstance(strategy, str) or "${{" in strategy:
         return
@@ -154,6 +161,78 @@ def _without_effect(step: Step, interface: Interface, topology: Topology, notes:
         if name not in interface.inputs or given is None or strategy == wanted:
             continue
         if literals.render_literal(given.value) != literals.render_literal(interface.inputs[name]):
-            message = f"`{name}` is for strategy `{wanted}`; with `{strategy}` it changes nothing"
+            message = f"`{name}` is for strategy `{wanted}`; with `{strategy}` it has no effect"
             help_ = f"write `strategy: {wanted}`, or remove `{name}`"
             notes.report("option-without-effect", given.span, message, help_)
+
+
+_OFFLOADS = ("offload_optimizer", "offload_parameters")
+_BY_CONFIG = (*_OFFLOADS, "offload_path", "loss_scale")  # what a configuration of the user's own decides
+
+
+def check_offload(step: Step, interface: Interface, notes: Notes) -> None:
+    """Report options that DeepSpeed refuses, and options that it ignores.
+
+    Args:
+        step: the step.
+        interface: its component.
+        notes: collects the problems.
+    """
+    if "zero_stage" not in interface.inputs:
+        return
+    if "ds_config" in step.with_:
+        for name in _BY_CONFIG:
+            if name in step.with_:
+                message = f"`{name}` has no effect, because `ds_config` decides what is offloaded and scaled"
+                help_ = f"remove `{name}`, and set it in the configuration"
+                notes.report("option-without-effect", step.with_[name].span, message, help_)
+        return
+    _check_stage(step, interface, notes)
+    _check_path(step, interface, notes)
+    _check_loss_scale(step, interface, notes)
+
+
+def _check_stage(step: Step, interface: Interface, notes: Notes) -> None:
+    """The stages that can offload: Ren et al. 2021 (arXiv:2101.06840), Rajbhandari et al. 2021."""
+    stage = literals.parse_number(options.read_option(step, interface, "zero_stage"))
+    if stage is None:
+        return
+    for name in _OFFLOADS:
+        device = options.read_option(step, interface, name)
+        if device not in ("cpu", "nvme"):
+            continue
+        needed = 1 if name == "offload_optimizer" and device == "cpu" else 3
+        if stage >= needed:
+            continue
+        stages = "3" if needed == 3 else "1, 2 or 3"
+        message = f"`{name}: {device}` needs `zero_stage` {stages}, but it is {show_number(stage)}"
+        help_ = f"write `zero_stage: {3 if needed == 3 else 2}`, or `{name}: none`"
+        notes.report("strategy-option-refused", options.option_span(step, name), message, help_)
+        return  # one stage fixes both
+
+
+def _check_path(step: Step, interface: Interface, notes: Notes) -> None:
+    devices = {name: options.read_option(step, interface, name) for name in _OFFLOADS}
+    path = options.read_option(step, interface, "offload_path")
+    to_disk = [name for name, device in devices.items() if device == "nvme"]
+    if to_disk and path == "":
+        message = f"`{to_disk[0]}` is `nvme`, but there is no `offload_path`"
+        help_ = "write `offload_path:`, a folder on a local disk of the instance such as `/mnt/offload`"
+        notes.report("strategy-option-refused", options.option_span(step, to_disk[0]), message, help_)
+    elif (
+        path
+        and "offload_path" in step.with_
+        and all(device in ("none", "cpu") for device in devices.values())
+    ):
+        message = "`offload_path` has no effect, because nothing is offloaded to `nvme`"
+        help_ = "remove it, or write `offload_optimizer: nvme` with `zero_stage: 3`"
+        notes.report("option-without-effect", step.with_["offload_path"].span, message, help_)
+
+
+def _check_loss_scale(step: Step, interface: Interface, notes: Notes) -> None:
+    scale = literals.parse_number(options.read_option(step, interface, "loss_scale"))
+    precision = options.read_option(step, interface, "precision")
+    if scale and scale > 0 and precision in ("fp32", "bf16"):
+        message = f"`loss_scale` is {show_number(scale)}, but only `fp16` scales the loss, not `{precision}`"
+        help_ = "write `precision: fp16`, or remove `loss_scale`"
+        notes.report("strategy-option-refused", options.option_span(step, "loss_scale"), message, help_)

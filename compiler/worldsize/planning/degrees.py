@@ -43,7 +43,7 @@ def divisors(number: int) -> list[int]:
 def divisor_near(number: int, start: int, step: int) -> int | None:
     """The first divisor above 1 from ``start`` on, upwards or downwards (``step`` is 1 or −1).
 
-    None where there is none, or none in the first thousands: products of counts may be too large to factor.
+    None if there is none among the first thousands: products of counts may be too large to factor.
     """
     for candidate in range(start, start + step * _TRIES, step):
         if candidate <= 1 or candidate > number:
@@ -59,7 +59,7 @@ def largest_common_divisor(most: int, *numbers: int) -> int:
 
 
 def bubble_share(stages: int, micro_batches: int) -> float:
-    """The share of a step in which a pipeline's ranks idle: ``(p − 1) / (a + p − 1)``.
+    """The share of a step in which the ranks of a pipeline idle: ``(p − 1) / (a + p − 1)``.
 
     Source: GPipe, Huang et al. 2019 (arXiv:1811.06965), section 2.3; 1F1B has the same.
 
@@ -71,7 +71,7 @@ def bubble_share(stages: int, micro_batches: int) -> float:
 
 
 def count_micro_batches(stages: int) -> int:
-    """The fewest micro-batches whose bubble is below :data:`TOLERABLE_BUBBLE`."""
+    """Count the fewest micro-batches whose bubble is below :data:`TOLERABLE_BUBBLE`."""
     return math.floor((stages - 1) * (1 - TOLERABLE_BUBBLE) / TOLERABLE_BUBBLE + 1e-9) + 1
 
 

@@ -1,4 +1,4 @@
-"""From a spec and the interfaces of its components to the plan of every step."""
+"""Derives the plan of every step from a spec and the interfaces of its components."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.facts import vm_sizes
 from worldsize.planning import conflicts
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology, Training
-from worldsize.planning.model import Notes
+from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.parallelism import plan_mesh
-from worldsize.planning.topology import plan_topology
-from worldsize.planning.resilience import plan_resilience as plan_resilience
+from worldsize.planning.resilience import plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
+from worldsize.planning.topology import plan_topology
 from worldsize.planning.train import plan_training
 from worldsize.spec.model import Spec, Step
 
@@ -31,8 +29,8 @@ def derive(
 
     Args:
         spec: The spec.
-        interfaces: By step what its component declares; steps whose component cannot be seen are left out.
-        rows: By training step the rows of its training split, where they were counted.
+        interfaces: The interface of each step's component; without steps whose component cannot be read.
+        rows: The rows of the training split by training step, if they were counted.
         today: The day for retirements of VM sizes. The default is the day the catalogue was read, so
             that a spec plans the same way on every day.
 
@@ -48,12 +46,12 @@ def derive(
         notes = Notes(name)
         interface = (interfaces or {}).get(name)
         counted = (rows or {}).get(name)
-        found = _step(spec, step, interface, counted, notes=notes, today=today)
+        step_plan = _step(spec, step, interface, counted, notes=notes, today=today)
         problems += notes.problems
-        if found is None:
+        if step_plan is None:
             complete = False
         else:
-            steps[name] = found
+            steps[name] = step_plan
     unique = list(dict.fromkeys(problems))  # two steps on one profile meet the same VM size
     return Plan(spec.name.value, steps) if complete else None, unique
 
@@ -88,16 +86,16 @@ _OFTEN_WHOLE = ("epochs", "warmup_epochs", "gpus_per_instance")
 
 
 def _whole(value: float) -> float:
-    """A whole number without ``.0``: an input of type integer takes it too."""
+    """A whole number without ``.0``, so that an input of type integer takes it."""
     return int(value) if value == int(value) else value
 
 
 def planned_inputs(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
-    """Every known quantity by its name, as inputs and ``${{plan.…}}`` see it."""
-    found: dict[str, PlanValue] = {}
+    """Every known quantity by its name, for inputs and ``${{plan.…}}``."""
+    quantities: dict[str, PlanValue] = {}
     for part in (topology, training):
         for name in part.__struct_fields__ if part is not None else ():
             value = getattr(part, name)
             if value is not None:
-                found[name] = _whole(value) if name in _OFTEN_WHOLE else value
-    return {**found, "data_parallel_size": topology.data_parallel_size}
+                quantities[name] = _whole(value) if name in _OFTEN_WHOLE else value
+    return {**quantities, "data_parallel_size": topology.data_parallel_size}

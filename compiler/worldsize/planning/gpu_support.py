@@ -16,7 +16,7 @@ INDEX = "https://download.pytorch.org/whl/"
 
 
 class Verdict(NamedTuple):
-    """What is wrong: the slug of its rule, the message and the help."""
+    """A fault: the slug of its rule, the message and the help."""
 
     slug: str
     message: str
@@ -33,7 +33,7 @@ def judge_build(
     image: str = "",
     trains: bool = True,
 ) -> Verdict | None:
-    """Say why a build does not work on a size, None where it does or where that is not known.
+    """Find out why a build does not work on a VM size; None if it works or this is unknown.
 
     Args:
         package: ``torch`` or ``tensorflow``.
@@ -109,7 +109,7 @@ def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> 
         return None
     major = build.cuda.partition(".")[0]
     if f"cuda{major}" in image or f"cu{major}" in image:
-        return None  # such an image brings the libraries by which CUDA runs on an older driver
+        return None  # such an image contains the libraries with which CUDA runs on an older driver
     message = (
         f"`{text}` (CUDA {build.cuda}) needs NVIDIA's driver {needed} or newer, and Azure ML's nodes of"
         f" `{size.name}` had {node.version} on {node.seen}"
@@ -124,7 +124,7 @@ def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> 
 
 
 def _written(version: str, build: Build) -> str:
-    """How a conda or requirements file asks for a build."""
+    """The requirement of a build in a conda or requirements file."""
     whole = version if version.count(".") > 1 else f"{version}.0"
     if build.default or not build.tag:
         return f"`{build.package}=={whole}` from Python's package index (CUDA {build.cuda})"
@@ -141,22 +141,28 @@ def _gpus(size: VmSize) -> str:
 
 
 def report_build(
-    found: Installed, size: VmSize, at_size: Span | None, *, trains: bool, shown: bool
+    framework: Installed, size: VmSize, at_size: Span | None, *, trains: bool, shown: bool
 ) -> Problem | None:
-    """The problem of a framework on a VM size, at the version, else at the size.
+    """Report a framework that does not work on a VM size, at its version or else at the size.
 
     Args:
-        found: the framework of a step's environment.
+        framework: the framework of a step's environment.
         size: the VM size that the step runs on.
         at_size: where the size is written.
         trains: whether the step is distributed training.
         shown: whether the environment is the user's own file, which can be pointed at.
     """
-    verdict = _for_x86(found.image, size) or judge_build(
-        found.package, found.version, found.tag, found.text, size, image=found.image, trains=trains
+    verdict = _for_x86(framework.image, size) or judge_build(
+        framework.package,
+        framework.version,
+        framework.tag,
+        framework.text,
+        size,
+        image=framework.image,
+        trains=trains,
     )
-    place = found.span if shown and found.span is not None else at_size
-    if verdict is None or place is None:
+    span = framework.span if shown and framework.span is not None else at_size
+    if verdict is None or span is None:
         return None
-    related = (Related(at_size, size.gpu_model),) if at_size is not None and place != at_size else ()
-    return Problem(verdict.slug, place, verdict.message, verdict.help, related)
+    related = (Related(at_size, size.gpu_model),) if at_size is not None and span != at_size else ()
+    return Problem(verdict.slug, span, verdict.message, verdict.help, related)

@@ -1,4 +1,4 @@
-"""How the learning rate follows the batch: ``η′`` from ``η`` and ``κ``, and Adam's betas with it."""
+"""How learning rate, Adam's betas, weight decay and warm-up follow the growth ``κ`` of the batch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 from msgspec import Struct
 
-from worldsize.planning.model import Rule
 from worldsize.base.wording import round_noise
+from worldsize.planning.model import Rule
 
 # The largest batch for which the linear rule was seen to cost no accuracy (ImageNet, ResNet-50).
 GOYAL_LARGEST_BATCH = 8192
@@ -20,7 +20,7 @@ SOURCES: dict[Rule, str] = {
 
 
 def rate_factor(rule: Rule, kappa: float) -> float:
-    """What the rate is multiplied by: κ (linear), √κ (sqrt) or 1 (none)."""
+    """The factor of the learning rate: κ (linear), √κ (sqrt) or 1 (none)."""
     if rule == "linear":
         return kappa
     return math.sqrt(kappa) if rule == "sqrt" else 1.0
@@ -36,7 +36,7 @@ def scale_learning_rate(rule: Rule, kappa: float, reference: float) -> float:
 
 
 class Adam(Struct, frozen=True):
-    """The betas and epsilon of an optimizer of Adam's family; None where it has none."""
+    """The betas and epsilon of an optimizer of Adam's family; None for those that it does not have."""
 
     beta1: float | None
     beta2: float | None
@@ -44,7 +44,7 @@ class Adam(Struct, frozen=True):
 
 
 def scale_adam(adam: Adam, kappa: float) -> Adam:
-    """What goes with the square-root rule; offered, never applied silently.
+    """The betas and epsilon for the square-root rule, which are suggested and not applied.
 
     ``β₁′ = 1 − κ(1 − β₁)``, ``β₂′ = 1 − κ(1 − β₂)``, ``ε′ = ε/√κ`` (Malladi et al. 2022). A beta for which
     ``κ(1 − β) ≥ 1`` has no counterpart and becomes None.
@@ -63,7 +63,7 @@ def _scale_beta(beta: float | None, kappa: float) -> float | None:
 
 
 def holds_for_beta(beta: float, kappa: float) -> bool:
-    """Whether the square-root rule holds for a beta: ``κ(1 − β) < 1``; with β₁ = 0.9 that ends at κ = 10."""
+    """Whether the square-root rule holds for a beta: ``κ(1 − β) < 1``, so κ < 10 for β₁ = 0.9."""
     return round_noise(kappa * (1 - beta)) < 1
 
 
@@ -73,3 +73,28 @@ def scale_weight_decay(decay: float, kappa: float, reference: float, learning_ra
     Source: Bergsma et al. 2025, "Power Lines", arXiv:2505.13738.
     """
     return round_noise(decay * kappa * reference / learning_rate)
+
+
+def batch_growth(global_batch: int, reference_batch: int) -> float:
+    """``κ = G / reference batch``, without unit; with 1 nothing is scaled."""
+    return round_noise(global_batch / reference_batch)
+
+
+# Goyal et al. 2017, section 2.2, warm up over 5 of 90 epochs.
+WARMUP_EPOCHS = 5.0
+LARGEST_WARMUP_SHARE = 0.1
+
+
+def default_warmup_epochs(rule: Rule, kappa: float, epochs: float | None) -> float:
+    """The default epochs of warm-up: 5, but at most a tenth of the training.
+
+    Only the linear rule needs it, and only where it raises the rate: no warm-up for ``κ ≤ 1``.
+
+    Args:
+        rule: the scaling rule in force.
+        kappa: growth of the batch.
+        epochs: length of the training, None if unknown.
+    """
+    if rule != "linear" or kappa <= 1:
+        return 0.0
+    return WARMUP_EPOCHS if epochs is None else round_noise(min(WARMUP_EPOCHS, LARGEST_WARMUP_SHARE * epochs))

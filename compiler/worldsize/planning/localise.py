@@ -1,4 +1,4 @@
-"""The same training with fewer processes: same global batch, same steps, more accumulation.
+"""Fits a plan to fewer processes: the same global batch and steps, with more accumulation.
 
 The samples of a global batch depend on neither the world size nor the accumulation, so a plan for 64
 GPUs walks the same loss curve on two processes, up to the order of floating-point sums.
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from worldsize.base.wording import round_noise
 from worldsize.planning import batch, degrees
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Derivation, Plan, PlanValue, StepPlan, Topology, Training
-from worldsize.base.wording import round_noise
 
 
 def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: bool = False) -> Plan:
@@ -43,7 +43,7 @@ def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: 
 
 
 def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
-    """Fit a step so that its instances share the processes equally; where they cannot, one has them all."""
+    """Fit a step so that its instances share the processes equally; else one instance has them all."""
     count = step.topology.instance_count
     if step.topology.launcher == "none" or count == 1:
         return _step(step, processes, grow=grow)
@@ -67,7 +67,9 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
             step, topology=replace(planned, instance_count=1), inputs=_inputs(step, planned, step.training)
         )
     most = processes if grow and step.training else min(processes, planned.world_size)
-    tensor, pipeline = degrees.shrink_degrees(planned.tensor_parallel_size, planned.pipeline_parallel_size, most)
+    tensor, pipeline = degrees.shrink_degrees(
+        planned.tensor_parallel_size, planned.pipeline_parallel_size, most
+    )
     whole = planned.splits_model and tensor * pipeline == 1
     data = 1 if whole else most // (tensor * pipeline)
     training = step.training
@@ -102,7 +104,7 @@ def _inputs(step: StepPlan, topology: Topology, training: Training | None) -> Ma
 
 
 def _derivations(step: StepPlan, topology: Topology, training: Training | None) -> tuple[Derivation, ...]:
-    """The rows of the table, those that changed with what they were planned as."""
+    """The rows of the table; changed rows name the planned value."""
     count = topology.instance_count
     place = "all on this machine" if count == 1 else f"{topology.world_size} / {count} instances"
     changed: dict[str, tuple[PlanValue, str]] = {
@@ -125,7 +127,10 @@ def _derivations(step: StepPlan, topology: Topology, training: Training | None) 
         changed["gradient_accumulation_steps"] = (a, f"{whole} / {b} / {data}")
         changed["global_batch_size"] = (whole, f"{b} × {a} × {data}")
         idle = degrees.bubble_share(pipeline, a)
-        changed["pipeline_bubble"] = (round_noise(round(idle, 4)), f"({pipeline} − 1) / ({a} + {pipeline} − 1)")
+        changed["pipeline_bubble"] = (
+            round_noise(round(idle, 4)),
+            f"({pipeline} − 1) / ({a} + {pipeline} − 1)",
+        )
     return tuple(_changed(row, changed) for row in step.derivations)
 
 

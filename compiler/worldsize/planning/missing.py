@@ -1,4 +1,4 @@
-"""Why a plan lacks a quantity that somebody asks for, and what to write so that it has it."""
+"""Explains why a plan does not have a requested quantity, and what to write to get it."""
 
 from __future__ import annotations
 

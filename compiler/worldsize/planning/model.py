@@ -1,11 +1,14 @@
-"""What planning yields: plain numbers, and for each the arithmetic it came from."""
+"""What planning takes and returns: component interfaces, plain numbers and the formula of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
+
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.span import Span
 
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
 Rule = Literal["linear", "sqrt", "none"]
@@ -22,7 +25,7 @@ class Derivation(Struct, frozen=True):
 
 
 class Topology(Struct, frozen=True):
-    """Who runs where. ``gpus_per_instance`` is 0 on CPU sizes and None when the size is unknown."""
+    """Instances and processes of a step. ``gpus_per_instance`` is 0 on CPU sizes, None if unknown."""
 
     launcher: Launcher
     instance_type: str | None
@@ -55,7 +58,7 @@ class Topology(Struct, frozen=True):
 class Training(Struct, frozen=True):
     """Batches, learning rate and length of one training step. Batches count samples."""
 
-    optimizer: str | None  # None where nothing says it and nothing depends on it
+    optimizer: str | None  # None if it is unknown and nothing depends on it
     batch_size_per_device: int  # b
     gradient_accumulation_steps: int  # a
     global_batch_size: int  # G = b·a·D, D the data-parallel size
@@ -94,3 +97,43 @@ class Plan(Struct, frozen=True):
 
     name: str
     steps: Mapping[str, StepPlan]
+
+
+class Interface(Struct, frozen=True):
+    """What planning needs to know of a step's component."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default, None where it has none
+    launcher: Launcher = "none"  # the component's distribution type
+    instance_count: int | None = None  # the component's own resources
+    shm_size: str | None = None
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # name -> values, where listed
+    outputs: frozenset[str] = frozenset()
+
+
+class Notes(Struct):
+    """Collects table rows, advice and problems of one step, ``step``."""
+
+    step: str
+    derivations: list[Derivation] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def derive(self, quantity: str, value: PlanValue, formula: str, source: str) -> None:
+        """Add a row of the table."""
+        self.derivations.append(Derivation(quantity, value, formula, source))
+
+    def report(
+        self,
+        slug: str,
+        span: Span,
+        message: str,
+        help_: str | None = None,
+        *related: Related,
+        fix: Fix | None = None,
+    ) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(slug, span, message, help_, related, fix))
+
+    def given(self, place: str) -> str:
+        """The source of a value that the user wrote."""
+        return f"given as {self.step}.{place}"

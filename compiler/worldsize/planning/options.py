@@ -1,4 +1,4 @@
-"""What the degrees of parallelism depend on besides numbers of processes, and where to point at them."""
+"""Reads inputs, strategy and degrees of a step, and finds the spans to report them at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from worldsize.spec.model import Located, Step
 
 
 def read_option(step: Step, interface: Interface | None, name: str) -> Any:
-    """An input as the step gives it, else the component's default; None where neither says it."""
+    """The value of an input in the step, else the component's default; None if there is neither."""
     given = step.with_.get(name)
     if given is not None:
         return given.value
@@ -19,13 +19,13 @@ def read_option(step: Step, interface: Interface | None, name: str) -> Any:
 
 
 def read_count(step: Step, interface: Interface | None, name: str) -> int | None:
-    """An input that counts something, at least 1; None where it is unknown or no such number."""
+    """An input that counts something, at least 1; None if it is unknown or not such a number."""
     number = literals.parse_number(read_option(step, interface, name))
     return int(number) if number is not None and number >= 1 and number == int(number) else None
 
 
 def named_strategy(step: Step) -> Located[Any] | None:
-    """The strategy that the step names; None where it leaves the choice open or binds it."""
+    """The strategy that the step names; None if it names none or binds it."""
     given = step.with_.get("strategy")
     named = given is not None and isinstance(given.value, str) and "${{" not in given.value
     return given if named else None
@@ -33,12 +33,12 @@ def named_strategy(step: Step) -> Located[Any] | None:
 
 def pinned_degree(step: Step, name: str) -> Located[int] | None:
     """A degree as the step pins it, by its name under ``parallelism:``."""
-    found: Located[int] | None = getattr(step.parallelism, name) if step.parallelism is not None else None
-    return found
+    degree: Located[int] | None = getattr(step.parallelism, name) if step.parallelism is not None else None
+    return degree
 
 
 def degree_span(step: Step, name: str) -> Span:
-    """Where to point at a degree: where it is pinned, else at what it was derived from."""
+    """The span of a degree: where it is pinned, else what it is derived from."""
     pinned, named = pinned_degree(step, name), named_strategy(step)
     if pinned is not None:
         return pinned.span
@@ -48,7 +48,7 @@ def degree_span(step: Step, name: str) -> Span:
 
 
 def option_span(step: Step, name: str) -> Span:
-    """Where an input is given, else the name of the component, whose default it is."""
+    """The span of an input, else of the component's name, whose default applies."""
     given = step.with_.get(name)
     if given is not None:
         return given.span

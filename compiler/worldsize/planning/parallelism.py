@@ -1,4 +1,4 @@
-"""The mesh of a step: its world size as data × tensor × pipeline, as given or as the strategy needs it."""
+"""Plans the mesh of a step: its world size as data × tensor × pipeline degrees."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.problem import Related
-from worldsize.planning import splits as across, degrees, options, splits
-from worldsize.planning.degrees import Degrees
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Topology
-from worldsize.planning.model import Notes
 from worldsize.base.wording import plural
+from worldsize.planning import degrees, options, splits
+from worldsize.planning.degrees import Degrees
+from worldsize.planning.model import Interface, Notes, Topology
 from worldsize.spec.model import Step
 
 
 class Degree(Struct, frozen=True):
-    """One degree, and for the table the arithmetic and the source."""
+    """One degree, with its formula and source for the table."""
 
     value: int
     formula: str
@@ -24,7 +22,7 @@ class Degree(Struct, frozen=True):
 
 
 def plan_mesh(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Topology | None:
-    """The topology with its degrees, or None where they do not make the world size; problems go to ``notes``.
+    """Add the degrees to a topology; None if their product is not the world size.
 
     Args:
         step: the step, with ``parallelism:`` and ``strategy`` as the user wrote them.
@@ -34,22 +32,22 @@ def plan_mesh(step: Step, topology: Topology, interface: Interface | None, notes
     """
     tensor = _tensor(step, topology, interface, notes)
     pipeline = _pipeline(step, topology, interface, tensor.value, notes)
-    found = _mesh(step, tensor.value, pipeline.value, topology, notes)
-    if found is None:
+    mesh = _mesh(step, tensor.value, pipeline.value, topology, notes)
+    if mesh is None:
         return None
     before = len(notes.problems)
-    planned = splits.check_splits(step, interface, found, topology, notes)
+    planned = splits.check_splits(step, interface, mesh, topology, notes)
     if len(notes.problems) == before:
-        across.check_across_instances(step, found, topology, notes)  # a degree that is possible, if not wise
-    if step.parallelism is not None or found.tensor * found.pipeline > 1:
-        _explain(step, found, tensor, pipeline, notes)
+        splits.check_across_instances(step, mesh, topology, notes)  # a degree that is possible, if not wise
+    if step.parallelism is not None or mesh.tensor * mesh.pipeline > 1:
+        _explain(step, mesh, tensor, pipeline, notes)
     if planned is not None:
-        named = f"pipeline {found.pipeline}" if found.pipeline > 1 else f"tensor {found.tensor}"
+        named = f"pipeline {mesh.pipeline}" if mesh.pipeline > 1 else f"tensor {mesh.tensor}"
         notes.derive("strategy", planned, "", f"{named} needs it")
     return replace(
         topology,
-        tensor_parallel_size=found.tensor,
-        pipeline_parallel_size=found.pipeline,
+        tensor_parallel_size=mesh.tensor,
+        pipeline_parallel_size=mesh.pipeline,
         strategy=planned,
     )
 
@@ -71,7 +69,9 @@ def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: 
     heads = options.read_count(step, interface, "gpt_heads") if splits.is_gpt(step, interface) else None
     width = options.read_count(step, interface, "gpt_width") if heads is not None else None
     known = [number for number in (heads, width) if number is not None]
-    value = degrees.largest_common_divisor(processes, processes, max(topology.world_size // stages, 1), *known)
+    value = degrees.largest_common_divisor(
+        processes, processes, max(topology.world_size // stages, 1), *known
+    )
     formula = f"{plural(processes, 'process')} an instance"
     if value != processes and heads is not None:
         formula = f"largest divisor of {processes} that divides {plural(heads, 'head')}"
@@ -104,7 +104,7 @@ def _pipeline(
 
 
 def _rest(step: Step, others: int, topology: Topology) -> Degree | None:
-    """Where the data degree is pinned, what it and another degree leave of the world size."""
+    """The rest of the world size that a pinned data degree and another degree leave."""
     data = options.pinned_degree(step, "data")
     if data is None:
         return None
@@ -114,7 +114,7 @@ def _rest(step: Step, others: int, topology: Topology) -> Degree | None:
 
 
 def _mesh(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> Degrees | None:
-    """The three degrees, or None where they do not multiply to the world size."""
+    """The three degrees; None if their product is not the world size."""
     world, replica = topology.world_size, tensor * pipeline
     data = options.pinned_degree(step, "data")
     whole = world % replica == 0
@@ -157,8 +157,8 @@ def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology,
 def _near(room: int, wanted: int) -> list[int]:
     """The divisors of ``room`` next to a number, below and above it."""
     start = min(wanted - 1, room)
-    found = (degrees.divisor_near(room, start, -1), degrees.divisor_near(room, wanted + 1, 1))
-    return [number for number in found if number is not None]
+    neighbours = (degrees.divisor_near(room, start, -1), degrees.divisor_near(room, wanted + 1, 1))
+    return [number for number in neighbours if number is not None]
 
 
 def _world(topology: Topology) -> str:
@@ -173,12 +173,12 @@ def _instances(step: Step) -> tuple[Related, ...]:
     return (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
 
 
-def _explain(step: Step, found: Degrees, tensor: Degree, pipeline: Degree, notes: Notes) -> None:
+def _explain(step: Step, mesh: Degrees, tensor: Degree, pipeline: Degree, notes: Notes) -> None:
     """Rows of the table: each degree with where it comes from, and the mesh they make."""
-    formula, source = f"{found.world_size} / ({found.tensor} × {found.pipeline})", "what the others leave"
+    formula, source = f"{mesh.world_size} / ({mesh.tensor} × {mesh.pipeline})", "what the others leave"
     if options.pinned_degree(step, "data") is not None:
         formula, source = "", notes.given("parallelism.data")
-    notes.derive("data_parallel_size", found.data, formula, source)
-    notes.derive("tensor_parallel_size", found.tensor, tensor.formula, tensor.source)
-    notes.derive("pipeline_parallel_size", found.pipeline, pipeline.formula, pipeline.source)
-    notes.derive("mesh", found.world_size, found.shown(), "neighbouring ranks share a layer")
+    notes.derive("data_parallel_size", mesh.data, formula, source)
+    notes.derive("tensor_parallel_size", mesh.tensor, tensor.formula, tensor.source)
+    notes.derive("pipeline_parallel_size", mesh.pipeline, pipeline.formula, pipeline.source)
+    notes.derive("mesh", mesh.world_size, mesh.shown(), "neighbouring ranks share a layer")

@@ -1,24 +1,23 @@
-"""The learning rate of a training step, with what goes with it: rule, betas, weight decay."""
+"""Plans the learning rate of a training step with its scaling rule, betas and weight decay."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import join_words, round_noise, show_number
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
 from worldsize.planning import learning_rate as arithmetic
 from worldsize.planning.learning_rate import Adam
-from worldsize.planning.model import Rule
-from worldsize.planning.model import Notes
-from worldsize.base.wording import round_noise, show_number
+from worldsize.planning.model import Notes, Rule
 from worldsize.planning.settings import Settings
 
-_TOLERANCE = 0.01  # a pinned rate this near the rule's is the rule's, rounded
+_TOLERANCE = 0.01  # a pinned rate within this share of the rule's counts as the rule's, rounded
 
 
 class Rate(Struct, frozen=True):
-    """The scaled rate and the rule it came by."""
+    """The scaled rate and its rule."""
 
     rule: Rule
     learning_rate: float
@@ -26,7 +25,7 @@ class Rate(Struct, frozen=True):
 
 
 def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> Rate | None:
-    """The learning rate, or None where no rule can be chosen; problems and advice go to ``notes``."""
+    """Plan the learning rate; None if no rule can be chosen. Problems and advice go to ``notes``."""
     scale = settings.scale
     name, optimizer = settings.optimizer()
     rule = _rule(settings, name, optimizer, kappa, notes)
@@ -37,10 +36,11 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
     pinned = scale.learning_rate
     value = pinned.value if pinned else by_rule
     if pinned and abs(value - by_rule) > _TOLERANCE * by_rule:
+        derived = show_number(by_rule)
         message = (
-            f"`learning_rate` is {show_number(value)} but the {_how(rule, reference, kappa)} gives {show_number(by_rule)}"
+            f"`learning_rate` is {show_number(value)} but the {_how(rule, reference, kappa)} gives {derived}"
         )
-        help_ = f"write {show_number(by_rule)}, or remove it: it is derived"
+        help_ = f"write {derived}, or remove it: it is derived"
         notes.report("learning-rate-disagrees", pinned.span, message, help_)
     if rule == "none" and _adds_steps_up(settings):
         source = "Adasum keeps the rate of one rank, Maleki et al. 2020"
@@ -96,7 +96,7 @@ def _rule(
 
 
 def _adds_steps_up(settings: Settings) -> bool:
-    """Whether Adasum combines the ranks' own steps, which then need not be larger (Maleki et al. 2020)."""
+    """Whether Adasum adds up the steps of the ranks, so that the rate is not scaled (Maleki et al. 2020)."""
     found = settings.find("reduction")
     return found is not None and found.value == "adasum"
 
@@ -130,7 +130,7 @@ _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
 
 
 def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: Notes) -> None:
-    """Offer the betas and ε that belong to the square-root rule; warn where there are none."""
+    """Suggest the betas and ε for the square-root rule; warn if there are none."""
     known = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
     offered = arithmetic.scale_adam(known, kappa)
     parts = []
@@ -141,7 +141,7 @@ def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: 
         elif before is not None:
             _out_of_range(settings, name, before, kappa, notes)
     if parts:
-        listed = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}"
+        listed = join_words(parts, "and")
         notes.advice.append(
             f"the square-root rule goes with {listed}: Malladi et al. 2022; offered, not applied"
         )
@@ -155,13 +155,14 @@ def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, note
     span = found.span if found and not found.source.startswith("default") else own.span
     product = show_number(kappa * (1 - beta))
     message = (
-        f"κ is {show_number(kappa)} and {label} is {show_number(beta)}: the square-root rule needs κ(1 − {label}) below 1,"
-        f" here it is {product}"
+        f"κ is {show_number(kappa)} and {label} is {show_number(beta)}: the square-root rule needs"
+        f" κ(1 − {label}) below 1, here it is {product}"
     )
     most = 1 / (1 - beta)
     reference = scale.reference_batch_size.value
-    limits = f"keep κ below {show_number(round_noise(most))}, a global batch under {show_number(round_noise(most * reference))}"
-    help_ = f"{limits}; beyond it tune the rate anew"
+    most_samples = show_number(round_noise(most * reference))
+    help_ = f"keep κ below {show_number(round_noise(most))}, a global batch under {most_samples}"
+    help_ += "; beyond it tune the rate anew"
     notes.report("sqrt-rule-out-of-range", span, message, help_)
 
 
@@ -193,13 +194,13 @@ def _advise(
         )
         if kept != decay[0]:
             notes.advice.append(
-                f"weight decay {show_number(kept)} (now {show_number(decay[0])}) keeps the time over which weights are"
-                " averaged: Bergsma et al. 2025; offered, not applied"
+                f"weight decay {show_number(kept)} (now {show_number(decay[0])}) keeps the time over which"
+                " weights are averaged: Bergsma et al. 2025; offered, not applied"
             )
 
 
 def _number(settings: Settings, name: str, optimizer: Optimizer) -> float | None:
-    """A beta or ε as said, else the optimizer's own default; None where the optimizer has none."""
+    """A beta or ε from the step, else the optimizer's default; None if the optimizer has none."""
     default: float | None = getattr(optimizer, name)
     found = settings.number(name)
     return default if found is None or default is None else found[0]

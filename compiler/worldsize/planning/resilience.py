@@ -1,10 +1,9 @@
-"""How often a step writes checkpoints, what interruptions then cost, and how often it starts again."""
+"""Plans how often a step writes checkpoints, what interruptions cost, and how often it is restarted."""
 
 from __future__ import annotations
 
-from worldsize.planning.model import PlanValue, Topology
-from worldsize.planning.model import Notes
-from worldsize.base.wording import round_noise, plural, show_number
+from worldsize.base.wording import plural, round_noise, show_number
+from worldsize.planning.model import Notes, PlanValue, Topology
 from worldsize.spec.model import ComputeProfile, Resilience, Step
 from wstrain.checkpoint import save_policy
 
@@ -17,25 +16,25 @@ DEDICATED_SECONDS = round(54 * 86_400 * 16_384 / 419)  # of one GPU
 def plan_resilience(
     step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes
 ) -> dict[str, PlanValue]:
-    """Plan what a step asks for by ``resilience:``.
+    """Plan checkpoints and restarts for ``resilience:`` of a step.
 
     Returns:
-        What fills inputs of the same names; nothing where the step has no ``resilience:``.
+        The values for inputs of the same names; empty if the step has no ``resilience:``.
     """
     wanted = step.resilience
     if wanted is None:
         return {}
-    found: dict[str, PlanValue] = {}
+    inputs: dict[str, PlanValue] = {}
     if wanted.mean_time_between_preemptions or wanted.checkpoint_seconds:
-        found |= _interval(wanted, _between(step, profile, topology, notes), notes)
+        inputs |= _interval(wanted, _between(step, profile, topology, notes), notes)
     if wanted.max_restarts is not None:
-        found["max_restarts"] = wanted.max_restarts.value
+        inputs["max_restarts"] = wanted.max_restarts.value
         notes.derive("max_restarts", wanted.max_restarts.value, "", notes.given("resilience.max_restarts"))
-    return found
+    return inputs
 
 
 def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:
-    """The interval that loses the least, and what it loses."""
+    """The interval with the least expected loss, and that loss."""
     cost = save_policy.ASSUMED_COST_SECONDS
     if wanted.checkpoint_seconds is not None:
         cost = float(wanted.checkpoint_seconds.value)

@@ -1,6 +1,6 @@
-"""What a training step is told besides its batches: optimizer, betas, epochs, each from where it is said.
+"""Reads the settings of a training step besides its batches: optimizer, betas, epochs.
 
-``scale:`` says it for scripts of the user's own, ``with:`` for components, else the component's default.
+They are under ``scale:`` for the user's own scripts, under ``with:`` for components, or component defaults.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from msgspec import Struct
 from worldsize.azureml import literals
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
+from worldsize.base.wording import show_number
 from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Notes
-from worldsize.base.wording import show_number
+from worldsize.planning.model import Interface, Notes
 from worldsize.spec.model import Located, Scale, Step
 
 
 class Setting(Struct, frozen=True):
-    """A value, where to point when it is wrong, and what the table calls its source."""
+    """A value, its span, and its source for the table."""
 
     value: Any
     span: Span
@@ -30,7 +29,7 @@ class Setting(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """Settings of a training step; None is "not said"."""
+    """The settings of a training step; None means that a setting is not given."""
 
     step: Step
     scale: Scale
@@ -52,13 +51,13 @@ class Settings(Struct, frozen=True):
         return Setting(default, place.span if place else self.step.span, source)
 
     def number(self, name: str) -> tuple[float, str] | None:
-        """A setting that is a number, and its source; other rules report what is none."""
+        """A setting that is a number, and its source; other rules report other values."""
         found = self.find(name)
         value = literals.parse_number(found.value) if found else None
         return None if found is None or value is None else (float(value), found.source)
 
     def optimizer(self) -> tuple[str | None, Optimizer | None]:
-        """The optimizer's name as said, and what is known of it."""
+        """The optimizer's name as given, and the facts about it."""
         found = self.find("optimizer")
         if found is None or not isinstance(found.value, str) or "${{" in found.value:
             return None, None
@@ -69,15 +68,15 @@ _TOLD_TWICE = ("optimizer", "beta1", "beta2", "epsilon", "epochs")
 
 
 def verify_settings(settings: Settings, notes: Notes) -> None:
-    """Report what ``scale:`` says one way and the component is told another way."""
+    """Report settings with different values under ``scale:`` and in the component's inputs."""
     for name, own, other in _pairs(settings):
         if _agree(own.value, other.value):
             continue
         at_default = name not in settings.step.with_
         said = "by default" if at_default else "under `with:`"
         message = f"`{name}` is {show_number(own.value)} under `scale:` but {show_number(other.value)} {said}"
-        help_ = f"say it once: write `{name}: {show_number(own.value)}` under `with:` and remove it here"
-        related = () if at_default else (Related(other.span, "what the component is told"),)
+        help_ = f"give it once: write `{name}: {show_number(own.value)}` under `with:` and remove it here"
+        related = () if at_default else (Related(other.span, "the component's input"),)
         notes.report("scale-disagrees-with-input", own.span, message, help_, *related)
 
 

@@ -1,4 +1,4 @@
-"""The shared memory of a container: Azure ML's 2 GiB are for one process with few loader workers.
+"""Plans the shared memory of a container: Azure ML's default of 2 GiB suffices for one process only.
 
 Loader workers of PyTorch hand batches over in it, and NCCL copies through it between GPUs that cannot reach
 each other. It is a limit and reserves nothing; a container that is given too little ends in `bus error`.
@@ -10,9 +10,7 @@ import re
 
 from worldsize.azureml import literals
 from worldsize.facts import vm_sizes
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Topology
-from worldsize.planning.model import Notes
+from worldsize.planning.model import Interface, Notes, Topology
 from worldsize.spec.model import Step
 
 QUANTITY = "shm_size"

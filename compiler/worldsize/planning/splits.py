@@ -1,14 +1,13 @@
-"""Whether a step's component, strategy and model can be split as its degrees ask."""
+"""Checks whether component, strategy, model and network of a step support its degrees."""
 
 from __future__ import annotations
 
 from worldsize.base.problem import Related
+from worldsize.base.wording import plural
+from worldsize.facts import vm_sizes
 from worldsize.planning import degrees, options
 from worldsize.planning.degrees import Degrees
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Topology
-from worldsize.planning.model import Notes
-from worldsize.base.wording import plural
+from worldsize.planning.model import Interface, Notes, Topology
 from worldsize.spec.model import Located, Step
 
 _WHOLE = ("mlp", "cnn")  # built-in models without layers that could be shared out
@@ -24,31 +23,31 @@ def is_gpt(step: Step, interface: Interface | None) -> bool:
 
 
 def check_splits(
-    step: Step, interface: Interface | None, found: Degrees, topology: Topology, notes: Notes
+    step: Step, interface: Interface | None, mesh: Degrees, topology: Topology, notes: Notes
 ) -> str | None:
-    """Report what cannot be split; return the strategy that the degrees need where the step names none."""
-    if topology.launcher == "none" and found.world_size == 1 and step.parallelism is None:
+    """Report what cannot be split; return the strategy that the degrees need if the step names none."""
+    if topology.launcher == "none" and mesh.world_size == 1 and step.parallelism is None:
         return None
-    if not _supported(step, interface, found, topology, notes):
+    if not _supported(step, interface, mesh, topology, notes):
         return None
     named = options.named_strategy(step)
     if named is not None:
-        if _contradicts(step, named, found, notes):
+        if _contradicts(step, named, mesh, notes):
             return None
-    elif found.tensor * found.pipeline == 1:
+    elif mesh.tensor * mesh.pipeline == 1:
         return None
-    _model(step, interface, found, notes)
-    planned = _planned(step, interface, found, notes)
+    _model(step, interface, mesh, notes)
+    planned = _planned(step, interface, mesh, notes)
     _options(step, interface, planned or (named.value if named is not None else None), notes)
     return planned
 
 
-def _planned(step: Step, interface: Interface | None, found: Degrees, notes: Notes) -> str | None:
-    """The strategy for a component that offers some, where the step leaves it open."""
+def _planned(step: Step, interface: Interface | None, mesh: Degrees, notes: Notes) -> str | None:
+    """The strategy of a component that offers several, if the step names none."""
     offered = step.uses is not None and interface is not None and "strategy" in interface.inputs
     if not offered or interface is None or "strategy" in step.with_:
         return None
-    if found.pipeline > 1:
+    if mesh.pipeline > 1:
         needed = "pipeline_parallel"
     elif interface.inputs["strategy"] == "fsdp":
         return None  # it takes a tensor degree beside its own sharding
@@ -57,18 +56,18 @@ def _planned(step: Step, interface: Interface | None, found: Degrees, notes: Not
     choices = interface.choices.get("strategy")
     if choices is not None and needed not in choices:
         named = ", ".join(f"`{choice}`" for choice in choices)
-        message = f"{_only(found)} needs strategy `{needed}`, but {_component(step)} offers only {named}"
+        message = f"{_only(mesh)} needs strategy `{needed}`, but {_component(step)} offers only {named}"
         help_ = "remove the degree, or use a component that offers it, such as `train_ddp`"
-        notes.report("model-parallelism-unsupported", options.degree_span(step, _first(found)), message, help_)
+        notes.report("model-parallelism-unsupported", options.degree_span(step, _first(mesh)), message, help_)
         return None
     return needed
 
 
 def _supported(
-    step: Step, interface: Interface | None, found: Degrees, topology: Topology, notes: Notes
+    step: Step, interface: Interface | None, mesh: Degrees, topology: Topology, notes: Notes
 ) -> bool:
-    """Whether something takes the degrees: not TensorFlow, nor a component that does not ask for them."""
-    for name, value in (("tensor", found.tensor), ("pipeline", found.pipeline)):
+    """Whether launcher and component support the degrees; reported if not."""
+    for name, value in (("tensor", mesh.tensor), ("pipeline", mesh.pipeline)):
         if value == 1:
             continue
         if topology.launcher == "tensorflow":
@@ -89,9 +88,9 @@ def _component(step: Step) -> str:
     return f"`{step.uses.value}`" if step.uses else f"step `{step.name}`"
 
 
-def _contradicts(step: Step, named: Located[str], found: Degrees, notes: Notes) -> bool:
-    """Whether the named strategy does not do what the degrees say; reported with the fix."""
-    verdict = _verdict(named.value, found)
+def _contradicts(step: Step, named: Located[str], mesh: Degrees, notes: Notes) -> bool:
+    """Whether the named strategy contradicts the degrees; reported with the fix."""
+    verdict = _verdict(named.value, mesh)
     if verdict is None:
         return False
     message, help_ = verdict
@@ -107,12 +106,12 @@ def _contradicts(step: Step, named: Located[str], found: Degrees, notes: Notes) 
     return True
 
 
-def _verdict(strategy: str, found: Degrees) -> tuple[str, str] | None:
-    """The end of the message, and the help; None where strategy and degrees agree."""
-    tensor, pipeline = found.tensor, found.pipeline
+def _verdict(strategy: str, mesh: Degrees) -> tuple[str, str] | None:
+    """The end of the message, and the help; None if strategy and degrees agree."""
+    tensor, pipeline = mesh.tensor, mesh.pipeline
     fitting = "pipeline_parallel" if pipeline > 1 else "tensor_parallel"
     if strategy == "ddp" and tensor * pipeline > 1:
-        has = f"tensor {tensor} and pipeline {pipeline}" if tensor > 1 < pipeline else _only(found)
+        has = f"tensor {tensor} and pipeline {pipeline}" if tensor > 1 < pipeline else _only(mesh)
         return (
             f"which keeps a whole model in every process, but `parallelism` has {has}",
             f"write `strategy: {fitting}`, or remove the degree",
@@ -130,12 +129,12 @@ def _verdict(strategy: str, found: Degrees) -> tuple[str, str] | None:
     if strategy in _SPLITTING:
         name = strategy.removesuffix("_parallel")
         if (tensor if name == "tensor" else pipeline) == 1:
-            return _nothing_to_split(name, found.world_size)
+            return _nothing_to_split(name, mesh.world_size)
     return None
 
 
-def _only(found: Degrees) -> str:
-    return f"tensor {found.tensor}" if found.tensor > 1 else f"pipeline {found.pipeline}"
+def _only(mesh: Degrees) -> str:
+    return f"tensor {mesh.tensor}" if mesh.tensor > 1 else f"pipeline {mesh.pipeline}"
 
 
 def _nothing_to_split(name: str, world: int) -> tuple[str, str] | None:
@@ -146,14 +145,14 @@ def _nothing_to_split(name: str, world: int) -> tuple[str, str] | None:
     return message, f"write `parallelism: {{{name}: {smallest}}}`, or `strategy: ddp`"
 
 
-def _model(step: Step, interface: Interface | None, found: Degrees, notes: Notes) -> None:
-    """Whether the model can be cut that way; judged where the component offers the built-in models."""
-    if interface is None or "gpt_heads" not in interface.inputs or found.tensor * found.pipeline == 1:
+def _model(step: Step, interface: Interface | None, mesh: Degrees, notes: Notes) -> None:
+    """Report a model that cannot be split, if the component offers the built-in models."""
+    if interface is None or "gpt_heads" not in interface.inputs or mesh.tensor * mesh.pipeline == 1:
         return
     model = options.read_option(step, interface, "model")
     if model in _WHOLE:
         given = step.with_.get("model")
-        span = given.span if given is not None else options.degree_span(step, _first(found))
+        span = given.span if given is not None else options.degree_span(step, _first(mesh))
         default = "" if given is not None else " by default"
         named = options.named_strategy(step)
         asked = (
@@ -161,28 +160,28 @@ def _model(step: Step, interface: Interface | None, found: Degrees, notes: Notes
             if named and step.parallelism is None
             else "`parallelism` has"
         )
-        message = f"`model` is `{model}`{default}, which cannot be split, but {asked} {_only(found)}"
+        message = f"`model` is `{model}`{default}, which cannot be split, but {asked} {_only(mesh)}"
         help_ = "use `model: gpt`, or a model of your own that says how it is split; `fsdp` shards any model"
         notes.report("model-not-splittable", span, message, help_)
     elif model == "gpt":
-        _heads(step, interface, found, notes)
-        _layers(step, interface, found, notes)
+        _heads(step, interface, mesh, notes)
+        _layers(step, interface, mesh, notes)
     elif isinstance(model, str) and ":" in model and "${{" not in model:
-        needed = " and ".join(f"`{_METHODS[name]}`" for name in _split(found))
+        needed = " and ".join(f"`{_METHODS[name]}`" for name in _split(mesh))
         notes.advice.append(f"`{model}` has to return a model that says how it is split, by {needed}")
 
 
-def _first(found: Degrees) -> str:
-    return "tensor" if found.tensor > 1 else "pipeline"
+def _first(mesh: Degrees) -> str:
+    return "tensor" if mesh.tensor > 1 else "pipeline"
 
 
-def _split(found: Degrees) -> list[str]:
+def _split(mesh: Degrees) -> list[str]:
     """The dimensions that the model is split over."""
-    return [name for name in _INPUTS if getattr(found, name) > 1]
+    return [name for name in _INPUTS if getattr(mesh, name) > 1]
 
 
 def _options(step: Step, interface: Interface | None, strategy: str | None, notes: Notes) -> None:
-    """Options of the built-in components that a strategy does not take."""
+    """Report options of the built-in components that a strategy does not support."""
     if interface is None or "gpt_heads" not in interface.inputs:
         return
     refused = {
@@ -194,22 +193,22 @@ def _options(step: Step, interface: Interface | None, strategy: str | None, note
             continue
         given = step.with_.get(name)
         shown = str(case[0]).lower()
-        message = f"`{name}` is `{shown}`, which strategy `{strategy}` does not take: {case[2]}"
+        message = f"`{name}` is `{shown}`, which strategy `{strategy}` does not support: {case[2]}"
         span = given.span if given is not None else step.span
         notes.report("strategy-option-refused", span, message, f"write `{name}: {case[1]}`")
 
 
-def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:
+def _heads(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> None:
     """Each rank takes whole attention heads and an equal width: Megatron-LM, Shoeybi et al. 2019."""
     heads, width = (options.read_count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
     for name, noun, value in (("gpt_heads", "attention heads", heads), ("gpt_width", "width", width)):
-        if value is None or value % found.tensor == 0:
+        if value is None or value % mesh.tensor == 0:
             continue
         known = [number for number in (heads, width) if number is not None]
-        fits = degrees.largest_common_divisor(found.tensor, found.world_size // found.pipeline, *known)
+        fits = degrees.largest_common_divisor(mesh.tensor, mesh.world_size // mesh.pipeline, *known)
         size = f"the {value} {noun}" if noun != "width" else f"the width {value}"
-        message = f"the tensor degree {found.tensor} does not divide {size} of `gpt`"
-        multiple = f"make `{name}` a multiple of {found.tensor}"
+        message = f"the tensor degree {mesh.tensor} does not divide {size} of `gpt`"
+        multiple = f"make `{name}` a multiple of {mesh.tensor}"
         help_ = f"write `tensor: {fits}`, or {multiple}" if fits > 1 else multiple
         notes.report(
             "tensor-degree-does-not-divide-model", options.degree_span(step, "tensor"), message, help_,
@@ -218,13 +217,13 @@ def _heads(step: Step, interface: Interface, found: Degrees, notes: Notes) -> No
         return
 
 
-def _layers(step: Step, interface: Interface, found: Degrees, notes: Notes) -> None:
-    """Every stage takes as many layers as any other: the longest would hold up all."""
+def _layers(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> None:
+    """Every stage has the same number of layers, because the longest stage delays all."""
     layers = options.read_count(step, interface, "gpt_layers")
-    stages = found.pipeline
+    stages = mesh.pipeline
     if layers is None or layers % stages == 0:
         return
-    fits = degrees.largest_common_divisor(stages, found.world_size // found.tensor, layers)
+    fits = degrees.largest_common_divisor(stages, mesh.world_size // mesh.tensor, layers)
     relation = "is more than" if stages > layers else "does not divide"
     message = f"the pipeline degree {stages} {relation} the {plural(layers, 'layer')} of `gpt`"
     multiple = f"make `gpt_layers` a multiple of {stages}"
@@ -238,3 +237,64 @@ def _layers(step: Step, interface: Interface, found: Degrees, notes: Notes) -> N
 def _beside(step: Step, name: str) -> tuple[Related, ...]:
     given = step.with_.get(name)
     return (Related(given.span, f"`{name}`"),) if given is not None else ()
+
+
+def crosses_instances(tensor: int, processes: int, instances: int) -> bool:
+    """Whether neighbouring ranks that share a layer lie on two instances.
+
+    Args:
+        tensor: ranks that share each layer, consecutive ones.
+        processes: ranks of one instance.
+        instances: instances.
+    """
+    return tensor > 1 and instances > 1 and processes % tensor != 0
+
+
+def has_spanning_link(size: vm_sizes.VmSize | None) -> bool:
+    """Whether the fast link inside an instance goes on to its neighbours."""
+    return size is not None and vm_sizes.link_spans_instances(size)
+
+
+def describe_slow_link(tensor: int, processes: int, size: vm_sizes.VmSize | None) -> str:
+    """The message, with the speeds of a GPU inside and between instances if they are known."""
+    inside, between = (
+        (vm_sizes.intra_node_link(size), vm_sizes.inter_node_link(size))
+        if size is not None and size.devices
+        else (None, None)
+    )
+    speeds = [f"{inside.shown()} inside"] if inside is not None else []
+    speeds += [f"{between.shown()} between them"] if between is not None else []
+    said = f"the tensor degree {tensor} spans instances of {plural(processes, 'process')}"
+    return (
+        f"{said}: a GPU has {', '.join(speeds)}" if speeds else f"{said}: every layer waits for the network"
+    )
+
+
+def suggest_tensor_degree(tensor: int, processes: int, room: int) -> str:
+    """The help: a tensor degree that stays inside an instance.
+
+    Args:
+        tensor: the degree as it is.
+        processes: ranks of one instance.
+        room: ranks that tensor and data parallelism share.
+    """
+    fits = degrees.largest_common_divisor(tensor, processes, room)
+    keep = f"write a tensor degree of {fits}" if fits > 1 else "leave the tensor degree at 1"
+    return f"{keep}, which stays inside an instance; data or pipeline parallelism may span them"
+
+
+def check_across_instances(step: Step, mesh: Degrees, topology: Topology, notes: Notes) -> None:
+    """Warn where ranks that exchange activations in every layer do so over the network.
+
+    Source: Narayanan et al. 2021 (arXiv:2104.04473), section 3.2: tensor parallelism inside a server.
+    """
+    processes, instances = topology.process_count_per_instance, topology.instance_count
+    size = vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
+    if not crosses_instances(mesh.tensor, processes, instances) or has_spanning_link(size):
+        return
+    said = describe_slow_link(mesh.tensor, processes, size)
+    help_ = suggest_tensor_degree(mesh.tensor, processes, topology.world_size // mesh.pipeline)
+    related = (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
+    notes.report(
+        "tensor-parallel-across-instances", options.degree_span(step, "tensor"), said, help_, *related
+    )

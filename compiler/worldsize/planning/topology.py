@@ -1,24 +1,21 @@
-"""Where a step runs and in how many processes; pinned counts are verified against the VM size."""
+"""Plans instances and processes of a step; verifies pinned counts against the VM size."""
 
 from __future__ import annotations
 
 from datetime import date
 
 from worldsize.base.problem import Fix, Related
-from worldsize.facts import vm_sizes
-from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning import topology as topology
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Launcher, Topology
-from worldsize.planning.model import Notes
 from worldsize.base.wording import plural, show_number
+from worldsize.facts import frameworks, vm_sizes
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning.model import Interface, Launcher, Notes, Topology
 from worldsize.spec.model import ComputeProfile, Located, Step
 
 
 def plan_topology(
     step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes, today: date
 ) -> Topology | None:
-    """The topology of a step, or None where it cannot be derived; problems go to ``notes``."""
+    """Plan the topology of a step; None if it cannot be derived. Problems are added to ``notes``."""
     launcher = launcher_of(step, interface)
     size = _size(profile, notes, today, needed=_needs_gpus(step, launcher))
     instances = _instances(step, profile, interface, notes)
@@ -26,9 +23,9 @@ def plan_topology(
     processes = _processes(step, launcher, profile, size, notes)
     if processes is None:
         return None
-    total = topology.count_ranks(launcher, instances, processes, devices)
+    total = count_ranks(launcher, instances, processes, devices)
     workers = _workers(step, instances, notes) if launcher == "tensorflow" else None
-    given = servers(step) if launcher == "tensorflow" else None
+    given = read_server_count(step) if launcher == "tensorflow" else None
     _explain(step, notes, launcher, size, instances=instances, processes=processes)
     if launcher != "none":
         unit = (
@@ -52,7 +49,7 @@ def plan_topology(
 def launcher_of(step: Step, interface: Interface | None) -> Launcher:
     """What starts a step's processes.
 
-    A component that lives in a workspace cannot be seen; the counts that the step gives tell then.
+    A component in a workspace cannot be read; then the counts of the step decide.
     """
     if step.distribution is not None:
         return step.distribution.type.value
@@ -66,7 +63,7 @@ def launcher_of(step: Step, interface: Interface | None) -> Launcher:
 
 
 def _needs_gpus(step: Step, launcher: Launcher) -> bool:
-    """Whether the world size cannot be told without the number of GPUs."""
+    """Whether the world size depends on the number of GPUs."""
     if launcher == "tensorflow":
         return step.scale is not None
     return launcher != "none" and _pin(step, "process") is None
@@ -86,13 +83,13 @@ def _pin(step: Step, which: str) -> Located[int] | None:
     return outer or inner
 
 
-def servers(step: Step) -> Located[int] | None:
+def read_server_count(step: Step) -> Located[int] | None:
     """TensorFlow's parameter servers, as the step or its distribution counts them."""
     return _pin(step, "server")
 
 
 def _size(profile: ComputeProfile | None, notes: Notes, today: date, *, needed: bool) -> VmSize | None:
-    """The VM size of a profile; an unknown one matters only where the number of GPUs is needed."""
+    """The VM size of a profile; reports unknown and retired sizes."""
     if profile is None or profile.instance_type is None:
         return None
     typed = profile.instance_type
@@ -133,7 +130,7 @@ def _instances(step: Step, profile: ComputeProfile | None, interface: Interface 
 def _processes(
     step: Step, launcher: Launcher, profile: ComputeProfile | None, size: VmSize | None, notes: Notes
 ) -> int | None:
-    """Processes on each instance: verified where pinned, derived elsewhere."""
+    """Processes on each instance: derived, or pinned and verified."""
     pinned = _pin(step, "process")
     if launcher in ("none", "tensorflow"):
         if pinned and pinned.value != 1:
@@ -146,7 +143,7 @@ def _processes(
         if size is None:
             _underivable(step, profile, notes)
             return None
-        return topology.count_processes(launcher, size.devices)
+        return count_processes(launcher, size.devices)
     if size is not None and size.devices:
         _against_gpus(pinned, size, notes, profile)
     return pinned.value
@@ -189,7 +186,7 @@ def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> No
 
 
 def _drives_all(step: Step) -> bool:
-    """Whether one process an instance drives every GPU, so that no count of processes helps."""
+    """Whether one process per instance drives all its GPUs, so that a count of processes does not help."""
     return step.distribution is not None and step.distribution.type.value == "tensorflow"
 
 
@@ -209,14 +206,14 @@ def _against_gpus(pinned: Located[int], size: VmSize, notes: Notes, profile: Com
 
 
 def _workers(step: Step, instances: int, notes: Notes) -> int:
-    pinned = _pin(step, "worker")
-    if pinned is not None and pinned.value != instances:
-        message = f"`worker_count` is {pinned.value} but `instance_count` is {instances}"
+    pinned_count = _pin(step, "worker")
+    if pinned_count is not None and pinned_count.value != instances:
+        message = f"`worker_count` is {pinned_count.value} but `instance_count` is {instances}"
         related: tuple[Related, ...] = ()
         if step.instance_count:
             related = (Related(step.instance_count.span, "one worker an instance"),)
         help_ = f"write {instances}, or remove it: it is derived"
-        notes.report("worker-count-disagrees", pinned.span, message, help_, *related)
+        notes.report("worker-count-disagrees", pinned_count.span, message, help_, *related)
     return instances
 
 
@@ -233,7 +230,7 @@ def _explain(
         notes.derive("gpus_per_instance", devices, card, f"VM size {size.name}")
     if launcher == "tensorflow":
         notes.derive("worker_count", instances, "one process an instance", "TensorFlow on Azure ML")
-        given = servers(step)
+        given = read_server_count(step)
         if given is not None and given.value:
             notes.derive("parameter_server_count", given.value, "", _given_servers(step, notes))
         return
@@ -254,3 +251,25 @@ def _given_servers(step: Step, notes: Notes) -> str:
 def _one_each(launcher: Launcher, processes: int, devices: int) -> bool:
     """Whether every GPU has a replica of the model of its own."""
     return devices > 0 and (launcher == "tensorflow" or processes == devices)
+
+
+def count_processes(launcher: Launcher, devices: int) -> int:
+    """Processes that should run on each instance.
+
+    Args:
+        launcher: what starts them. TensorFlow starts one, which drives every GPU of its instance.
+        devices: GPUs that a process sees on the instance; 0 on a CPU size, which gets one process.
+    """
+    framework = frameworks.lookup(launcher)
+    return max(devices, 1) if framework is not None and framework.process_per_gpu else 1
+
+
+def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int) -> int:
+    """The replicas of the model whose gradients are averaged: ``W``.
+
+    For pytorch and mpi ``n·p``; for TensorFlow's MultiWorkerMirroredStrategy one replica a GPU, ``n·g``; one
+    where nothing is distributed, whatever the number of instances.
+    """
+    if launcher == "none":
+        return 1
+    return instances * (max(devices, 1) if launcher == "tensorflow" else processes)

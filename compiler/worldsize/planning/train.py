@@ -1,20 +1,17 @@
-"""The plan of one training step: batches, learning rate, warm-up, steps and shards."""
+"""Plans one training step: batches, learning rate, warm-up, steps and shards."""
 
 from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.base.span import Span
-from worldsize.planning import stages, learning_rate
-from worldsize.planning import batch as stepping
-from worldsize.planning.batches import Batches, Replicas, plan_batches
-from worldsize.planning.model import Interface
-from worldsize.planning.learning_rate import batch_growth as growth
-from worldsize.planning.model import Topology, Training
-from worldsize.planning.model import Notes
 from worldsize.base.wording import plural, show_number
+from worldsize.planning import learning_rate, stages
+from worldsize.planning.batch import Steps, count_steps
+from worldsize.planning.batches import Batches, Replicas, plan_batches
+from worldsize.planning.learning_rate import batch_growth as growth
+from worldsize.planning.model import Interface, Notes, Topology, Training
 from worldsize.planning.rates import Rate, plan_rate
 from worldsize.planning.settings import Settings, verify_settings
-from worldsize.planning.batch import Steps
 from worldsize.spec.model import Scale, Step
 
 MOST_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
@@ -29,7 +26,7 @@ def plan_training(
     counted: int | None,
     notes: Notes,
 ) -> Training | None:
-    """The training plan, or None where it cannot be derived; problems go to ``notes``.
+    """Plan the training; None if it cannot be derived. Problems are added to ``notes``.
 
     Args:
         step: the step.
@@ -42,26 +39,26 @@ def plan_training(
     settings = Settings(step, scale, interface)
     verify_settings(settings, notes)
     replicas = _replicas(topology, notes)
-    found = plan_batches(scale, replicas, notes)
-    if found is None:
+    batches = plan_batches(scale, replicas, notes)
+    if batches is None:
         return None
-    stages.check_pipeline_bubble(step, scale, topology, interface, found, notes=notes)
-    kappa = _kappa(scale, found, notes)
-    scaled = plan_rate(settings, kappa, found.global_batch, notes)
+    stages.check_pipeline_bubble(step, scale, topology, interface, batches, notes=notes)
+    kappa = _kappa(scale, batches, notes)
+    scaled = plan_rate(settings, kappa, batches.global_batch, notes)
     if scaled is None:
         return None
     epochs = _epochs(settings, notes)
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
-    counts = stepping.count_steps(rows, found.global_batch, epochs, warm)
-    _check_length(settings, found, rows, epochs, counts=counts, notes=notes)
-    _explain_steps(found, rows, epochs, warm=warm, counts=counts, notes=notes)
+    counts = count_steps(rows, batches.global_batch, epochs, warm)
+    _check_length(settings, batches, rows, epochs, counts=counts, notes=notes)
+    _explain_steps(batches, rows, epochs, warm=warm, counts=counts, notes=notes)
     per_rank = _shards(settings, replicas, rows, notes)
     return Training(
         optimizer=scaled.optimizer,
-        batch_size_per_device=found.per_device,
-        gradient_accumulation_steps=found.accumulation,
-        global_batch_size=found.global_batch,
+        batch_size_per_device=batches.per_device,
+        gradient_accumulation_steps=batches.accumulation,
+        global_batch_size=batches.global_batch,
         reference_batch_size=scale.reference_batch_size.value,
         kappa=kappa,
         rule=scaled.rule,
@@ -79,7 +76,7 @@ def plan_training(
 
 
 def _replicas(topology: Topology, notes: Notes) -> Replicas:
-    """Who shares a global batch: every rank, or every replica where several ranks make one up."""
+    """The ranks that share a global batch, or the replicas if a replica spans several ranks."""
     if topology.parameter_server_count:
         notes.advice.append(
             "with parameter servers each worker updates the weights on its own: there is no global batch that"
@@ -92,16 +89,16 @@ def _replicas(topology: Topology, notes: Notes) -> Replicas:
     return Replicas(topology.world_size)
 
 
-def _kappa(scale: Scale, found: Batches, notes: Notes) -> float:
+def _kappa(scale: Scale, batches: Batches, notes: Notes) -> float:
     reference = scale.reference_batch_size
-    kappa = growth(found.global_batch, reference.value)
+    kappa = growth(batches.global_batch, reference.value)
     notes.derive(
-        "kappa", kappa, f"{found.global_batch} / {reference.value}", "global batch / reference batch"
+        "kappa", kappa, f"{batches.global_batch} / {reference.value}", "global batch / reference batch"
     )
     if kappa < 1:
         pinned = scale.global_batch_size or scale.batch_size_per_device or reference
         message = (
-            f"the global batch {found.global_batch} is smaller than the reference batch {reference.value}:"
+            f"the global batch {batches.global_batch} is smaller than the reference batch {reference.value}:"
             f" κ is {show_number(kappa)}"
         )
         help_ = f"the learning rate shrinks with it; write `global_batch_size: {reference.value}` to keep it"
@@ -110,35 +107,34 @@ def _kappa(scale: Scale, found: Batches, notes: Notes) -> float:
 
 
 def _epochs(settings: Settings, notes: Notes) -> float | None:
-    found = settings.number("epochs")
-    if found is None or found[0] < 0:  # a negative number is outside the range of the input
+    setting = settings.number("epochs")
+    if setting is None or setting[0] < 0:  # a negative number is outside the range of the input
         return None
-    if found[0] == 0:
+    if setting[0] == 0:
         message, help_ = "`epochs` is 0, so no optimizer step is made", "give more `epochs`"
         notes.report("training-shorter-than-one-step", _epochs_span(settings), message, help_)
         return None
-    notes.derive("epochs", found[0], "", found[1])
-    return found[0]
+    notes.derive("epochs", setting[0], "", setting[1])
+    return setting[0]
 
 
 def _epochs_span(settings: Settings) -> Span:
-    found = settings.find("epochs")
-    return found.span if found else settings.scale.span
+    setting = settings.find("epochs")
+    return setting.span if setting else settings.scale.span
 
 
 def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, notes: Notes) -> float:
     """Epochs of warm-up, verified against the length of the training."""
     pinned = scale.warmup_epochs
+    reference = show_number(scale.reference_learning_rate.value)
+    formula = f"from {reference} to {show_number(scaled.learning_rate)}"
     if pinned is None:
         value = learning_rate.default_warmup_epochs(scaled.rule, kappa, epochs)
-        if value:
-            formula = f"from {show_number(scale.reference_learning_rate.value)} to {show_number(scaled.learning_rate)}"
-            source = "default: 5 epochs, at most a tenth; Goyal et al. 2017"
-        else:
-            formula, source = "", f"no warm-up is the default for rule {scaled.rule} with κ {show_number(kappa)}"
-        notes.derive("warmup_epochs", value, formula, source)
+        source = "default: 5 epochs, at most a tenth; Goyal et al. 2017"
+        if not value:
+            source = f"no warm-up is the default for rule {scaled.rule} with κ {show_number(kappa)}"
+        notes.derive("warmup_epochs", value, formula if value else "", source)
         return value
-    formula = f"from {show_number(scale.reference_learning_rate.value)} to {show_number(scaled.learning_rate)}"
     notes.derive("warmup_epochs", pinned.value, formula, notes.given("scale.warmup_epochs"))
     if epochs is not None and pinned.value > epochs:
         message = (
@@ -164,7 +160,13 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
 
 
 def _check_length(
-    settings: Settings, found: Batches, rows: int | None, epochs: float | None, *, counts: Steps, notes: Notes
+    settings: Settings,
+    batches: Batches,
+    rows: int | None,
+    epochs: float | None,
+    *,
+    counts: Steps,
+    notes: Notes,
 ) -> None:
     """A training must have at least one step, and no more than a counter holds."""
     if rows is None:
@@ -174,7 +176,7 @@ def _check_length(
         at = (
             scale.global_batch_size or scale.rows or scale.batch_size_per_device or scale.reference_batch_size
         )
-        message = f"{plural(rows, 'training row')} are fewer than one global batch of {found.global_batch}"
+        message = f"{plural(rows, 'training row')} are fewer than one global batch of {batches.global_batch}"
         help_ = "give more data, or run on fewer instances with a smaller `global_batch_size`"
         notes.report("rows-fewer-than-global-batch", at.span, message, help_)
     elif counts.total == 0:
@@ -187,7 +189,7 @@ def _check_length(
 
 
 def _explain_steps(
-    found: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, notes: Notes
+    batches: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, notes: Notes
 ) -> None:
     source = "an incomplete last batch is dropped"
     if rows is None:
@@ -196,7 +198,7 @@ def _explain_steps(
             " give `rows:` under `scale:` to plan them"
         )
         return
-    notes.derive("steps_per_epoch", counts.per_epoch or 0, f"⌊{rows} / {found.global_batch}⌋", source)
+    notes.derive("steps_per_epoch", counts.per_epoch or 0, f"⌊{rows} / {batches.global_batch}⌋", source)
     if counts.total is not None:
         formula = f"{plural(epochs or 0, 'epoch')} × {counts.per_epoch}"
         notes.derive("total_steps", counts.total, formula, "rounded half up")

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields, literals, literals as port_values
+from worldsize.azureml import binding, fields, literals
+from worldsize.azureml import literals as port_values
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port
 from worldsize.azureml.references import exists, local_path

@@ -9,16 +9,15 @@ from pathlib import Path
 
 from worldsize import resources
 from worldsize.azureml import component as reader
-from worldsize.azureml.distribution import read_member, read_distribution
+from worldsize.azureml.distribution import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, is_file, list_names, local_path
-from worldsize.base.wording import shorten
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.planning.model import Interface
-from worldsize.planning.model import Launcher
+from worldsize.base.wording import shorten
+from worldsize.planning.model import Interface, Launcher
 from worldsize.resolving import own_command
 from worldsize.spec.model import Located, Spec, Step
 

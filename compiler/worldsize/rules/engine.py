@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
-from worldsize.base import limits as budget, limits
+from worldsize.base import limits
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.diagnostics.diagnostic import Diagnostic
@@ -59,16 +59,16 @@ def _check_in_budget(
     try:
         with context.budgets.charge(path):
             for subject, span in group:
-                budget.check_time()
+                limits.check_time()
                 try:
                     for each in islice(check(context, subject), limits.FOUND):
                         problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
-                        budget.check_time()
-                except budget.OverBudgetError:
+                        limits.check_time()
+                except limits.OverBudgetError:
                     raise
                 except Exception as error:
                     problems.append(crash(f"rule `{rule.code} {rule.slug}`", span, error))
-    except budget.OverBudgetError:
+    except limits.OverBudgetError:
         problems.append(context.budgets.give_up(path))
     return problems
 

@@ -77,7 +77,9 @@ class Launch(Struct, frozen=True):
     def compute_span(self) -> Span | None:
         """Where the compute is chosen, in the step or for all steps."""
         chosen = (
-            self.step.compute or distribution.read_member(self.job.settings, "default_compute") or self.job.compute
+            self.step.compute
+            or distribution.read_member(self.job.settings, "default_compute")
+            or self.job.compute
         )
         return chosen.span if chosen is not None else None
 

@@ -1,1 +1,1 @@
-"""What is a secret and how it is kept out of what is written or shown: by name, by form and by value."""
+"""Recognises secrets by name, by form and by value, and keeps them out of all output."""

@@ -1,4 +1,4 @@
-"""The values that a YAML file gives to names that say secret, wherever they stand in it."""
+"""Finds and masks the values that a YAML file assigns to names of secrets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from worldsize.secrecy.names import is_secret, may_name_secrets
 from worldsize.yaml import load
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
-# Of an input that is declared, or a parameter that is searched, these are the values.
+# Keys under which a declared input or a swept parameter has its values.
 _VALUES = frozenset({"default", "value", "values"})
 _NOT_LITERAL = re.compile(r"\$|<|\{\{|azureml:")
 _SWITCHES = frozenset({"", "~", "null", "true", "false", "yes", "no", "on", "off"})
-# Where a file is no YAML its lines still are: blanks, a name, a colon, a value.
+# A line of a file that is not valid YAML: blanks, a name, a colon, a value.
 _LINE = re.compile(
     r"""^[ \t]*(?:-[ \t]+)?["']?(?P<name>[\w.-]{1,80})["']?[ \t]{0,8}:[ \t]{1,8}(?P<value>[^\r\n]+)""",
     re.MULTILINE,
@@ -24,7 +24,7 @@ _LINE = re.compile(
 
 
 class Assignment(NamedTuple):
-    """A value under the name of a secret. ``start`` and ``end`` are offsets of it, without its quotes."""
+    """A value under the name of a secret; ``start`` and ``end`` are its offsets without quotes."""
 
     name: str
     value: str
@@ -33,45 +33,45 @@ class Assignment(NamedTuple):
 
 
 def find_assignments(root: Node | None, text: str) -> Iterator[Assignment]:
-    """The secrets of a file by their names, in no order.
+    """Find the secrets of a file by their names, in no particular order.
 
     Args:
-        root: Its tree; None where it is not YAML, and is read line by line.
-        text: The file.
+        root: Its tree; None if it is not YAML, so that it is read line by line.
+        text: The text of the file.
     """
     if not may_name_secrets(text):
         return
     if root is None:
         yield from _find_in_lines(text)
         return
-    waiting: list[Node] = [root]
+    pending: list[Node] = [root]
     seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
+    while pending:
+        node = pending.pop()
         if isinstance(node, Scalar) or id(node) in seen:
             continue
         seen.add(id(node))
         if isinstance(node, Sequence):
-            waiting += node.items
+            pending += node.items
             continue
         for key, value in node.entries:
-            waiting.append(value)
+            pending.append(value)
             if is_secret(key.text):
                 yield from _find_in_value(key.text, value)
-        name, listed = node.get("name"), node.get("value")
-        if isinstance(name, Scalar) and isinstance(listed, Scalar) and is_secret(name.text):
-            yield from _find_in_value(name.text, listed)
+        name, value_node = node.get("name"), node.get("value")
+        if isinstance(name, Scalar) and isinstance(value_node, Scalar) and is_secret(name.text):
+            yield from _find_in_value(name.text, value_node)
 
 
 def _find_in_lines(text: str) -> Iterator[Assignment]:
-    for found in _LINE.finditer(text):
-        if is_secret(found["name"]):
-            value = found["value"].rstrip()
-            yield Assignment(found["name"], value, found.start("value"), found.start("value") + len(value))
+    for match in _LINE.finditer(text):
+        if is_secret(match["name"]):
+            value = match["value"].rstrip()
+            yield Assignment(match["name"], value, match.start("value"), match.start("value") + len(value))
 
 
 def _find_in_value(name: str, node: Node) -> Iterator[Assignment]:
-    """What a name is given: a scalar, a list of them, or what a declaration says of its value."""
+    """The assigned scalars: the value itself, the items of a list, or the values of a declaration."""
     if isinstance(node, Scalar):
         quoted = node.style in ("'", '"')
         if _is_literal(node):
@@ -90,13 +90,13 @@ def _is_literal(node: Scalar) -> bool:
     return node.text.lower() not in _SWITCHES and _NOT_LITERAL.match(node.text) is None
 
 
-def mask_assignments(source: Source, found: Iterable[Assignment]) -> Source:
-    """The text with these values, and what looks like a provider's key, starred out; positions stay the same.
+def mask_assignments(source: Source, assignments: Iterable[Assignment]) -> Source:
+    """Replace values, and what looks like a provider's key, by stars; positions stay the same.
 
-    Of a long one the beginning stays, by which its owner recognises it.
+    The beginning of a long secret stays, so that its owner recognises it.
     """
     text = source.text
-    spans = {(each.start, each.end) for each in found}
+    spans = {(assignment.start, assignment.end) for assignment in assignments}
     spans |= {(secret.start, secret.end) for secret in known_formats.find_known_secrets(text)}
     pieces, position = [], 0
     for start, end in sorted(spans):
@@ -108,11 +108,12 @@ def mask_assignments(source: Source, found: Iterable[Assignment]) -> Source:
 
 
 def replace_values(path: str, text: str, word: str) -> str:
-    """A YAML or JSON text with a word, quoted, in place of the values under names of secrets."""
+    """Replace the values under names of secrets by a quoted word, in a YAML or JSON text."""
     pieces, position = [], 0
-    for each in sorted(set(find_assignments(load(path, text).root, text)), key=lambda each: each.start):
-        quoted = text[each.start - 1 : each.start] in ("'", '"')
-        if each.start >= position:
-            pieces += [text[position : each.start], word if quoted else f'"{word}"']
-            position = each.end
+    assignments = set(find_assignments(load(path, text).root, text))
+    for assignment in sorted(assignments, key=lambda assignment: assignment.start):
+        quoted = text[assignment.start - 1 : assignment.start] in ("'", '"')
+        if assignment.start >= position:
+            pieces += [text[position : assignment.start], word if quoted else f'"{word}"']
+            position = assignment.end
     return "".join([*pieces, text[position:]])

@@ -1,4 +1,4 @@
-"""What secrets of known providers look like. Randomness alone is never taken for a secret."""
+"""Recognises secrets of known providers by their form. A random-looking text alone is not a secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Each form is that of its provider's own documentation; the group `secret` is what must not be shown.
+# Each form is from its provider's documentation; the named group is the secret.
 _FORMS = {
     "a storage account key": r"AccountKey=(?P<s1>[A-Za-z0-9+/]{86}==)",
     "a shared access key": r"SharedAccessKey=(?P<s2>[A-Za-z0-9+/]{42,}={0,2})",
@@ -28,12 +28,12 @@ _HINTS = ("Key=", "sig=", "AKIA", "ASIA", "gh", "hf_", "sk-", "xox", "AIza", "Q~
 _PLACEHOLDERS = frozenset({"password", "pass", "passwd", "token", "secret", "changeme", "xxxx"})
 
 
-LONG = 16  # characters from which a secret's beginning may be shown
-SHOWN = 4  # characters at its start, by which its owner recognises it
+LONG = 16  # a secret of at least so many characters may show its beginning
+SHOWN = 4  # characters that are shown
 
 
 class Secret(NamedTuple):
-    """One secret: what kind, and where in the text."""
+    """One secret: its kind, and its offsets in the text."""
 
     label: str
     start: int
@@ -41,7 +41,7 @@ class Secret(NamedTuple):
 
 
 def find_known_secrets(text: str) -> Iterator[Secret]:
-    """The secrets of a text, in order."""
+    """Find the secrets of a text, in order."""
     if not any(hint in text for hint in _HINTS):
         return
     for match in _ANY.finditer(text):
@@ -51,5 +51,5 @@ def find_known_secrets(text: str) -> Iterator[Secret]:
 
 
 def shorten_secret(secret: str) -> str:
-    """As much of a secret as lets its owner find it: the first four characters of a long one."""
+    """The first four characters of a long secret, by which its owner can find it; else stars."""
     return f"{secret[:SHOWN]}…" if len(secret) >= LONG else "***"

@@ -1,9 +1,9 @@
-"""Hides values wherever they stand: in commands, records, messages and excerpts.
+"""Masks secret values in commands, records, messages and excerpts.
 
-A value of eight characters or more is hidden wherever it occurs, also as JSON, a shell, a URL or Base64
-write it. A shorter one is hidden where no letter or digit stands beside it, because its letters occur in
-other words too. One of up to three characters, and a word such as ``true`` or ``none``, is not looked for:
-it is hidden where it is known to have been put, under its own name and in the command that takes it.
+A value of eight characters or more is masked wherever it occurs, also in the spelling of JSON, a shell, a URL
+or Base64. A shorter value is masked only as a whole word, because its letters occur in other words too. A
+value of up to three characters, or a word such as ``true`` or ``none``, is not searched for: it is masked
+only under its own name and in the command that takes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worldsize.secrecy import known_formats
 from worldsize.secrecy.names import is_secret, words
 
 HIDDEN = "***"
-_ANYWHERE = 8  # characters from which a value is looked for inside of words
+_ANYWHERE = 8  # a value of at least so many characters is also masked inside of words
 _SHORTEST = 4
 _COMMON = words("""
     true false none null nan auto default yes on off test local main prod train eval name data value text file
@@ -34,9 +34,9 @@ class Mask:
     """Replaces secrets by ``***``.
 
     Args:
-        values: The secrets of a run, as text. What looks like a provider's key is hidden without being one.
-        within: Where all texts are known that will be masked, one that holds them all: of thousands of
-            secrets only those are looked for that can occur in it.
+        values: The secrets of a run, as text. What looks like a provider's key is always masked. within: All
+        texts that will be masked, joined, if they are known: only secrets that can occur in it are
+            searched for.
     """
 
     def __init__(self, values: Iterable[str] = (), within: str | None = None) -> None:
@@ -45,10 +45,10 @@ class Mask:
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, values: Iterable[str]) -> None:
-        """Hide more values from here on."""
-        more = {value for value in values if _is_sought(value)} - self.values
-        if more:
-            self.values |= more
+        """Mask more values from now on."""
+        new_values = {value for value in values if _is_sought(value)} - self.values
+        if new_values:
+            self.values |= new_values
             self._pattern = None
 
     def text(self, text: str) -> str:
@@ -59,19 +59,19 @@ class Mask:
         return shown
 
     def data(self, value: Any) -> Any:
-        """Plain data without secrets: every text in it, and what is named like one."""
+        """Plain data without secrets: masks every text, and every value under the name of a secret."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(key)): self._member(str(key), each) for key, each in value.items()}
+            return {self.text(str(key)): self._member(str(key), item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.data(each) for each in value]
+            return [self.data(item) for item in value]
         if isinstance(value, int | float) and not isinstance(value, bool) and str(value) in self.values:
             return HIDDEN
         return value
 
     def named(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Variables, inputs or parameters: those that are named like secrets have no value."""
+        """Variables, inputs or parameters: masks the values under names of secrets."""
         return {name: HIDDEN if is_secret(name) else self.text(value) for name, value in values.items()}
 
     def _member(self, name: str, value: Any) -> Any:
@@ -81,27 +81,27 @@ class Mask:
 
     def _sought(self) -> re.Pattern[str]:
         if self._pattern is None:
-            ways = {way for value in self.values for way in _spell(value)}
+            spellings = {spelling for value in self.values for spelling in _spell(value)}
             if self._within is not None:
-                ways = _select_occurring(ways, self._within)
-            longest_first = sorted(ways, key=lambda way: (-len(way), way))
+                spellings = _select_occurring(spellings, self._within)
+            longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
             self._pattern = re.compile("|".join(map(_pattern_for, longest_first)) or _NOTHING)
         return self._pattern
 
 
 def find_secrets(name: str, value: str) -> frozenset[str]:
-    """The secrets of a value that was given under a name: itself, the keys of known forms in it, or none."""
-    found = {value[secret.start : secret.end] for secret in known_formats.find_known_secrets(value)}
-    return frozenset({*found, value} if is_secret(name) else found)
+    """The secrets in a value: the value itself if its name is that of a secret, and keys of known forms."""
+    known_secrets = {value[secret.start : secret.end] for secret in known_formats.find_known_secrets(value)}
+    return frozenset({*known_secrets, value} if is_secret(name) else known_secrets)
 
 
-def _select_occurring(ways: set[str], text: str) -> set[str]:
-    """Those of the ways that can occur in a text: both of their ends do."""
+def _select_occurring(spellings: set[str], text: str) -> set[str]:
+    """Select the spellings that can occur in a text: both of their ends do."""
     pieces = {text[start : start + _SHORTEST] for start in range(len(text) - _SHORTEST + 1)}
     return {
-        way
-        for way in ways
-        if len(way) < _SHORTEST or (way[:_SHORTEST] in pieces and way[-_SHORTEST:] in pieces)
+        spelling
+        for spelling in spellings
+        if len(spelling) < _SHORTEST or (spelling[:_SHORTEST] in pieces and spelling[-_SHORTEST:] in pieces)
     }
 
 
@@ -110,7 +110,7 @@ def _is_sought(value: str) -> bool:
 
 
 def _spell(value: str) -> Iterator[str]:
-    """A value as other writers write it; of several lines also each that is long enough."""
+    """Yield a value, and each of its long lines, as JSON, Python, a shell, a URL and Base64 spell it."""
     stripped = value.strip()
     for text in {value, stripped, *(line.strip() for line in value.splitlines())}:
         if not _is_sought(text):
@@ -128,6 +128,6 @@ def _spell(value: str) -> Iterator[str]:
             yield base64.b64encode(data).decode().rstrip("=")
 
 
-def _pattern_for(way: str) -> str:
-    escaped = re.escape(way)
-    return escaped if len(way) >= _ANYWHERE else f"{_OPEN}{escaped}{_CLOSE}"
+def _pattern_for(spelling: str) -> str:
+    escaped = re.escape(spelling)
+    return escaped if len(spelling) >= _ANYWHERE else f"{_OPEN}{escaped}{_CLOSE}"

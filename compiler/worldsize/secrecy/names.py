@@ -1,8 +1,8 @@
-"""Which names of inputs and variables say that their value is a secret: the one list that everything asks.
+"""Decides by the names of inputs and variables whether their values are secrets.
 
 A name is read word by word (``HF_TOKEN``, ``storageKey``, ``blob-sas-url``), so that ``author``, ``monkey``
-and ``tokenizer`` hold nothing. ``key``, ``token`` and ``pass`` have other meanings in training scripts, and
-what stands before or after them tells which is meant: ``sort_key``, ``pad_token``, ``KEY_COLUMN``.
+and ``tokenizer`` are not secrets. ``key``, ``token`` and ``pass`` have other meanings in training scripts,
+and the words beside them decide: ``sort_key``, ``pad_token``, ``KEY_COLUMN``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PRESET = re.compile(r"^AZUREML_(?:PARAMETER|SWEEP)_")
 
 
 def words(text: str) -> frozenset[str]:
-    """A set of words from a text that lists them."""
+    """The words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -34,15 +34,15 @@ _ALWAYS = words("""
     cookies jwt bearer sshpass
 """)
 _ENDINGS = ("password", "passwd", "passphrase", "secret", "passcode")  # PGPASSWORD, MYCLIENTSECRET
-# Secret where they are the last word and nothing before them says otherwise.
+# Secret as the last word, unless the word before says otherwise.
 _LAST = frozenset({"key", "keys", "token", "pass", "pw", "pat", "auth", "cred", "dsn"})
 _PAIRS = frozenset({("connection", "string"), ("connection", "strings"), ("conn", "string"), ("conn", "str")})
-# A word that adds nothing to what the value is.
+# Words that do not change the meaning of the name.
 _NEUTRAL = words("""
     value val string str text base64 b64 env var raw plain plaintext prod production dev staging
     test old new current previous primary secondary default read write ro rw admin header headers
 """)
-# With one of these last, the name speaks of a secret and is not one.
+# With one of these last, the name describes a secret: its value is not one.
 _ABOUT = words("""
     file files filename path paths dir directory folder name names type types kind id ids count
     counts num number length len size sizes limit min max minimum maximum column columns col cols
@@ -53,11 +53,11 @@ _ABOUT = words("""
     label labels title description class alias status store backend source domain level schema table
     separator mask masked home root bin ref reference
 """)
-# After a bare `key` or `token` these make it a thing of data: a token's text, the value beside a key.
+# After a bare `key` or `token` these mean data: the text of a token, the value beside a key.
 _OF_DATA = words("""
     value val string str text default new old current previous test
 """)
-_ADDRESSES = frozenset({"url", "uri", "urls"})  # of a SAS or webhook it holds the secret
+_ADDRESSES = frozenset({"url", "uri", "urls"})  # the address of a SAS or webhook contains the secret
 _COUNTS = words("""
     num n no has have is use uses using with without need needs require requires required allow
     enable enabled disable skip ignore max min per count show hide check validate verify force
@@ -107,7 +107,7 @@ _OTHERS = {
     "cred": frozenset[str](),
     "dsn": frozenset[str](),
 }
-# Before `primary_key` these say that an account is meant, and not a table.
+# Before `primary_key` these mean the key of an account, not of a table.
 _SERVICES = words("""
     azure account storage cosmos cosmosdb cognitive subscription speech openai api access iot
     eventhub servicebus apim maps translator function functions
@@ -115,14 +115,14 @@ _SERVICES = words("""
 
 
 def may_name_secrets(text: str) -> bool:
-    """Whether a text can hold the name of a secret at all: a quick look at a whole file."""
+    """Whether a text can contain the name of a secret at all: a quick test of a whole file."""
     folded = text.casefold()
     return any(hint in folded for hint in _HINTS)
 
 
 @cache
 def is_secret(name: str) -> bool:
-    """Whether the value of an input or variable of this name is to be kept to oneself.
+    """Whether the value of an input or variable of this name is a secret.
 
     A member of a group counts by its own name and by its group's: ``service.key``, ``credentials.value``.
     """
@@ -134,7 +134,7 @@ def is_secret(name: str) -> bool:
 
 @cache
 def is_password(name: str) -> bool:
-    """Whether a secret is called a password or a secret outright, which no other thing is."""
+    """Whether the name contains an unambiguous word such as password or secret."""
     parts = [word.lower() for word in _WORD.findall(name)]
     return is_secret(name) and any(
         word.endswith(_ENDINGS) or word in ("secrets", "passwords", "passphrases", "pwd") for word in parts
@@ -160,14 +160,14 @@ def _says_secret(name: str) -> bool:
 
 
 def _holds_secret(parts: list[str]) -> bool:
-    """Names that end like those of properties: an address may be the secret itself, and so may an id."""
+    """Whether a name that ends like a property holds a secret: some addresses and ids do."""
     if parts[-1] in _ADDRESSES:
         return bool({"sas", "webhook"} & set(parts))
     return parts[-3:] == ["access", "key", "id"] or parts[-2:] == ["secret", "id"]
 
 
 def _last_word_is_secret(parts: list[str]) -> bool:
-    """Whether `key`, `token` and the like, the last word, stands for a secret."""
+    """Whether a last word such as `key` or `token` means a secret."""
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     if before not in _OTHERS[last]:
         return last != "keys" or before in {"api", "access", "account", "secret", "private", "storage"}

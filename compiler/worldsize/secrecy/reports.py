@@ -1,4 +1,4 @@
-"""Keeps secrets out of reports: excerpts and messages end up in logs that many can read."""
+"""Masks secrets in reports, because excerpts and messages end up in logs that many people read."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ Finding = TypeVar("Finding", Diagnostic, Problem)
 
 
 def mask_findings(
-    found: Sequence[Finding], sources: Mapping[str, Source], roots: Mapping[str, Node | None] | None = None
+    findings: Sequence[Finding], sources: Mapping[str, Source], roots: Mapping[str, Node | None] | None = None
 ) -> tuple[list[Finding], dict[str, Source]]:
-    """What is reported and the texts that it shows, with every secret starred out; positions stay the same.
+    """Mask the secrets in findings and in the texts that they show; positions stay the same.
 
     Args:
-        found: Diagnostics, or problems that keep a run from starting.
+        findings: Diagnostics, or problems that prevent a run from starting.
         sources: Texts by path.
-        roots: The trees of those that are YAML, where they are at hand.
+        roots: The trees of the YAML files, if they are available.
     """
-    shown, mask = dict(sources), Mask(within="\n".join(text for each in found for text in _texts(each)))
-    for path in _paths(found) & sources.keys():
+    shown = dict(sources)
+    mask = Mask(within="\n".join(text for finding in findings for text in _texts(finding)))
+    for path in _paths(findings) & sources.keys():
         shown[path] = _mask_source(sources[path], roots, mask)
-    return [_mask_finding(mask, each) for each in found], shown
+    return [_mask_finding(mask, finding) for finding in findings], shown
 
 
 def _mask_source(source: Source, roots: Mapping[str, Node | None] | None, mask: Mask) -> Source:
-    """A text without its secrets, which are added to what messages hide."""
+    """Mask the secrets of a text, and add them to the mask for messages."""
     if not source.path.endswith(_YAML):
         return assignments.mask_assignments(source, [])
     root = roots.get(source.path) if roots is not None else load(source.path, source.text).root
-    named = [*assignments.find_assignments(root, source.text)]
-    mask.add(each.value for each in named)
-    return assignments.mask_assignments(source, named)
+    assigned = [*assignments.find_assignments(root, source.text)]
+    mask.add(assignment.value for assignment in assigned)
+    return assignments.mask_assignments(source, assigned)
 
 
-def _paths(found: Sequence[Diagnostic] | Sequence[Problem]) -> set[str]:
-    paths = {each.span.path for each in found}
-    return paths | {related.span.path for each in found for related in each.related}
+def _paths(findings: Sequence[Diagnostic] | Sequence[Problem]) -> set[str]:
+    paths = {finding.span.path for finding in findings}
+    return paths | {related.span.path for finding in findings for related in finding.related}
 
 
-def _texts(found: Diagnostic | Problem) -> list[str]:
-    return [found.message, found.help or "", *(each.message for each in found.related)]
+def _texts(finding: Diagnostic | Problem) -> list[str]:
+    return [finding.message, finding.help or "", *(related.message for related in finding.related)]
 
 
-def _mask_finding(mask: Mask, found: Finding) -> Finding:
-    related = (replace(each, message=mask.text(each.message)) for each in found.related)
-    help_ = mask.text(found.help) if found.help else found.help
-    return replace(found, message=mask.text(found.message), help=help_, related=tuple(related))
+def _mask_finding(mask: Mask, finding: Finding) -> Finding:
+    related = (replace(each, message=mask.text(each.message)) for each in finding.related)
+    help_ = mask.text(finding.help) if finding.help else finding.help
+    return replace(finding, message=mask.text(finding.message), help=help_, related=tuple(related))

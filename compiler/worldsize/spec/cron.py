@@ -1,4 +1,4 @@
-"""Cron expressions as Azure ML's schedules take them: five fields, two of which are ignored.
+"""Cron expressions of Azure ML's schedules: five fields, two of which Azure ML ignores; their next times.
 
 Source: Microsoft Learn, "Schedule machine learning pipeline jobs", section on cron expressions;
 grammar of one field: NCrontab's expression page, which that section refers to.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, time, timedelta
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ _ITEM = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?
 
 
 class CronField(Struct, frozen=True):
-    """One of the five: its name, its range, the words that stand for numbers, whether Azure reads it."""
+    """One of the five fields: its name, its range, its words for numbers, and whether Azure ML reads it."""
 
     name: str
     low: int
@@ -33,13 +34,13 @@ class CronField(Struct, frozen=True):
 
 
 class CronFault(Struct, frozen=True):
-    """What is wrong, and the offsets of the text that is."""
+    """A fault, and the offsets of the text that has it."""
 
     start: int
     end: int
     message: str
     help: str
-    ignored: bool = False  # correct, but Azure ML does not look at it
+    ignored: bool = False  # correct, but ignored by Azure ML
 
 
 FIELDS = (
@@ -52,7 +53,7 @@ FIELDS = (
 
 
 def check_cron(expression: str) -> list[CronFault]:
-    """Everything wrong with an expression; nothing for a good one.
+    """Find all faults of an expression.
 
     Args:
         expression: Such as ``0 3 * * 1``: 03:00 every Monday.
@@ -75,14 +76,14 @@ def _report_field_count(expression: str, count: int) -> CronFault:
 
 
 def _check_field(part: re.Match[str], field: CronField) -> Iterator[CronFault]:
-    found = False
+    has_fault = False
     offset = part.start()
     for item in part.group().split(","):
         for fault in _check_item(item, offset, field):
-            found = True
+            has_fault = True
             yield fault
         offset += len(item) + 1
-    if not found and not field.read and part.group() != "*":
+    if not has_fault and not field.read and part.group() != "*":
         yield CronFault(
             part.start(),
             part.end(),
@@ -96,7 +97,9 @@ def _check_item(item: str, offset: int, field: CronField) -> Iterator[CronFault]
     match = _ITEM.fullmatch(item)
     if match is None:
         text = item or ","
-        yield CronFault(offset, offset + max(len(item), 1), f"`{text}` is not {field.named}", _describe_forms(field))
+        yield CronFault(
+            offset, offset + max(len(item), 1), f"`{text}` is not {field.named}", _describe_forms(field)
+        )
         return
     numbers: dict[str, int] = {}
     for name in ("first", "last", "step"):
@@ -110,9 +113,13 @@ def _check_item(item: str, offset: int, field: CronField) -> Iterator[CronFault]
             else field.words.get(text.upper())
         )
         if number is None or (name == "step" and not text.isdigit()):
-            yield CronFault(start, start + len(text), f"`{text}` is not {field.named}", _describe_forms(field))
+            yield CronFault(
+                start, start + len(text), f"`{text}` is not {field.named}", _describe_forms(field)
+            )
         elif not (1 <= number <= field.high if name == "step" else field.low <= number <= field.high):
-            yield CronFault(start, start + len(text), _describe_out_of_range(text, name, field), _describe_forms(field))
+            yield CronFault(
+                start, start + len(text), _describe_out_of_range(text, name, field), _describe_forms(field)
+            )
         else:
             numbers[name] = number
     if numbers.get("last", field.high) < numbers.get("first", field.low):
@@ -138,3 +145,41 @@ def _describe_forms(field: CronField) -> str:
     )
     numbers = f"{field.named} is {field.low} to {field.high}{words}"
     return f"{numbers}, `*`, a range `a-b`, a step `*/n`, or a list with commas"
+
+
+def next_times(expression: str, after: datetime, count: int = 5) -> list[datetime]:
+    """The next times of an expression, on the clock of the schedule's time zone.
+
+    Args:
+        expression: One without faults (see :func:`worldsize.spec.cron.check_cron`).
+        after: The times are later than this; its time zone, or none, is kept.
+        count: How many.
+    """
+    parts = expression.split()
+    minutes, hours = _allowed_numbers(parts[0], FIELDS[0]), _allowed_numbers(parts[1], FIELDS[1])
+    days = _allowed_numbers(parts[4], FIELDS[4])
+    times: list[datetime] = []
+    day = after.date()
+    while len(times) < count:
+        if day.isoweekday() % 7 in days:
+            moments = (time(hour, minute, tzinfo=after.tzinfo) for hour in hours for minute in minutes)
+            times += [moment for clock in moments if (moment := datetime.combine(day, clock)) > after]
+        day += timedelta(days=1)
+    return times[:count]
+
+
+def _allowed_numbers(text: str, field: CronField) -> list[int]:
+    """The numbers that a field allows, in ascending order."""
+    allowed: set[int] = set()
+    for item in text.split(","):
+        span, _, step = item.partition("/")
+        first, _, last = span.partition("-")
+        low = field.low if first == "*" else _parse_field_number(first, field)
+        alone = not last and not step and first != "*"
+        high = _parse_field_number(last, field) if last else low if alone else field.high
+        allowed.update(range(low, high + 1, int(step or 1)))
+    return sorted(allowed)
+
+
+def _parse_field_number(text: str, field: CronField) -> int:
+    return int(text) if text.isdigit() else field.words[text.upper()]

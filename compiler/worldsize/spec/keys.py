@@ -1,4 +1,4 @@
-"""Faults in the keys of a mapping: unknown, missing, misnamed, at odds with one another."""
+"""Faults in the keys of a mapping: unknown, missing, badly named or contradictory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous
+from worldsize.base.wording import quoted_list, shorten
 from worldsize.spec import schema
-from worldsize.spec.locate import Path, NodeLocation, format_path
+from worldsize.spec.locate import NodeLocation, Path, format_path
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest
-from worldsize.base.wording import quoted_list
 from worldsize.spec.values import write_flow
-from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Scalar
 
@@ -24,7 +23,7 @@ _COMMAND_ONLY = ("environment", "distribution", "outputs")
 
 
 def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]) -> Iterator[Problem]:
-    """One problem for each cause among the errors about the keys of one mapping."""
+    """Report one problem for each cause among the errors about the keys of one mapping."""
     by_keyword: dict[str, list[Violation]] = {}
     for error in errors:
         by_keyword.setdefault(error.keyword, []).append(error)
@@ -45,12 +44,12 @@ def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]
 
 
 def report_bad_name(where: NodeLocation, error: Violation) -> Problem:
-    """A key that may be chosen freely (a step, a profile, an input) but not with these characters."""
+    """Report a name that the user chose (a step, a profile, an input) but that is not allowed."""
     name = str(error.instance)
     return Problem(
         "spec-bad-pattern",
         _key_span(where, name),
-        f"`{shorten(name)}` is not a name that can be used in `{format_path(where.path)}`",
+        f"`{shorten(name, 40)}` is not a name that can be used in `{format_path(where.path)}`",
         f"use {error.subschema.get('description', error.argument)}",
     )
 
@@ -61,7 +60,7 @@ def _unknown(error: Violation) -> list[str]:
 
 
 def _free(error: Violation) -> list[str]:
-    """Known keys that are not given yet: the only ones a misspelt key can have meant."""
+    """Known keys that are not given: a misspelt key can only stand for one of these."""
     return [key for key in _properties(error) if key not in error.instance]
 
 
@@ -73,10 +72,12 @@ def _properties(error: Violation) -> Mapping[str, Any]:
 def _unknown_key(where: NodeLocation, error: Violation, key: str, near: str | None) -> Problem:
     span = _key_span(where, key)
     keys = [name for name in _properties(error) if not name.startswith("$")]
-    help_ = f"did you mean `{near}`?" if near else f"keys that can stand here: {quoted_list(keys, 24)}"
+    help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
     sure = closest_unambiguous(key, _free(error))
     fix = Fix(span, sure) if sure is not None and sure == near else None
-    return Problem("spec-unknown-key", span, f"unknown key `{shorten(key)}` {_inside(where)}", help_, fix=fix)
+    return Problem(
+        "spec-unknown-key", span, f"unknown key `{shorten(key, 40)}` {_inside(where)}", help_, fix=fix
+    )
 
 
 def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
@@ -95,7 +96,7 @@ def _dependent(where: NodeLocation, error: Violation, meant: set[str]) -> Iterat
             if key not in given or other in given or other in meant:
                 continue
             if key in _COMMAND_ONLY and other == "command":
-                # A step with neither `uses` nor `command` is reported as such, once.
+                # A step with neither `uses` nor `command` is reported once, as such.
                 if "uses" in given:
                     yield _needs_command(where, key)
                 continue
@@ -139,7 +140,7 @@ def _both_of(where: NodeLocation, path: Path, error: Violation) -> Problem:
 
 
 def _written(properties: Mapping[str, Any], key: str) -> str:
-    """``key: example``, as the schema's first example has it."""
+    """``key: example``, with the schema's first example."""
     found = properties.get(key, {})
     examples = found.get("examples") or _definition(found).get("examples") or [""]
     return f"{key}: {write_flow(examples[0])}"

@@ -1,13 +1,18 @@
-"""From a file to the typed spec, with every fault on the way as a problem at its place."""
+"""Loads a spec: from a file to the typed spec, with every fault as a problem at its position."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from worldsize import yaml
-from worldsize.base.problem import Problem
-from worldsize.spec import parse, load as references, schedule, violations
-from worldsize.spec.model import Spec
+from worldsize.base.problem import Problem, Related
+from worldsize.base.wording import quoted_list
+from worldsize.spec import parse, schedule, violations
+from worldsize.spec.model import ComputeProfile, Located, Spec, Step
+from worldsize.spec.suggest import closest
 
 
 def load(path: str | Path, text: str | None = None) -> tuple[Spec | None, list[Problem], yaml.Document]:
@@ -15,12 +20,11 @@ def load(path: str | Path, text: str | None = None) -> tuple[Spec | None, list[P
 
     Args:
         path: The spec.
-        text: What counts instead of its content on the disk.
+        text: The content to use instead of the file's.
 
     Returns:
-        The spec, or None where it cannot be planned (the YAML is broken, the schema is, or a step
-        runs on a profile that does not exist); the problems in file order; and the document, whose
-        own YAML problems are among them.
+        The spec, or None if it cannot be planned (invalid YAML, a violation of the schema, or a step on a
+        profile that does not exist); the problems in file order, with those of the YAML; and the document.
     """
     document = yaml.load(Path(path), text)
     spec, problems = from_document(document, Path(path))
@@ -28,24 +32,89 @@ def load(path: str | Path, text: str | None = None) -> tuple[Spec | None, list[P
 
 
 def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, list[Problem]]:
-    """As :func:`load`, for a document that is already read."""
+    """As :func:`load`, for a document that is already parsed."""
     root = document.root
     if root is None:
         return None, list(document.problems)
-    found = violations.check_schema(root)
-    if found or not isinstance(root, yaml.Mapping):
-        return None, _sort_problems([*document.problems, *found])
-    spec = references.assign_only_profile(parse.parse_spec(path, root))
-    broken = list(references.check_references(spec))
+    violations_found = violations.check_schema(root)
+    if violations_found or not isinstance(root, yaml.Mapping):
+        return None, _sort_problems([*document.problems, *violations_found])
+    spec = assign_only_profile(parse.parse_spec(path, root))
+    contradictions = list(check_references(spec))
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
-    return None if broken else spec, _sort_problems([*document.problems, *broken, *timing])
+    return None if contradictions else spec, _sort_problems([*document.problems, *contradictions, *timing])
 
 
 def is_spec(document: yaml.Document) -> bool:
-    """Whether a YAML file means to be a spec: it has ``steps``, and no ``jobs`` of a native pipeline."""
+    """Whether a YAML file is a spec: it has ``steps``, and no ``jobs`` as a native pipeline has."""
     root = document.root
     return isinstance(root, yaml.Mapping) and "steps" in root and "jobs" not in root
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.span, problem.slug, problem.message))
+
+
+_COUNTS = ("process_count_per_instance", "worker_count", "parameter_server_count")
+
+
+def assign_only_profile(spec: Spec) -> Spec:
+    """If there is only one compute profile, assign it to the steps that name none."""
+    if len(spec.compute) != 1:
+        return spec
+    (profile,) = spec.compute.values()
+    only = Located(profile.name, profile.span, profile.span)
+    steps = {name: step if step.compute else replace(step, compute=only) for name, step in spec.steps.items()}
+    return replace(spec, steps=steps)
+
+
+def check_references(spec: Spec) -> Iterator[Problem]:
+    """Report contradictions between parts that are valid on their own."""
+    for profile in spec.compute.values():
+        yield from _check_instance_bounds(profile)
+    for step in spec.steps.values():
+        yield from _check_compute(step, spec)
+        yield from _check_counts(step)
+
+
+def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:
+    known = quoted_list(spec.compute)
+    if step.compute is None:
+        message = (
+            f"step `{step.name}` does not say which of the {len(spec.compute)} compute profiles it runs on"
+        )
+        yield Problem("step-needs-compute", step.span, message, f"add `compute:` with one of {known}")
+    elif step.compute.value not in spec.compute:
+        near = closest(step.compute.value, spec.compute)
+        message = (
+            f"step `{step.name}` runs on `{step.compute.value}`, which is not a profile under `compute:`"
+        )
+        help_ = f"did you mean `{near}`? profiles: {known}" if near else f"profiles: {known}"
+        yield Problem("step-unknown-compute", step.compute.span, message, help_)
+
+
+def _check_counts(step: Step) -> Iterator[Problem]:
+    for name in _COUNTS:
+        outer: Located[int] | None = getattr(step, name)
+        inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
+        if outer is not None and inner is not None:
+            both = f"{outer.value} here, {inner.value} in `distribution`"
+            yield Problem(
+                "step-count-given-twice",
+                outer.key_span,
+                f"`{name}` is given twice for step `{step.name}`: {both}",
+                f"keep the one in `distribution` and remove `{name}` here",
+                (Related(inner.key_span, "also given here"),),
+            )
+
+
+def _check_instance_bounds(profile: ComputeProfile) -> Iterator[Problem]:
+    low, high = profile.min_instances, profile.max_instances
+    if low is not None and high is not None and low.value > high.value:
+        yield Problem(
+            "compute-min-above-max",
+            low.span,
+            f"`min_instances` is {low.value} but `max_instances` is {high.value}",
+            f"write `min_instances: 0`, or raise `max_instances` to at least {low.value}",
+            (Related(high.span, "the most instances"),),
+        )

@@ -1,4 +1,4 @@
-"""From a path in plain values (``("steps", "train", "scale")``) to the place in the text."""
+"""Finds the YAML node of a path in plain values, such as ``("steps", "train", "scale")``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 
 
 class NodeLocation(Struct, frozen=True):
-    """A value in the tree, and the key it was given under (None at the top and in lists)."""
+    """A value in the tree, and its key (None at the top and in lists)."""
 
     path: Path
     node: Node
@@ -22,14 +22,14 @@ class NodeLocation(Struct, frozen=True):
 
     @property
     def value_span(self) -> Span:
-        """The text of a leaf; for a mapping or list its key, since a caret under a block says little."""
+        """The text of a leaf; for a mapping or list its key, because a caret under a block helps little."""
         if isinstance(self.node, Scalar) and self.node.span != _empty(self.node.span):
             return self.node.span
         return self.name_span
 
     @property
     def name_span(self) -> Span:
-        """The key, or the start of the value where there is no key."""
+        """The key, or the start of the value if there is no key."""
         if self.key is not None:
             return self.key.span
         first = self.node.entries[0][0].span if isinstance(self.node, Mapping) and self.node.entries else None
@@ -42,13 +42,13 @@ class NodeLocation(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The last key of the path, with the index where it is in a list: ``hours[1]``."""
+        """The last key of the path, with the index of a list item: ``hours[1]``."""
         in_list = bool(self.path) and isinstance(self.path[-1], int)
         return format_path(self.path[-2:] if in_list else self.path[-1:])
 
 
 def locate(root: Node, path: Steps[str | int]) -> NodeLocation:
-    """The place a path leads to; the nearest that exists where the path leads nowhere."""
+    """Follow a path; if it leads nowhere, return the last existing node on it."""
     node, key, walked = root, None, 0
     for part in path:
         following = _child(node, part)
@@ -60,10 +60,10 @@ def locate(root: Node, path: Steps[str | int]) -> NodeLocation:
 
 
 def format_path(path: Path) -> str:
-    """A path as it is written in sentences: ``steps.train.scale``, ``hours[1]``."""
+    """A path as messages write it: ``steps.train.scale``, ``hours[1]``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{shorten(part)}"
+        text += f"[{part}]" if isinstance(part, int) else f".{shorten(part, 40)}"
     return text.removeprefix(".")
 
 

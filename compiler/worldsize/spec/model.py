@@ -1,4 +1,4 @@
-"""The declarative spec, typed: what the user wrote, each value with the place it stands."""
+"""The declarative spec as typed values with their positions in the file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Framework = Literal["pytorch", "tensorflow", "mpi"]
 
 
 class Located(Struct, Generic[T], frozen=True):
-    """A value, the span of its text, and the span of the key it was given under.
+    """A value, the span of its text, and the span of its key.
 
-    ``node`` is the YAML node of the value, for carets inside a text and for places inside a mapping. Of two
-    readings of a file it is another object, so it does not count where they are compared.
+    ``node`` is the YAML node of the value, for carets inside a text and for positions inside a mapping. Two
+    readings of a file yield different nodes, so comparisons ignore it.
     """
 
     value: T
@@ -52,9 +52,9 @@ class ComputeProfile(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """``scale:``: what worked on the reference device, and what the user pins of the rest.
+    """``scale:``: what worked on the reference device, and which derived quantities the user pins.
 
-    Everything but ``reference`` is optional; what is given is verified, never trusted.
+    Everything but ``reference`` is optional; a pinned quantity is verified.
     """
 
     span: Span
@@ -86,7 +86,7 @@ class Distribution(Struct, frozen=True):
 
 
 class Parallelism(Struct, frozen=True):
-    """``parallelism:`` of a step: degrees whose product is the world size; what is None is derived."""
+    """``parallelism:`` of a step: degrees whose product is the world size; None means derived."""
 
     span: Span
     data: Located[int] | None  # replicas of the model
@@ -95,10 +95,10 @@ class Parallelism(Struct, frozen=True):
 
 
 class Resilience(Struct, frozen=True):
-    """``resilience:`` of a step: how often it writes checkpoints, and starts again from them."""
+    """``resilience:`` of a step: how often it writes checkpoints and is restarted from them."""
 
     span: Span
-    mean_time_between_preemptions: Located[float] | None  # seconds; assumed from the tier where left out
+    mean_time_between_preemptions: Located[float] | None  # seconds; assumed from the tier if left out
     checkpoint_seconds: Located[float] | None  # that training waits for one checkpoint
     max_restarts: Located[int] | None  # after failures, by `worldsize run`
 
@@ -115,7 +115,7 @@ class Step(Struct, frozen=True):
     distribution: Distribution | None
     display_name: Located[str] | None
     description: Located[str] | None
-    compute: Located[str] | None  # filled in by the loader where only one profile exists
+    compute: Located[str] | None  # set by the loader if only one profile exists
     instance_count: Located[int] | None
     process_count_per_instance: Located[int] | None
     worker_count: Located[int] | None

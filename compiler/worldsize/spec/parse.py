@@ -1,14 +1,16 @@
-"""A tree that passed the schema, as the typed model."""
+"""Converts a YAML tree that passed the schema into the typed model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from worldsize.base.span import Span
-from worldsize.spec import parse as read
 from worldsize.spec.model import (
     ComputeProfile,
     Distribution,
+    Located,
     Parallelism,
     Resilience,
     Scale,
@@ -16,23 +18,24 @@ from worldsize.spec.model import (
     Spec,
     Step,
 )
+from worldsize.spec.values import to_plain
 from worldsize.yaml.nodes import Mapping, Scalar
 
 
 def parse_spec(path: Path, root: Mapping) -> Spec:
-    """The typed spec. The tree must have passed the schema: nothing is checked again."""
+    """Parse a spec. The tree must have passed the schema, because nothing is checked again."""
     return Spec(
         path=path,
         span=root.span,
-        name=read._require(read._text(root, "name")),
-        display_name=read._text(root, "display_name"),
-        description=read._text(root, "description"),
-        experiment_name=read._text(root, "experiment_name"),
-        tags=read._entries(root, "tags"),
-        compute={name: _profile(node, key) for name, (node, key) in read._sections(root, "compute").items()},
-        steps={name: _step(node, key) for name, (node, key) in read._sections(root, "steps").items()},
-        schedule=_schedule(read._section(root, "schedule")),
-        settings=read._entries(root, "settings"),
+        name=_require(_text(root, "name")),
+        display_name=_text(root, "display_name"),
+        description=_text(root, "description"),
+        experiment_name=_text(root, "experiment_name"),
+        tags=_entries(root, "tags"),
+        compute={name: _profile(node, key) for name, (node, key) in _sections(root, "compute").items()},
+        steps={name: _step(node, key) for name, (node, key) in _sections(root, "steps").items()},
+        schedule=_schedule(_section(root, "schedule")),
+        settings=_entries(root, "settings"),
     )
 
 
@@ -40,12 +43,12 @@ def _profile(node: Mapping, key: Scalar) -> ComputeProfile:
     return ComputeProfile(
         name=key.text,
         span=key.span,
-        target=read._text(node, "target"),
-        instance_type=read._text(node, "instance_type"),
-        min_instances=read._integer(node, "min_instances"),
-        max_instances=read._integer(node, "max_instances"),
-        tier=read._text(node, "tier"),
-        idle_time_before_scale_down=read._integer(node, "idle_time_before_scale_down"),
+        target=_text(node, "target"),
+        instance_type=_text(node, "instance_type"),
+        min_instances=_integer(node, "min_instances"),
+        max_instances=_integer(node, "max_instances"),
+        tier=_text(node, "tier"),
+        idle_time_before_scale_down=_integer(node, "idle_time_before_scale_down"),
     )
 
 
@@ -53,103 +56,170 @@ def _step(node: Mapping, key: Scalar) -> Step:
     return Step(
         name=key.text,
         span=key.span,
-        uses=read._text(node, "uses"),
-        command=read._text(node, "command"),
-        code=read._text(node, "code"),
-        environment=read._plain(node, "environment"),
-        distribution=_distribution(read._section(node, "distribution")),
-        display_name=read._text(node, "display_name"),
-        description=read._text(node, "description"),
-        compute=read._text(node, "compute"),
-        instance_count=read._integer(node, "instance_count"),
-        process_count_per_instance=read._integer(node, "process_count_per_instance"),
-        worker_count=read._integer(node, "worker_count"),
-        parameter_server_count=read._integer(node, "parameter_server_count"),
-        parallelism=_parallelism(read._section(node, "parallelism")),
-        shm_size=read._text(node, "shm_size"),
-        timeout=read._integer(node, "timeout"),
-        environment_variables=read._entries(node, "environment_variables"),
-        with_=read._entries(node, "with"),
-        outputs=read._entries(node, "outputs"),
-        scale=_scale(read._section(node, "scale")),
-        when=read._entries(node, "when"),
-        on_fail=read._choice(node, "on_fail"),
-        resilience=_resilience(read._section(node, "resilience")),
+        uses=_text(node, "uses"),
+        command=_text(node, "command"),
+        code=_text(node, "code"),
+        environment=_plain(node, "environment"),
+        distribution=_distribution(_section(node, "distribution")),
+        display_name=_text(node, "display_name"),
+        description=_text(node, "description"),
+        compute=_text(node, "compute"),
+        instance_count=_integer(node, "instance_count"),
+        process_count_per_instance=_integer(node, "process_count_per_instance"),
+        worker_count=_integer(node, "worker_count"),
+        parameter_server_count=_integer(node, "parameter_server_count"),
+        parallelism=_parallelism(_section(node, "parallelism")),
+        shm_size=_text(node, "shm_size"),
+        timeout=_integer(node, "timeout"),
+        environment_variables=_entries(node, "environment_variables"),
+        with_=_entries(node, "with"),
+        outputs=_entries(node, "outputs"),
+        scale=_scale(_section(node, "scale")),
+        when=_entries(node, "when"),
+        on_fail=_choice(node, "on_fail"),
+        resilience=_resilience(_section(node, "resilience")),
     )
 
 
-def _distribution(found: tuple[Mapping, Span] | None) -> Distribution | None:
-    if found is None:
+def _distribution(section: tuple[Mapping, Span] | None) -> Distribution | None:
+    if section is None:
         return None
-    node, span = found
+    node, span = section
     return Distribution(
         span=span,
-        type=read._require(read._choice(node, "type")),
-        process_count_per_instance=read._integer(node, "process_count_per_instance"),
-        worker_count=read._integer(node, "worker_count"),
-        parameter_server_count=read._integer(node, "parameter_server_count"),
+        type=_require(_choice(node, "type")),
+        process_count_per_instance=_integer(node, "process_count_per_instance"),
+        worker_count=_integer(node, "worker_count"),
+        parameter_server_count=_integer(node, "parameter_server_count"),
     )
 
 
-def _parallelism(found: tuple[Mapping, Span] | None) -> Parallelism | None:
-    if found is None:
+def _parallelism(section: tuple[Mapping, Span] | None) -> Parallelism | None:
+    if section is None:
         return None
-    node, span = found
+    node, span = section
     return Parallelism(
         span=span,
-        data=read._integer(node, "data"),
-        tensor=read._integer(node, "tensor"),
-        pipeline=read._integer(node, "pipeline"),
+        data=_integer(node, "data"),
+        tensor=_integer(node, "tensor"),
+        pipeline=_integer(node, "pipeline"),
     )
 
 
-def _resilience(found: tuple[Mapping, Span] | None) -> Resilience | None:
-    if found is None:
+def _resilience(section: tuple[Mapping, Span] | None) -> Resilience | None:
+    if section is None:
         return None
-    node, span = found
+    node, span = section
     return Resilience(
         span=span,
-        mean_time_between_preemptions=read._number(node, "mean_time_between_preemptions"),
-        checkpoint_seconds=read._number(node, "checkpoint_seconds"),
-        max_restarts=read._integer(node, "max_restarts"),
+        mean_time_between_preemptions=_number(node, "mean_time_between_preemptions"),
+        checkpoint_seconds=_number(node, "checkpoint_seconds"),
+        max_restarts=_integer(node, "max_restarts"),
     )
 
 
-def _scale(found: tuple[Mapping, Span] | None) -> Scale | None:
-    if found is None:
+def _scale(section: tuple[Mapping, Span] | None) -> Scale | None:
+    if section is None:
         return None
-    node, span = found
-    reference, _ = read._section(node, "reference") or (node, span)
+    node, span = section
+    reference, _ = _section(node, "reference") or (node, span)
     return Scale(
         span=span,
-        reference_batch_size=read._require(read._integer(reference, "batch_size")),
-        reference_learning_rate=read._require(read._number(reference, "learning_rate")),
-        reference_gpus=read._integer(reference, "gpus"),
-        rule=read._choice(node, "rule"),
-        optimizer=read._text(node, "optimizer"),
-        epochs=read._number(node, "epochs"),
-        beta1=read._number(node, "beta1"),
-        beta2=read._number(node, "beta2"),
-        epsilon=read._number(node, "epsilon"),
-        warmup_epochs=read._number(node, "warmup_epochs"),
-        rows=read._integer(node, "rows"),
-        batch_size_per_device=read._integer(node, "batch_size_per_device"),
-        gradient_accumulation_steps=read._integer(node, "gradient_accumulation_steps"),
-        global_batch_size=read._integer(node, "global_batch_size"),
-        learning_rate=read._number(node, "learning_rate"),
+        reference_batch_size=_require(_integer(reference, "batch_size")),
+        reference_learning_rate=_require(_number(reference, "learning_rate")),
+        reference_gpus=_integer(reference, "gpus"),
+        rule=_choice(node, "rule"),
+        optimizer=_text(node, "optimizer"),
+        epochs=_number(node, "epochs"),
+        beta1=_number(node, "beta1"),
+        beta2=_number(node, "beta2"),
+        epsilon=_number(node, "epsilon"),
+        warmup_epochs=_number(node, "warmup_epochs"),
+        rows=_integer(node, "rows"),
+        batch_size_per_device=_integer(node, "batch_size_per_device"),
+        gradient_accumulation_steps=_integer(node, "gradient_accumulation_steps"),
+        global_batch_size=_integer(node, "global_batch_size"),
+        learning_rate=_number(node, "learning_rate"),
     )
 
 
-def _schedule(found: tuple[Mapping, Span] | None) -> Schedule | None:
-    if found is None:
+def _schedule(section: tuple[Mapping, Span] | None) -> Schedule | None:
+    if section is None:
         return None
-    node, span = found
+    node, span = section
     return Schedule(
         span=span,
-        name=read._text(node, "name"),
-        cron=read._text(node, "cron"),
-        recurrence=read._plain(node, "recurrence"),
-        time_zone=read._text(node, "time_zone"),
-        start_time=read._text(node, "start_time"),
-        end_time=read._text(node, "end_time"),
+        name=_text(node, "name"),
+        cron=_text(node, "cron"),
+        recurrence=_plain(node, "recurrence"),
+        time_zone=_text(node, "time_zone"),
+        start_time=_text(node, "start_time"),
+        end_time=_text(node, "end_time"),
     )
+
+
+T = TypeVar("T")
+
+
+def _text(mapping: Mapping, key: str) -> Located[str] | None:
+    """The text under a key."""
+    return _read(mapping, key, str)
+
+
+def _choice(mapping: Mapping, key: str) -> Located[Any] | None:
+    """A word of an enumeration, which the schema has already checked."""
+    return _read(mapping, key, _same)
+
+
+def _integer(mapping: Mapping, key: str) -> Located[int] | None:
+    """A whole number; JSON Schema also accepts 4.0."""
+    return _read(mapping, key, int)
+
+
+def _number(mapping: Mapping, key: str) -> Located[float] | None:
+    """A number, as float."""
+    return _read(mapping, key, float)
+
+
+def _plain(mapping: Mapping, key: str) -> Located[Any] | None:
+    """A value of any shape, as plain Python."""
+    return _read(mapping, key, _same)
+
+
+def _entries(mapping: Mapping, key: str) -> dict[str, Located[Any]]:
+    """The entries of the mapping under a key, empty if there is none."""
+    inner = mapping.get(key)
+    if not isinstance(inner, Mapping):
+        return {}
+    return {name.text: Located(to_plain(node), node.span, name.span, node) for name, node in inner.items()}
+
+
+def _section(mapping: Mapping, key: str) -> tuple[Mapping, Span] | None:
+    """The mapping under a key and the span of that key."""
+    inner, name = mapping.get(key), mapping.key(key)
+    return (inner, name.span) if isinstance(inner, Mapping) and name is not None else None
+
+
+def _sections(mapping: Mapping, key: str) -> dict[str, tuple[Mapping, Scalar]]:
+    """The mappings inside the mapping under a key, each with the node of its name."""
+    inner = mapping.get(key)
+    if not isinstance(inner, Mapping):
+        return {}
+    return {name.text: (node, name) for name, node in inner.items() if isinstance(node, Mapping)}
+
+
+def _require(located: Located[T] | None) -> Located[T]:
+    """A value that the schema requires."""
+    assert located is not None
+    return located
+
+
+def _read(mapping: Mapping, key: str, convert: Callable[[Any], T]) -> Located[T] | None:
+    node, name = mapping.get(key), mapping.key(key)
+    if node is None or name is None:
+        return None
+    return Located(convert(to_plain(node)), node.span, name.span, node)
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,4 +1,4 @@
-"""The reference page of the spec, from the descriptions in its schema."""
+"""Writes the reference page of the spec from the descriptions in its schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_LIST = 12
 
 
 def render_markdown() -> str:
-    """The page: a section for the spec itself and one for each part of it, each with a table of fields."""
+    """Render the page: a section for the spec and one for each part, each with a table of fields."""
     document = schema.load_schema()
     parts = [_section("The spec", document, level=1)]
     parts += [_section(part["title"], part, level=2) for part in document["$defs"].values()]
@@ -36,7 +36,7 @@ def _short(examples: list[Any]) -> list[Any]:
 
 
 def _written(example: Any) -> str:
-    """On one line where it fits, else as a block."""
+    """Write an example on one line if it fits, else as a block."""
     line = write_flow(example)
     return line if len(line) <= 110 else yaml_dump.dump(example).rstrip()
 
@@ -51,7 +51,7 @@ def _row(name: str, field: Fields, required: bool) -> str:
 
 
 def _type(field: Fields) -> str:
-    """The type in words; a part of its own is a link to its section."""
+    """The type in words; a type with a section of its own is a link to it."""
     target = _target(field)
     if target is not None:
         title: str = target["title"]

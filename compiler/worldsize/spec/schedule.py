@@ -1,21 +1,25 @@
-"""What a schema cannot say of a schedule: cron fields, real dates, their order, unused days."""
+"""Checks schedules beyond the schema: cron fields, dates and their order, unused days, time zones."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.spec import cron
 from worldsize.spec.model import Located, Schedule
+from worldsize.spec.suggest import closest
 from worldsize.yaml.nodes import Mapping, Scalar
 
 _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 
 
 def check_schedule(schedule: Schedule) -> Iterator[Problem]:
-    """Every fault of a schedule that passed the schema."""
+    """Report the faults of a schedule that passed the schema."""
     if schedule.cron is not None:
         yield from _check_cron_expression(schedule.cron)
     if schedule.recurrence is not None:
@@ -59,7 +63,7 @@ def _check_times(schedule: Schedule) -> Iterator[Problem]:
         try:
             moments.append((located, dt.datetime.fromisoformat(located.value)))
         except ValueError:
-            message = f"`{name}` is `{located.value}`, which is no date and time of the calendar"
+            message = f"`{name}` is `{located.value}`, which is not a valid date and time"
             yield Problem("schedule-bad-time", located.span, message, 'write it as "2026-03-01T03:00:00"')
     if len(moments) == 2 and moments[1][1] <= moments[0][1]:
         (start, _), (end, _) = moments
@@ -70,3 +74,77 @@ def _check_times(schedule: Schedule) -> Iterator[Problem]:
             "give an `end_time` after the `start_time`",
             (Related(start.span, "the schedule starts here"),),
         )
+
+
+# Azure ML drops offsets and fractions of a second; Python 3.10 cannot read all of them.
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
+)
+
+
+def check_trigger(trigger: Mapping) -> Iterator[Problem]:
+    """Report the faults of a native trigger's cron expression, days, times and time zone.
+
+    Args:
+        trigger: The mapping under ``trigger:``; values of another type are reported by the shape's check.
+    """
+    kind = trigger.get("type")
+    is_cron = isinstance(kind, Scalar) and kind.text.lower() == "cron"
+    zone = _read_trigger_text(trigger, "time_zone")
+    found = Schedule(
+        span=trigger.span,
+        name=None,
+        cron=_read_trigger_text(trigger, "expression") if is_cron else None,
+        recurrence=None if is_cron else Located({}, trigger.span, trigger.span, trigger),
+        time_zone=zone,
+        start_time=_normalise_time(_read_trigger_text(trigger, "start_time")),
+        end_time=_normalise_time(_read_trigger_text(trigger, "end_time")),
+    )
+    yield from check_schedule(found)
+    if zone is not None and zone.value not in load_time_zones():
+        yield report_unknown_zone(zone.value, zone.span)
+
+
+def _read_trigger_text(trigger: Mapping, name: str) -> Located[str] | None:
+    node, key = trigger.get(name), trigger.key(name)
+    if not isinstance(node, Scalar) or not isinstance(node.value, str) or key is None:
+        return None
+    return Located(node.value, node.span, key.span, node)
+
+
+def _normalise_time(located: Located[str] | None) -> Located[str] | None:
+    """The time as Azure ML reads it; a time that it cannot read is not changed."""
+    match = _TIME.fullmatch(located.value.strip()) if located is not None else None
+    if located is None or match is None:
+        return located
+    return Located(f"{match[1]}T{match[2] or '00:00:00'}", located.span, located.key_span, located.node)
+
+
+@cache
+def load_time_zones() -> dict[str, tuple[str, ...]]:
+    """Map Windows names to IANA names, in the order of Azure ML's list."""
+    text = Path(__file__).with_name("time_zones.txt").read_text(encoding="utf-8")
+    rows = (line.partition("\t") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: tuple(iana.split()) for name, _, iana in rows}
+
+
+def windows_name(name: str) -> str | None:
+    """The Windows name for an IANA name (``Europe/Berlin``) or a misspelt name; None if none is similar."""
+    wanted = name.strip().lower()
+    for windows, iana_names in load_time_zones().items():
+        if wanted == windows.lower() or wanted in (iana.lower() for iana in iana_names):
+            return windows
+    return closest(name, load_time_zones())
+
+
+def report_unknown_zone(name: str, span: Span) -> Problem:
+    """The problem of a time zone that is not in Azure ML's list."""
+    meant = windows_name(name)
+    is_iana = any(name in iana_names for iana_names in load_time_zones().values())
+    if meant is None:
+        help_ = "use a Windows name such as `W. Europe Standard Time`, or `UTC`"
+    else:
+        help_ = f"write `{meant}`" if is_iana else f"did you mean `{meant}`?"
+    reason = "is an IANA name, but Azure ML takes Windows names" if is_iana else "is unknown to Azure ML"
+    fix = Fix(span, meant) if is_iana and meant else None
+    return Problem("schedule-unknown-time-zone", span, f"time zone `{name}` {reason}", help_, fix=fix)

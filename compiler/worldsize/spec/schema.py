@@ -1,4 +1,4 @@
-"""The published JSON Schema of the spec, and the validator that judges by it."""
+"""The published JSON Schema of the spec, and its validator."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Violation(Struct, frozen=True):
-    """One keyword of the schema that one value breaks."""
+    """One keyword of the schema that one value violates."""
 
     path: tuple[str | int, ...]  # of the value
     keyword: str  # "type", "enum", "required" …
-    argument: Any  # what the schema says under the keyword
-    subschema: Mapping[str, Any]  # the part of the schema that has the keyword
+    argument: Any  # the schema's value for the keyword
+    subschema: Mapping[str, Any]  # the part of the schema that contains the keyword
     instance: Any  # the value
     about_name: bool  # the value is a key of the mapping at `path`
 
@@ -39,7 +39,7 @@ def load_schema() -> Mapping[str, Any]:
 
 
 def find_violations(instance: object) -> list[Violation]:
-    """Every place where the instance breaks the schema, as jsonschema finds them; the first few hundred."""
+    """Find the violations of the schema with jsonschema, up to a few hundred."""
     if accepts(instance, load_schema(), load_schema()):
         return []
     return [_violation(error) for error in islice(_validator().iter_errors(instance), limits.SAME)]
@@ -58,7 +58,7 @@ def _violation(error: ValidationError) -> Violation:
 
 
 def matches_schema(text: str, subschema: Mapping[str, Any]) -> bool:
-    """Whether a text would pass a part of the schema that asks for text of some form."""
+    """Whether a text satisfies the enumeration and pattern of a part of the schema."""
     wanted = subschema.get("enum")
     pattern = subschema.get("pattern", "")
     return (wanted is None or text in wanted) and re.search(exact(pattern), text) is not None

@@ -1,4 +1,4 @@
-"""Did-you-mean for specs: words of Azure ML that a spec says otherwise, then the spelling."""
+"""Did-you-mean for specs: first synonyms from Azure ML's vocabulary, then the spelling."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from worldsize.base import suggest
 
-# Words of Azure ML's own files, or of its documentation, that a spec says in another way.
-_SAID_OTHERWISE: Mapping[str, str] = {
+# Words from Azure ML and from launchers, with the key of a spec that means the same.
+_SYNONYMS: Mapping[str, str] = {
     "component": "uses",
     "inputs": "with",
     "jobs": "steps",
@@ -39,15 +39,7 @@ _SAID_OTHERWISE: Mapping[str, str] = {
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was meant, by another word for it or by its spelling, or None."""
+    """Find the known name that a word stands for, as a synonym or misspelt; None if there is none."""
     names = list(known)
-    synonym = _SAID_OTHERWISE.get(name.lower())
+    synonym = _SYNONYMS.get(name.lower())
     return synonym if synonym in names else suggest.closest(name, names)
-
-
-def quoted_list(names: Iterable[str], limit: int = 12) -> str:
-    """Names in back-ticks, separated by commas; a long list says how many are left out."""
-    all_names = list(names)
-    text = ", ".join(f"`{name}`" for name in all_names[:limit])
-    left = len(all_names) - limit
-    return f"{text} and {left} more" if left > 0 else text

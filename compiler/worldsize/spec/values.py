@@ -1,4 +1,4 @@
-"""YAML nodes as the plain values that JSON Schema judges, and words for what was found."""
+"""Converts YAML nodes to the plain values that JSON Schema checks, and describes values in words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import json
 import re
 from typing import Any
 
+from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Plain = Any  # dict | list | str | bool | int | float | date | bytes | None
 
-# JSON Schema's types, as they are said in sentences.
+# JSON Schema's types in words.
 TYPE_WORDS = {
     "string": "text",
     "integer": "a whole number",
@@ -35,7 +36,7 @@ def to_plain(node: Node) -> Plain:
 
 
 def describe_type(value: Plain) -> str:
-    """What a value is, in words for a sentence: ``text``, ``a whole number``, ``a list``."""
+    """The type of a value in words: ``text``, ``a whole number``, ``a list``."""
     kinds: tuple[tuple[type, str], ...] = (
         (bool, "true or false"),
         (int, "a whole number"),
@@ -50,7 +51,7 @@ def describe_type(value: Plain) -> str:
 
 
 def write_flow(value: Plain) -> str:
-    """A short value in YAML's flow style, as a person would write it on one line."""
+    """Write a short value on one line, in YAML's flow style."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {write_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -66,19 +67,14 @@ def write_flow(value: Plain) -> str:
 
 
 def show_value(node: Node) -> str:
-    """The user's own token, cut where it is long, for back-ticks."""
+    """The user's token for a message, shortened if it is long."""
     if not isinstance(node, Scalar):
         return "{…}" if isinstance(node, Mapping) else "[…]"
-    return shorten(" ".join(node.text.split()))
-
-
-def shorten(text: str, width: int = 40) -> str:
-    """A text that is short enough for a sentence."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return shorten(node.text, 40)
 
 
 def number_with_dot(text: str) -> str | None:
-    """How YAML 1.1 wants a number that it reads as text: ``1e-3`` becomes ``1.0e-3``."""
+    """Rewrite a number that YAML 1.1 reads as text: ``1e-3`` becomes ``1.0e-3``."""
     match = _EXPONENT_NUMBER.fullmatch(text)
     if match is None:
         return None

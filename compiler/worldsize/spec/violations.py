@@ -1,8 +1,7 @@
-"""jsonschema's errors, each turned into one problem at the exact place.
+"""Turns the errors of jsonschema into one problem per cause, at its exact position.
 
-jsonschema reports every keyword that fails; a reader wants one sentence a cause. So errors are
-grouped by the value they are about, the most telling keyword of a group speaks for it, and a
-misspelt key is not also reported as the missing key it was meant to be.
+jsonschema reports every keyword that fails. Here the errors about one value are grouped, the most specific
+keyword of a group is reported, and a misspelt key is not reported again as a missing key.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from collections.abc import Iterable, Iterator
 
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest_unambiguous
+from worldsize.base.wording import quoted_list
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import NodeLocation, locate
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest
-from worldsize.base.wording import quoted_list
-from worldsize.spec.values import TYPE_WORDS, write_flow, describe_type, number_with_dot, show_value, to_plain
+from worldsize.spec.values import TYPE_WORDS, describe_type, number_with_dot, show_value, to_plain, write_flow
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
-_VALUE_KEYWORDS = (  # the first that fails speaks for the value
+_VALUE_KEYWORDS = (  # the first one that fails is reported
     "type", "minLength", "enum", "pattern", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum",
     "maxLength", "minProperties", "minItems",
 )  # fmt: skip
@@ -34,7 +33,7 @@ _LONGEST_EXAMPLE = 110
 
 
 def check_schema(root: Node) -> list[Problem]:
-    """Every violation of the spec's schema in a YAML tree, one problem a cause, in file order."""
+    """Report the violations of the spec's schema in a YAML tree, one problem per cause, in file order."""
     crowded = _too_many_steps(root)
     if crowded is not None:
         return [crowded]
@@ -45,7 +44,7 @@ def check_schema(root: Node) -> list[Problem]:
 
 
 def _too_many_steps(root: Node) -> Problem | None:
-    """More steps than a spec may have, said before jsonschema takes a minute to look into all of them."""
+    """Report too many steps before jsonschema, which would take a minute to check them all."""
     steps = root.get("steps") if isinstance(root, Mapping) else None
     most = schema.load_schema()["properties"]["steps"]["maxProperties"]
     if not isinstance(steps, Mapping) or len(steps.entries) <= most:
@@ -61,7 +60,9 @@ def _by_path(errors: Iterable[Violation]) -> dict[tuple[str | int, ...], list[Vi
     return groups
 
 
-def _at_one_value(where: NodeLocation, path: tuple[str | int, ...], errors: list[Violation]) -> Iterator[Problem]:
+def _at_one_value(
+    where: NodeLocation, path: tuple[str | int, ...], errors: list[Violation]
+) -> Iterator[Problem]:
     names = [error for error in errors if error.about_name]
     for error in names:
         yield keys.report_bad_name(where, error)
@@ -88,7 +89,7 @@ def _value_problem(where: NodeLocation, error: Violation) -> Problem:
 
 def _wrong_type(where: NodeLocation, error: Violation) -> Problem:
     wanted = error.argument
-    expected = _alternatives([TYPE_WORDS[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
+    expected = _join_types([TYPE_WORDS[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
     if error.instance is None:
         message = f"{where.title} has no value; it must be {expected}"
     else:
@@ -103,14 +104,14 @@ def _wrong_type(where: NodeLocation, error: Violation) -> Problem:
 
 
 def _was_text(node: Scalar, error: Violation) -> bool:
-    """Whether a plain word was read as something else than the text that it should be."""
+    """Whether YAML read a plain word as another type although the schema takes text."""
     if node.style or error.instance is None or isinstance(error.instance, str) or error.argument != "string":
         return False
     return schema.matches_schema(node.text, error.subschema)
 
 
-def _alternatives(words: list[str]) -> str:
-    """``text, a number, or a mapping``."""
+def _join_types(words: list[str]) -> str:
+    """``text, a number, or true or false``: the comma before ``or`` keeps the last type apart."""
     return " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])}, or {words[-1]}"
 
 
@@ -123,7 +124,7 @@ def _found(value: object) -> str:
 
 
 def _type_help(where: NodeLocation, error: Violation) -> str:
-    """Say what YAML 1.1 did where that explains the surprise; else show an example."""
+    """Explain how YAML 1.1 reads the value if that is the cause; else show an example."""
     node, value = where.node, error.instance
     if not isinstance(node, Scalar) or value is None:
         return _example(where, error)
@@ -137,7 +138,7 @@ def _type_help(where: NodeLocation, error: Violation) -> str:
 
 
 def _example(where: NodeLocation, error: Violation) -> str:
-    """The shortest example of the schema, or the keys that are needed where none is short."""
+    """The shortest example of the schema; if none is short, the required keys."""
     examples = sorted((write_flow(example) for example in error.subschema.get("examples", [])), key=len)
     if not examples or len(examples[0]) > _LONGEST_EXAMPLE:
         required = quoted_list(error.subschema.get("required", []))
@@ -170,13 +171,13 @@ def _bad_pattern(where: NodeLocation, error: Violation) -> Problem:
     return Problem(
         "spec-bad-pattern",
         where.value_span,
-        f"{where.title} is `{show_value(where.node)}`, which does not have the form that is needed",
+        f"{where.title} is `{show_value(where.node)}`, which does not have the required form",
         _form(where, error),
     )
 
 
 def _form(where: NodeLocation, error: Violation) -> str:
-    """The example, and the first sentence of the field's description, which says the form."""
+    """The example, and the first sentence of the field's description, which describes the form."""
     example = _example(where, error)
     sentence = str(error.subschema.get("description", "")).partition(". ")[0].rstrip(".")
     return f"{example}: {sentence[:1].lower()}{sentence[1:]}" if sentence else example

@@ -1,4 +1,4 @@
-"""YAML with exact places: text to nodes by the rules of PyYAML's SafeLoader. Knows nothing of Azure ML."""
+"""YAML with exact positions: text to nodes by the rules of PyYAML's SafeLoader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments, found between the scalars: libyaml drops them, and suppressions live in them."""
+"""Finds comments between the scalars: libyaml drops them, and suppressions are comments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\r\n]*)?")
 
 
 class Comment(Struct, frozen=True):
-    """``# text`` from the sign to the end of the line; ``own_line`` when nothing stands before it."""
+    """``# text`` up to the end of the line; ``own_line`` is True if the line has nothing else."""
 
     span: Span
     text: str

@@ -1,8 +1,8 @@
-"""Parser events to nodes, with a stack of our own so that no input can exhaust Python's.
+"""Turns parser events into nodes, with an explicit stack so that no input exceeds Python's recursion limit.
 
-libyaml does the scanning where PyYAML was built with it; the pure Python scanner gives the same
-tree. What PyYAML's own composer would accept silently (repeated keys, a million-fold alias) or
-only meet as an exception (unhashable keys, impossible dates) becomes a problem with a place.
+libyaml scans the text if PyYAML was built with it; the pure Python scanner yields the same tree. What
+PyYAML's composer accepts silently (repeated keys, a million-fold alias) or raises as an exception without a
+position (unhashable keys, impossible dates) becomes a problem with a position.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from worldsize.base import limits as budget, limits
-from worldsize.base.problem import Problem
+from worldsize.base import limits
+from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
-from worldsize.yaml import compose
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.scalars import explain_unreadable
+from worldsize.yaml.scalars import classify_scalar, explain_unreadable
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Blanks and whole comment lines, then a property, and the same again up to the value.
@@ -34,7 +33,7 @@ class _Stop(Exception):  # noqa: N818 - not an error of the program: the file is
 
 
 class _Frame(Struct):
-    """An open collection: what it needs until its end event."""
+    """A collection whose end event is still to come."""
 
     node: Mapping | Sequence
     anchor: str | None
@@ -57,7 +56,7 @@ class Composer(Struct):
     _documents: int = 0
 
     def run(self) -> None:
-        """Compose the whole text. ``root`` stays None where PyYAML would fail; repeated keys leave it."""
+        """Compose the whole text. ``root`` is None if PyYAML would fail; repeated keys do not matter."""
         try:
             self._events()
         except _Stop as stop:
@@ -97,7 +96,7 @@ class Composer(Struct):
                 "yaml-syntax",
                 mark,
                 mark + 3,
-                "a second document starts here, and Azure ML reads one a file",
+                "a second document starts here, but Azure ML reads one document per file",
                 "move it to a file of its own, or remove the `---`",
             )
 
@@ -123,7 +122,7 @@ class Composer(Struct):
         is_key = frame is not None and isinstance(frame.node, Mapping) and frame.key is None
         reason = explain_unreadable(node.text, node.style, node.tag, is_key=is_key)
         if reason is not None:
-            help_ = "put it in quotes to keep it as text"
+            help_ = "quote it to keep it as text"
             self.problems.append(Problem("yaml-syntax", node.span, reason, help_))
 
     def _open_mapping(self, event: Any) -> None:
@@ -139,7 +138,7 @@ class Composer(Struct):
         if event.tag not in _COLLECTION_TAGS:
             mark = event.start_mark.index
             shown = event.tag.replace("tag:yaml.org,2002:", "!!")
-            message = f"tag `{shown}` means nothing to Azure ML"
+            message = f"tag `{shown}` is unknown to Azure ML"
             raise self._stop("yaml-syntax", mark, node.start, message, "remove the tag")
         if len(self._stack) >= limits.DEPTH:
             raise self._too_deep(node.start)
@@ -149,7 +148,7 @@ class Composer(Struct):
 
     def _name(self, event: Any, node: Node) -> None:
         if event.anchor in self._anchors or any(frame.anchor == event.anchor for frame in self._stack):
-            message = f"anchor `&{event.anchor}` is defined a second time"
+            message = f"anchor `&{event.anchor}` is defined twice"
             start = event.start_mark.index
             raise self._stop("yaml-syntax", start, node.start, message, "give each anchor its own name")
 
@@ -159,7 +158,7 @@ class Composer(Struct):
         if node.flow:
             node.end = event.end_mark.index
         if isinstance(node, Mapping):
-            merged = compose.finish_mapping(node, self.problems)
+            merged = finish_mapping(node, self.problems)
             self._aliased += merged
             frame.weight += merged
             self._check_expansion(node.start, node.end)
@@ -169,10 +168,10 @@ class Composer(Struct):
 
     def _alias(self, event: Any) -> None:
         start, end = event.start_mark.index, event.end_mark.index
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
             raise self._unknown_alias(event.anchor, start, end)
-        node, weight, height = found
+        node, weight, height = anchored
         if len(self._stack) + height > limits.DEPTH:
             raise self._too_deep(start)
         self._aliased += weight
@@ -181,10 +180,10 @@ class Composer(Struct):
 
     def _unknown_alias(self, name: str, start: int, end: int) -> _Stop:
         if any(frame.anchor == name for frame in self._stack):
-            message = f"alias `*{name}` stands inside its own anchor, so the file has no end"
+            message = f"alias `*{name}` is inside its own anchor, so it refers to itself"
             return self._stop("yaml-alias-bomb", start, end, message, "remove the alias")
         message = f"alias `*{name}` has no anchor `&{name}` before it"
-        return self._stop("yaml-syntax", start, end, message, "quote the text if the `*` is part of it")
+        return self._stop("yaml-syntax", start, end, message, "quote the text if it starts with `*`")
 
     def _attach(self, node: Node, weight: int, height: int, end: int) -> None:
         if not self._stack:
@@ -208,7 +207,7 @@ class Composer(Struct):
 
     def _not_a_key(self, node: Node) -> Scalar:
         what = "list" if isinstance(node, Sequence) else "mapping"
-        help_ = "quote the text if the brackets or braces are part of it"
+        help_ = "quote the text if it contains the brackets or braces"
         text = self.source.text[node.start : node.end]
         shown = f"`{text}` is read as a {what}, and " if len(text) <= 60 and "\n" not in text else ""
         problem = Problem("yaml-syntax", node.span, f"{shown}a {what} cannot be a key", help_)
@@ -220,7 +219,7 @@ class Composer(Struct):
         return Scalar(self.source, node.start, node.end, text, '"')
 
     def _skip_properties(self, start: int, event: Any) -> int:
-        """The offset behind ``&anchor`` and ``!tag``, which are not part of the value."""
+        """The offset after ``&anchor`` and ``!tag``, which are not part of the value."""
         for wanted in (event.anchor, event.tag):
             match = _PROPERTY.match(self.source.text, start) if wanted else None
             start = match.end() if match else start
@@ -229,7 +228,7 @@ class Composer(Struct):
     def _count(self, offset: int) -> None:
         self._nodes += 1
         if not self._nodes % 256:
-            budget.check_time()
+            limits.check_time()
         if self._nodes > limits.NODES:
             message = f"the file holds more than {limits.NODES:,} values"
             raise self._stop("yaml-too-large", offset, offset, message, "split the file")
@@ -250,10 +249,74 @@ class Composer(Struct):
 
 
 def _tag(event: Any) -> str | None:
-    """The tag that decides the value; a lone ``!`` makes quotes count for nothing, or the text empty."""
+    """The tag that decides the value; a lone ``!`` cancels the effect of quotes, or stands for empty text."""
     if event.tag == "!":
         return "!" if event.implicit[0] else "!!str"
     if event.tag is None and event.style in ("'", '"', "|", ">") and event.implicit[0]:
         return "!"
     tag: str | None = event.tag
     return tag
+
+
+Entry = tuple[Scalar, Node]
+
+
+def finish_mapping(mapping: Mapping, problems: list[Problem]) -> int:
+    """Expand ``<<`` in place and report keys given twice.
+
+    Returns:
+        The number of entries that merging added.
+    """
+    merges = [entry for entry in mapping.entries if _is_merge(entry[0])]
+    if merges:
+        own_entries = [entry for entry in mapping.entries if not _is_merge(entry[0])]
+        _report_duplicates(own_entries, problems)
+        merged = _merge_entries(merges, problems)
+        mapping.entries = merged + own_entries
+        return len(merged)
+    _report_duplicates(mapping.entries, problems)
+    return 0
+
+
+def _is_merge(key: Scalar) -> bool:
+    return key.text == "<<" and classify_scalar(key.text, key.style, key.tag) == "merge"
+
+
+def _merge_entries(merges: list[Entry], problems: list[Problem]) -> list[Entry]:
+    """Entries of the merged mappings, each key once: the first mapping wins."""
+    chosen: dict[object, Entry] = {}
+    for key, value in merges:
+        sources = value.items if isinstance(value, Sequence) else [value]
+        for source in reversed(sources):
+            if not isinstance(source, Mapping):
+                message = "`<<` merges a mapping or a list of mappings, but this is neither"
+                help_ = "name an anchored mapping such as `<<: *defaults`"
+                span = source.span if source.end > source.start else key.span
+                problems.append(Problem("yaml-syntax", span, message, help_))
+                continue
+            for entry in source.entries:
+                chosen[entry[0].value] = entry
+    return list(chosen.values())
+
+
+def _report_duplicates(entries: list[Entry], problems: list[Problem]) -> None:
+    """Report each repetition at the later key; keys are equal if their Python values are."""
+    seen: dict[object, Scalar] = {}
+    for key, _ in entries:
+        value = key.value
+        first = seen.get(value)
+        if first is None:
+            seen[value] = key
+            continue
+        if len(problems) >= limits.FOUND:
+            return
+        written = "" if key.text == first.text else f" (as `{first.text}`)"
+        problems.append(
+            Problem(
+                "yaml-duplicate-key",
+                key.span,
+                f"`{key.text}` is given twice in this mapping{written}, and only the last value counts",
+                "keep one of them",
+                (Related(first.span, "this first value is lost"),),
+            )
+        )

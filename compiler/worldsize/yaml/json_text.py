@@ -1,7 +1,8 @@
-"""JSON with exact places, as the nodes that YAML has: for configuration files that a job names.
+"""Reads JSON with exact positions into YAML nodes: for configuration files that a job names.
 
-YAML reads most JSON, but takes ``1e-3`` for text, refuses tabs, and passes over what stops JSON readers.
-What only lenient readers take (comments, a comma before a closing bracket) is told apart from what none does.
+A YAML reader accepts most JSON, but reads ``1e-3`` as text, refuses tabs, and ignores errors that stop JSON
+readers. What only lenient readers accept (comments, a comma before a closing bracket) is a fault of its own
+kind.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PYTHON = {"True": "true", "False": "false", "None": "null"}
 
 
 class Fault(NamedTuple):
-    """What is wrong with the text: ``syntax`` (nothing reads it), ``lenient`` (some do) or ``duplicate``."""
+    """An error in the text: ``syntax`` (no reader accepts it), ``lenient`` (some do) or ``duplicate``."""
 
     kind: str
     start: int
@@ -40,7 +41,7 @@ class _Stop(Exception):  # noqa: N818 - how reading ends early, never seen outsi
 
 
 def read_json(source: Source) -> tuple[Node | None, list[Fault]]:
-    """The value that a text holds, and its faults; None for the value where the text is no JSON."""
+    """The value of a text, and its faults; the value is None if the text is not JSON."""
     reader = _Reader(source)
     try:
         root = reader.whole()
@@ -50,7 +51,7 @@ def read_json(source: Source) -> tuple[Node | None, list[Fault]]:
 
 
 class _Reader:
-    """A place in the text, and what was found wrong so far."""
+    """The position in the text and the faults so far."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.text, self.at = source, source.text, 0
@@ -69,12 +70,12 @@ class _Reader:
 
     def skip(self) -> None:
         """Go to the next token."""
-        while found := _BLANK.match(self.text, self.at):
-            if found["comment"] is not None:
-                message = "this is a comment, which JSON does not have"
-                first_line = self.at + len(found.group().splitlines()[0])
+        while blank := _BLANK.match(self.text, self.at):
+            if blank["comment"] is not None:
+                message = "this comment is not valid JSON"
+                first_line = self.at + len(blank.group().splitlines()[0])
                 self.faults.append(Fault("lenient", self.at, first_line, message, "remove it"))
-            self.at = found.end()
+            self.at = blank.end()
 
     def peek(self) -> str:
         """The next character, or nothing at the end."""
@@ -127,17 +128,17 @@ class _Reader:
         word = _WORD.match(self.text, self.at)
         start, end = (self.at, self.at + 1) if word is None else word.span()
         shown = self.text[start:end]
-        raise _Stop(start, end, f"`{shown}` is no key: keys stand in double quotes", 'write `"key": value`')
+        raise _Stop(start, end, f"`{shown}` is not a key: keys are in double quotes", 'write `"key": value`')
 
     def _string(self) -> Scalar:
-        found = _STRING.match(self.text, self.at)
-        if found is None:
+        match = _STRING.match(self.text, self.at)
+        if match is None:
             line_end = self.text.find("\n", self.at)
             end = line_end if line_end >= 0 else len(self.text)
-            message = "this text does not end on its line, or has a `\\` that means nothing"
+            message = "this text does not end on its line, or has an unknown escape after `\\`"
             raise _Stop(self.at, end, message, 'close it with `"`, and write `\\\\` for a backslash')
-        self.at = found.end()
-        return Scalar(self.source, found.start(), found.end(), json.loads(found.group()), '"')
+        self.at = match.end()
+        return Scalar(self.source, match.start(), match.end(), json.loads(match.group()), '"')
 
     def _plain(self) -> Scalar:
         word = _WORD.match(self.text, self.at)
@@ -153,7 +154,7 @@ class _Reader:
         elif text in _PYTHON:
             raise _Stop(start, end, f"`{text}` is Python, not JSON", f"write `{_PYTHON[text]}`")
         else:
-            message = f"`{text}` is no value of JSON"
+            message = f"`{text}` is not a JSON value"
             raise _Stop(start, end, message, "write a number, true, false, null, or a text in double quotes")
         self.at = end
         return Scalar(self.source, start, end, text, "", tag)
@@ -163,12 +164,12 @@ class _Reader:
             return _Stop(self.at, self.at, "the file ends where a value is expected", "write the value")
         shown = self.peek()
         if shown == "'":
-            return _Stop(self.at, self.at + 1, "text stands in double quotes, not single ones", 'write `"`')
+            return _Stop(self.at, self.at + 1, "text is in double quotes, not in single quotes", 'write `"`')
         return _Stop(self.at, self.at + 1, f"a value is expected, not `{shown}`", "write the value")
 
 
 class _Items:
-    """The turns of a loop over what stands between two brackets; each ends before the next comma."""
+    """Iterates over the items between two brackets; each turn ends before the next comma."""
 
     def __init__(self, reader: _Reader, opening: str, closing: str) -> None:
         self.reader, self.opening, self.closing = reader, opening, closing
@@ -192,7 +193,7 @@ class _Items:
             raise self._never_closed()
 
     def _comma(self) -> None:
-        """Go over the comma after a value, or stay before the closing bracket."""
+        """Skip the comma after a value, or stop before the closing bracket."""
         reader = self.reader
         end = reader.at
         reader.skip()

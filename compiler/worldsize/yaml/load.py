@@ -1,4 +1,4 @@
-"""Reading a YAML file: bytes to a document, every fault of the file as a problem, never an exception."""
+"""Reads a YAML file: bytes to a document. Every fault of the file is a problem, never an exception."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from worldsize.base import limits as budget, limits
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.yaml import comments
@@ -21,7 +21,7 @@ _NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010
 
 
 class Document(Struct, eq=False, dict=True):
-    """One file: its text, its tree (None where it could not be read) and what is wrong with it."""
+    """One file: its text, its tree (None if it cannot be read) and its problems."""
 
     source: Source
     root: Node | None
@@ -65,8 +65,8 @@ def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Docum
     composer = Composer(source)
     try:
         composer.run()
-    except budget.OverBudgetError:  # the next that asks for the file need not find it out again
-        return Document(source, None, [budget.report_over_budget(name)])
+    except limits.OverBudgetError:  # the next reader of the file gets the same answer at once
+        return Document(source, None, [limits.report_over_budget(name)])
     problems = composer.problems
     if composer.root is None and not problems:
         message = "the file is empty"
@@ -84,23 +84,23 @@ def to_python(node: Node) -> Any:
     return _plain(node, {})
 
 
-def _plain(node: Node, done: dict[int, Any]) -> Any:
+def _plain(node: Node, converted_nodes: dict[int, Any]) -> Any:
     if isinstance(node, Scalar):
         return node.value
-    known = done.get(id(node))
-    if known is not None:
-        return known
+    converted = converted_nodes.get(id(node))
+    if converted is not None:
+        return converted
     plain: Any
     if isinstance(node, Mapping):
-        plain = {key.value: _plain(value, done) for key, value in node.entries}
+        plain = {key.value: _plain(value, converted_nodes) for key, value in node.entries}
     else:
-        plain = [_plain(item, done) for item in node.items]
-    done[id(node)] = plain
+        plain = [_plain(item, converted_nodes) for item in node.items]
+    converted_nodes[id(node)] = plain
     return plain
 
 
 def _read(name: str) -> bytes | Problem:
-    """The bytes of a regular file of bounded size, or why there are none."""
+    """The bytes of a regular file of bounded size, or the problem that prevents reading it."""
     at_start = Source(name, "").span(0, 0)
     try:
         with open(name, "rb", opener=_open_without_waiting) as file:
@@ -117,9 +117,9 @@ def _read(name: str) -> bytes | Problem:
         )
     if len(data) > limits.SIZE:
         size = max(status.st_size, len(data))
-        message = f"the file has {size:,} bytes, and at most {limits.SIZE:,} are read"
+        message = f"the file has {size:,} bytes, but at most {limits.SIZE:,} are read"
         return Problem(
-            "yaml-too-large", at_start, message, "keep data in files that the job names, not in the job"
+            "yaml-too-large", at_start, message, "keep data in files that the job refers to, not in the job"
         )
     return data
 
@@ -129,7 +129,7 @@ def _open_without_waiting(name: str, flags: int) -> int:
 
 
 def _decode(name: str, data: str | bytes) -> tuple[Source, Problem | None]:
-    """The text, and the problem that makes it unusable, pointing at the offending byte or character."""
+    """The text, and the problem that makes it unusable, at the offending byte or character."""
     if isinstance(data, bytes):
         try:
             text = data.decode("utf-8-sig")

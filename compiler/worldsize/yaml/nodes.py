@@ -1,10 +1,10 @@
-"""The tree a YAML file becomes: values that still know where they stand.
+"""The tree of a YAML file: values with their positions.
 
-Three node types only, so that every reader is a three-way ``isinstance``. Aliases share the node
-of their anchor: the tree is a graph without cycles, and ``load`` refuses files whose expansion
-would be large or deep, so that plain recursion over it is safe.
+There are three node types, so that every reader is a three-way ``isinstance``. Aliases share the node of
+their anchor: the tree is a graph without cycles, and ``load`` refuses files whose expansion is large or deep,
+so that plain recursion is safe.
 
-Nodes keep offsets; line and column are worked out when asked for. Most nodes are never reported.
+Nodes keep offsets; line and column are computed on demand, because most nodes are never reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Scalar(Struct, eq=False):
-    """A leaf. ``text`` is the content after unquoting and folding; ``value`` what PyYAML would give."""
+    """A leaf. ``text`` is the content after unquoting and folding, ``value`` what PyYAML returns."""
 
     source: Source
     start: int
@@ -32,17 +32,17 @@ class Scalar(Struct, eq=False):
     style: str = ""  # "" plain, "'" or '"' quoted, "|" literal block, ">" folded block
     tag: str | None = None  # an explicit tag such as "!!str", else None
     _segments: Segments | None = None
-    _value: PlainValue = None  # once asked for
+    _value: PlainValue = None  # computed on demand
 
     @property
     def span(self) -> Span:
-        """Where the text stands, quotes and block header included, anchor and tag not."""
+        """The position of the text with its quotes or block header, without anchor and tag."""
         return self.source.span(self.start, self.end)
 
     @property
     def value(self) -> PlainValue:
         """The Python value by YAML 1.1 rules: ``yes`` is True, ``010`` is 8, ``1e-3`` is text."""
-        if self._value is None:  # or null, which is quick to find out again
+        if self._value is None:  # not computed yet, or null, which is quick to compute again
             self._value = resolve_scalar(self.text, self.style, self.tag)
         return self._value
 
@@ -63,8 +63,8 @@ class Scalar(Struct, eq=False):
             return self.source.span(runs[0][1] + start, runs[0][1] + end)
         from worldsize.yaml import segments  # noqa: PLC0415 - most texts are written as they are read
 
-        found = segments.locate_range(runs, start, end)
-        return self.span if found is None else self.source.span(*found)
+        offsets = segments.locate_range(runs, start, end)
+        return self.span if offsets is None else self.source.span(*offsets)
 
     def _trace(self) -> Segments:
         """The runs that lead from ``text`` back to the source; one run where nothing is escaped or folded."""
@@ -94,9 +94,9 @@ class Sequence(Struct, eq=False):
 
 
 class Mapping(Struct, eq=False):
-    """Keys and values in the order written. A repeated key keeps its *last* value, as Azure reads it.
+    """Keys and values in the order of the file. A repeated key keeps its *last* value, as in Azure ML.
 
-    Entries brought in by a merge key ``<<`` stand first, and the mapping's own override them.
+    Entries of a merge key ``<<`` come first, and the mapping's own entries override them.
     """
 
     source: Source
@@ -126,7 +126,7 @@ class Mapping(Struct, eq=False):
         return len(self._positions())
 
     def __bool__(self) -> bool:
-        """Always true, so that ``node or default`` means "absent", never "empty"."""
+        """Always True, so that ``node or default`` tests for absence, not for emptiness."""
         return True
 
     def get(self, key: str) -> Node | None:
@@ -135,7 +135,7 @@ class Mapping(Struct, eq=False):
         return None if position is None else self.entries[position][1]
 
     def key(self, key: str) -> Scalar | None:
-        """The node of the key itself: what an "unknown key" diagnostic points at."""
+        """The node of the key itself, which an "unknown key" diagnostic points at."""
         position = self._positions().get(key)
         return None if position is None else self.entries[position][0]
 

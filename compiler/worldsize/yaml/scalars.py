@@ -1,8 +1,8 @@
 """What an unquoted word means by YAML 1.1, the way PyYAML's SafeLoader (and so Azure ML) reads it.
 
 The tables of patterns are PyYAML's own, so that the two cannot drift apart. The conversions are
-written out because PyYAML's need a loader object and fail with bare ``ValueError`` on words such as
-``2024-13-45``; here those stay text and :func:`unreadable` says why.
+written out because PyYAML's need a loader object and raise a bare ``ValueError`` on words such as
+``2024-13-45``; here those stay text, and :func:`explain_unreadable` says why.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
+
+from worldsize.base.wording import shorten
 
 PlainValue = None | bool | int | float | str | bytes | dt.date | dt.datetime
 
@@ -48,7 +50,7 @@ def classify_scalar(text: str, style: str = "", tag: str | None = None) -> str:
 
 
 def resolve_scalar(text: str, style: str = "", tag: str | None = None) -> PlainValue:
-    """The Python value of a scalar; a word that looks like a number or date but is none stays text."""
+    """The Python value of a scalar; a word that looks like a number or date but is not one stays text."""
     name = classify_scalar(text, style, tag)
     if name == "str":
         return text
@@ -58,19 +60,21 @@ def resolve_scalar(text: str, style: str = "", tag: str | None = None) -> PlainV
         return text
 
 
-def explain_unreadable(text: str, style: str = "", tag: str | None = None, *, is_key: bool = False) -> str | None:
-    """Why PyYAML would fail on this scalar, or None when it would not. ``=`` and ``<<`` pass as keys."""
+def explain_unreadable(
+    text: str, style: str = "", tag: str | None = None, *, is_key: bool = False
+) -> str | None:
+    """Why PyYAML fails on this scalar, or None if it does not. ``=`` and ``<<`` are allowed as keys."""
     name = classify_scalar(text, style, tag)
     if name == "str":
         return None
     if name not in KNOWN_TAGS:
-        return f"tag `{tag}` means nothing to Azure ML"
+        return f"tag `{tag}` is unknown to Azure ML"
     if name in ("value", "merge") and not is_key:
         return f"a bare `{text}` is not a value"
     try:
         _convert(name, text)
     except (ValueError, OverflowError, KeyError, IndexError, AttributeError):
-        shown = text if len(text) <= 40 else text[:39] + "…"
+        shown = shorten(text, 40)
         noun = {"timestamp": "date", "int": "whole number", "float": "number"}.get(name, name)
         return f"`{shown}` is read as a {noun} but is not a valid one"
     return None

@@ -1,4 +1,4 @@
-"""From an offset in a scalar's value back to the offset in the file.
+"""Maps an offset in a scalar's value back to the offset in the file.
 
 A value differs from its source by quotes, escapes, indentation and folded lines. The map is a list
 of runs ``(offset in value, offset in source, length in value, length in source)``; inside a run of
@@ -97,7 +97,7 @@ def _append(runs: Segments, run: Run) -> None:
 
 
 def _block(source: str, start: int, end: int, value: str) -> Segments:
-    """Literal and folded blocks: find each source line's content, in order, in the value."""
+    """Literal and folded blocks: find the content of each source line in the value, in order."""
     header = _HEADER.match(source, start)
     if header is None:
         return []
@@ -109,11 +109,11 @@ def _block(source: str, start: int, end: int, value: str) -> Segments:
         content = source[min(begin + indent, stop) : stop]
         if not content:
             continue
-        found = _skip_breaks(value, offset, content)
-        if found is None:
+        position = _skip_breaks(value, offset, content)
+        if position is None:
             return []
-        runs.append((found, begin + indent, len(content), len(content)))
-        offset = found + len(content)
+        runs.append((position, begin + indent, len(content), len(content)))
+        offset = position + len(content)
     if value[offset:].strip("\n\u2028\u2029 "):
         return []
     return runs
@@ -129,7 +129,7 @@ def _lines(source: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _indent(source: str, lines: list[tuple[int, int]], value: str) -> int:
-    """Columns that YAML cut from each line: the first line's blanks, less those the value kept."""
+    """Columns that YAML removed from each line: the first line's blanks less those that the value kept."""
     kept = value.lstrip("\n\u2028\u2029")
     kept_blanks = len(kept) - len(kept.lstrip(" "))
     for begin, stop in lines:

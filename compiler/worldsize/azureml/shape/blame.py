@@ -1,4 +1,4 @@
-"""What to say of a value that has none of the shapes it may have."""
+"""Reports a value that has none of the shapes that are allowed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import datetime as dt
 import math
 import re
 
-from worldsize.azureml.shape.catalog import Shape
-from worldsize.azureml.shape.catalog import MappingContext
+from worldsize.azureml.shape.catalog import MappingContext, Shape
 from worldsize.azureml.shape.values import fits_shape, fold_case, takes_text
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, closest_unambiguous
+from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -31,12 +31,12 @@ _PATTERN_ADVICE = {
 
 
 def report_empty(name: str, span: Span) -> Problem:
-    """A key without a value where Azure ML refuses null."""
+    """Report a key without a value, which Azure ML refuses."""
     return Problem("aml-empty-value", span, f"`{name}` has no value", "give it a value, or remove the key")
 
 
 def report_name_not_text(key: Scalar) -> Problem:
-    """A name that YAML reads as a number or a truth, such as ``on``."""
+    """Report a name that YAML reads as a number or a boolean, such as ``on``."""
     read = "nothing" if key.value is None else f"{key.value!s}".lower()
     quoted = f'"{key.text}"'
     message = f"the name `{key.text}` is read as {read}, and names are text"
@@ -44,7 +44,7 @@ def report_name_not_text(key: Scalar) -> Problem:
 
 
 def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Problem:
-    """The one problem of ``node``, which stands under ``name`` and fits no alternative."""
+    """Report ``node``, the value of ``name``, which fits no alternative."""
     if isinstance(node, Scalar):
         return _scalar(node, name, alternatives)
     given = "a mapping" if isinstance(node, Mapping) else "a list"
@@ -53,7 +53,7 @@ def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Prob
 
 
 def _start(node: Mapping | Sequence) -> Span:
-    """The first line of a list or mapping; nobody wants all of it underlined."""
+    """The start of a list or mapping, because underlining all of it helps little."""
     if isinstance(node, Mapping) and node.entries:
         return node.entries[0][0].span
     if isinstance(node, Sequence) and node.items:
@@ -76,7 +76,9 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if not scalars:
         return _not_a_scalar(node, name, plain)
     value = node.value
-    if any(fits_shape(node.text, part) for part in scalars if takes_text(part)) and not isinstance(value, str):
+    if any(fits_shape(node.text, part) for part in scalars if takes_text(part)) and not isinstance(
+        value, str
+    ):
         return _unquoted(node, name)
     if isinstance(value, float) and any(part.get("x-kind") == "integer" for part in scalars):
         return _fraction(node, name, value)
@@ -86,11 +88,11 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
             return problem
     message = f"{_read_as(node)}, and `{name}` takes {_expected(plain)}"
     advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
-    return Problem("aml-wrong-type", node.span, _bounded(message), advice)
+    return Problem("aml-wrong-type", node.span, shorten(message, 200), advice)
 
 
 def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem | None:
-    """What is wrong with a text where some text may stand, though not this one."""
+    """Report a text whose content is not allowed."""
     if "${{" in node.text:
         return _binding(node, name, alternatives, scalars)
     enums = [part for part in scalars if "enum" in part and part.get("x-kind") is None]
@@ -100,7 +102,7 @@ def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shap
 
 
 def _is_side_door(part: Shape) -> bool:
-    """What a value may also be, but no message should offer: an expression, a file that holds it."""
+    """Whether a shape is not worth suggesting: an expression, or a file that contains the value."""
     return part.get("x-kind") == "binding" or part.get("pattern") == "^file:"
 
 
@@ -109,19 +111,21 @@ def _unquoted(node: Scalar, name: str) -> Problem:
     quoted = f'"{node.text}"'
     fix = Fix(node.span, quoted)
     if isinstance(value, dt.date):
-        message = f"`{_short(node.text)}` is read as a date, and `{name}` takes text"
+        message = f"`{shorten(node.text, 60)}` is read as a date, and `{name}` takes text"
         return Problem("aml-unquoted-date", node.span, message, f"quote it: {quoted}", fix=fix)
     message = f"{_read_as(node)}, and `{name}` takes text"
-    return Problem("aml-wrong-type", node.span, _bounded(message), f"quote it: {_short(quoted)}", fix=fix)
+    return Problem(
+        "aml-wrong-type", node.span, shorten(message, 200), f"quote it: {shorten(quoted, 60)}", fix=fix
+    )
 
 
 def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem:
     if len(scalars) < len(alternatives) and any(part.get("x-kind") == "binding" for part in alternatives):
-        message = f"`{_short(node.text)}` is not an expression that `{name}` can hold"
+        message = f"`{shorten(node.text, 60)}` is not an expression that `{name}` can hold"
     else:
-        message = f"`{name}` takes {_expected(scalars)} here, not the expression `{_short(node.text)}`"
+        message = f"`{name}` takes {_expected(scalars)} here, not the expression `{shorten(node.text, 60)}`"
     advice = "write the value itself, or put the command into a component and bind its step"
-    return Problem("aml-binding-not-allowed", node.span, _bounded(message), advice)
+    return Problem("aml-binding-not-allowed", node.span, shorten(message, 200), advice)
 
 
 def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shape]) -> Problem:
@@ -130,8 +134,8 @@ def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shap
 
 
 def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
-    """A word that is not among the ``words`` that ``name`` takes."""
-    message = _bounded(f"`{_short(node.text)}` is not a value of `{name}`")
+    """Report a word that is not among the ``words`` that ``name`` takes."""
+    message = shorten(f"`{shorten(node.text, 60)}` is not a value of `{name}`", 200)
     if prefixed is not None:
         return Problem(
             "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
@@ -140,7 +144,11 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         advice = "it is a private preview; plain YAML has no control flow"
         return Problem("aml-not-allowed", node.span, message, advice)
     same = next(
-        (word for word in words if fold_case(node.text, "snake") == word or node.text.lower() == word.lower()),
+        (
+            word
+            for word in words
+            if fold_case(node.text, "snake") == word or node.text.lower() == word.lower()
+        ),
         None,
     )
     if same is not None:
@@ -158,24 +166,23 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
     )
 
 
-def report_typed_literal(chosen: Scalar, place: MappingContext) -> Problem | None:
+def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | None:
     """A job's input that is declared as a component's is: a job gives the value, and only data has a type.
 
     Args:
         chosen: The value of ``type``, which is no word that may stand there.
-        place: The input.
+        context: The input.
     """
     example = _EXAMPLES.get(chosen.text.lower())
-    if example is None or place.parent is None or place.parent.name != "inputs":
+    if example is None or context.parent is None or context.parent.name != "inputs":
         return None
-    given = place.node.get("default" if "value" not in place.node else "value")
+    given = context.node.get("default" if "value" not in context.node else "value")
     if isinstance(given, Scalar) and given.text:
         example = given.text
     message = f"`{chosen.text}` is not a value of `type`"
-    advice = (
-        f"write the value itself, `{place.name}: {_short(example)}`: a job gives values, a component types"
-    )
-    return Problem("aml-not-allowed", chosen.span, message, _bounded(advice))
+    advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
+    advice += ": a job gives values, a component types"
+    return Problem("aml-not-allowed", chosen.span, message, shorten(advice, 200))
 
 
 def _fraction(node: Scalar, name: str, value: float) -> Problem:
@@ -191,7 +198,7 @@ def _has_form(part: Shape) -> bool:
 
 
 def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
-    message = f"`{_short(node.text)}` is not a valid `{name}`"
+    message = f"`{shorten(node.text, 60)}` is not a valid `{name}`"
     prefixed = _prefix(node, scalars)
     if prefixed is not None:
         return Problem(
@@ -206,7 +213,7 @@ def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
 
 
 def _prefix(node: Scalar, scalars: list[Shape]) -> str | None:
-    """The same name with the prefix that makes it a reference, where only that is missing."""
+    """The name with the prefix of a reference, if only the prefix is missing."""
     text = node.text.strip()
     if not text or any(blank in text for blank in " <>{}/"):
         return None
@@ -230,8 +237,8 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
         elif mapping and discriminator.get("key") == "type":
             advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
         elif part.get("type") == "array":
-            advice = f"write a list: `{name}: [{_short(node.text)}]`"
-    return Problem("aml-wrong-type", node.span, _bounded(message), _bounded(advice))
+            advice = f"write a list: `{name}: [{shorten(node.text, 60)}]`"
+    return Problem("aml-wrong-type", node.span, shorten(message, 200), shorten(advice, 200))
 
 
 def _number_advice(node: Scalar, scalars: list[Shape]) -> str | None:
@@ -250,9 +257,9 @@ def _number_advice(node: Scalar, scalars: list[Shape]) -> str | None:
 
 
 def _read_as(node: Scalar) -> str:
-    """`yes` is read as true: what the token is after YAML 1.1 had its say."""
+    """Describe how YAML 1.1 reads a token: `yes` is read as true."""
     value = node.value
-    shown = f"`{_short(node.text)}`"
+    shown = f"`{shorten(node.text, 60)}`"
     if isinstance(value, bool):
         return f"{shown} is read as {str(value).lower()}"
     if isinstance(value, (int, float)):
@@ -265,8 +272,8 @@ def _read_as(node: Scalar) -> str:
 def _token(node: Scalar) -> str:
     value = node.value
     if isinstance(value, str):
-        return f"the text `{_short(node.text)}`"
-    return f"`{_short(node.text)}`"
+        return f"the text `{shorten(node.text, 60)}`"
+    return f"`{shorten(node.text, 60)}`"
 
 
 def _expected(alternatives: list[Shape]) -> str:
@@ -275,7 +282,7 @@ def _expected(alternatives: list[Shape]) -> str:
         words += [word for word in _nouns(part) if word not in words]
     if not words:
         return "an expression such as ${{parent.outputs.name}}"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return join_words(words)
 
 
 def _nouns(part: Shape) -> list[str]:
@@ -297,12 +304,3 @@ def _nouns(part: Shape) -> list[str]:
 
 def _is_mapping(part: Shape) -> bool:
     return part.get("type") == "object" or "oneOf" in part
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 60 else flat[:59] + "…"
-
-
-def _bounded(message: str) -> str:
-    return message if len(message) <= 200 else message[:199] + "…"

@@ -9,7 +9,11 @@ import json
 from functools import cache
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from worldsize import resources
+from worldsize.base.span import Span
+from worldsize.yaml.nodes import Mapping, Scalar
 
 Shape = dict[str, Any]
 
@@ -40,7 +44,7 @@ class Catalog:
         return shape if reference is None else self._definition(reference.rpartition("/")[2])
 
     def alternatives(self, shape: Shape) -> list[Shape]:
-        """All shapes of which a value must have one, resolved."""
+        """The resolved shapes of which a value must have one."""
         parts = self._parts.get(id(shape))
         if parts is None:
             whole = self.resolve(shape)
@@ -80,3 +84,29 @@ def _read(name: str) -> Shape:
 def load_catalog(kind: str) -> Catalog:
     """The catalogue of ``kind``, for example ``pipeline-job``."""
     return Catalog(kind)
+
+
+class MappingContext(Struct, frozen=True):
+    """A mapping under inspection."""
+
+    node: Mapping
+    shape: Shape
+    name: str | None  # its key in the parent; None at the root
+    key: Scalar | None  # the node of that key
+    parent: MappingContext | None = None
+    type: str | None = None  # the text that selected ``shape`` among ``siblings``
+    siblings: tuple[Sibling, ...] = ()
+
+    @property
+    def anchor(self) -> Span:
+        """What to point at when something is missing: the mapping's key; at the root `type`, or the first."""
+        if self.key is not None:
+            return self.key.span
+        own = [key for key in self.node if key != "$schema"]
+        key = self.node.key("type") or self.node.key(own[0] if own else "$schema")
+        return key.span if key is not None else self.node.span
+
+    @property
+    def title(self) -> str:
+        """How a message names the mapping."""
+        return f"`{self.name}`" if self.name is not None else "the file"

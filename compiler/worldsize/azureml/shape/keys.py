@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.shape.catalog import Catalog, Shape
-from worldsize.azureml.shape.catalog import MappingContext
+from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
+from worldsize.azureml.shape.values import fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest, edit_distance, closest_unambiguous
+from worldsize.base.suggest import closest, closest_unambiguous, edit_distance
+from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Scalar
 
 # Words of other tools, of the documentation's errors and of Azure ML's first version.
@@ -56,45 +57,45 @@ _STEP_KEYS = frozenset(
 _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
-def explain_key(key: Scalar, place: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
+def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
     """The problem of ``key``, which ``place`` has no use for, and the key of ``place`` that it stands for.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
     one problem.
     """
-    if _takes_conda_file(place) and key.text in _CONDA_KEYS:
-        if key.text != next(name for name in place.node if name in _CONDA_KEYS):
+    if _takes_conda_file(context) and key.text in _CONDA_KEYS:
+        if key.text != next(name for name in context.node if name in _CONDA_KEYS):
             return None, None
-        return _conda(key, place), None
-    found = _find(key, place, catalog)
+        return _conda(key, context), None
+    found = _find(key, context, catalog)
     if found.fix is not None:
         return found, found.fix.replacement
     if found.slug == "aml-misplaced-key":
-        return found, "component" if key.text == "jobs" else _container_of(key.text, place, catalog)
+        return found, "component" if key.text == "jobs" else _container_of(key.text, context, catalog)
     return found, None
 
 
-def _find(key: Scalar, place: MappingContext, catalog: Catalog) -> Problem:
-    if place.shape.get("x-unknown-keys") == "kept":
-        return _kept(key, place)
-    explained = limits.take_comparisons(len(place.shape.get("properties", ())))
+def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
+    if context.shape.get("x-unknown-keys") == "kept":
+        return _kept(key, context)
+    explained = limits.take_comparisons(len(context.shape.get("properties", ())))
     problem = explained and (
-        _slip(key, place)
-        or _inline_jobs(key, place)
-        or _alias(key, place, catalog)
-        or _contained(key, place, catalog)
-        or _of_other_type(key, place)
-        or _higher(key, place)
-        or _on_the_step(key, place)
-        or _typo(key, place)
+        _slip(key, context)
+        or _inline_jobs(key, context)
+        or _alias(key, context, catalog)
+        or _contained(key, context, catalog)
+        or _of_other_type(key, context)
+        or _higher(key, context)
+        or _on_the_step(key, context)
+        or _typo(key, context)
     )
     if problem:
         return problem
-    if place.shape.get("additionalProperties") is True:
-        message = f"{place.title} has no key `{key.text}`; Azure ML ignores it"
-        return Problem("aml-ignored-key", key.span, _bounded(message), "remove it")
-    listing = _listing(known_keys(place.shape))
-    return _unknown(key, place, listing or "check its spelling and its indentation, or remove it")
+    if context.shape.get("additionalProperties") is True:
+        message = f"{context.title} has no key `{key.text}`; Azure ML ignores it"
+        return Problem("aml-ignored-key", key.span, shorten(message, 200), "remove it")
+    listing = _listing(known_keys(context.shape))
+    return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
 
 def known_keys(shape: Shape) -> list[str]:
@@ -103,63 +104,63 @@ def known_keys(shape: Shape) -> list[str]:
     return sorted(name for name, value in properties.items() if "readOnly" not in value and name != "$schema")
 
 
-def _unknown(key: Scalar, place: MappingContext, help_text: str | None, fix: Fix | None = None) -> Problem:
+def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: Fix | None = None) -> Problem:
     return Problem(
         "aml-unknown-key",
         key.span,
-        _bounded(f"{place.title} has no key `{_short(key.text)}`"),
+        shorten(f"{context.title} has no key `{shorten(key.text, 60)}`", 200),
         help_text,
         fix=fix,
     )
 
 
-def _kept(key: Scalar, place: MappingContext) -> Problem:
+def _kept(key: Scalar, context: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
-    message = f"`{_short(key.text)}` is not a known key of {place.title}, so it probably has no effect"
-    found = closest(key.text, known_keys(place.shape))
+    message = f"`{shorten(key.text, 60)}` is not a known key of {context.title}, so it probably has no effect"
+    found = closest(key.text, known_keys(context.shape))
     return Problem("aml-ignored-key", key.span, message, f"did you mean `{found}`?" if found else "remove it")
 
 
-def _takes_conda_file(place: MappingContext) -> bool:
-    return "conda_file" in place.shape.get("properties", {})
+def _takes_conda_file(context: MappingContext) -> bool:
+    return "conda_file" in context.shape.get("properties", {})
 
 
-def _conda(key: Scalar, place: MappingContext) -> Problem:
-    message = f"`{key.text}` belongs into a conda file, not straight under {place.title}"
+def _conda(key: Scalar, context: MappingContext) -> Problem:
+    message = f"`{key.text}` belongs into a conda file, not straight under {context.title}"
     advice = "put `channels` and `dependencies` under `conda_file:`, beside `image:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _inline_jobs(key: Scalar, place: MappingContext) -> Problem | None:
-    if key.text != "jobs" or "component" not in place.shape.get("required", ()):
+def _inline_jobs(key: Scalar, context: MappingContext) -> Problem | None:
+    if key.text != "jobs" or "component" not in context.shape.get("required", ()):
         return None
-    message = f"{place.title} cannot hold `jobs`; a pipeline inside a pipeline is a component of its own"
+    message = f"{context.title} cannot hold `jobs`; a pipeline inside a pipeline is a component of its own"
     advice = "move the jobs into a pipeline component's file and name it with `component:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _alias(key: Scalar, place: MappingContext, catalog: Catalog) -> Problem | None:
+def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
     meant = _ALIASES.get(key.text)
-    if meant is None or meant in place.node:
+    if meant is None or meant in context.node:
         return None
-    if meant in place.shape.get("properties", {}):
-        return _unknown(key, place, f"write `{meant}`", Fix(key.span, meant))
-    container = _container_of(meant, place, catalog)
+    if meant in context.shape.get("properties", {}):
+        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant))
+    container = _container_of(meant, context, catalog)
     if container is None:
         return None
-    return _unknown(key, place, f"write `{meant}` under `{container}:`")
+    return _unknown(key, context, f"write `{meant}` under `{container}:`")
 
 
-def _contained(key: Scalar, place: MappingContext, catalog: Catalog) -> Problem | None:
-    container = None if key.text in _COMMON else _container_of(key.text, place, catalog)
+def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
+    container = None if key.text in _COMMON else _container_of(key.text, context, catalog)
     if container is None:
         return None
-    message = f"`{key.text}` belongs under `{container}`, not directly under {place.title}"
-    return Problem("aml-misplaced-key", key.span, _bounded(message), f"move it under `{container}:`")
+    message = f"`{key.text}` belongs under `{container}`, not directly under {context.title}"
+    return Problem("aml-misplaced-key", key.span, shorten(message, 200), f"move it under `{container}:`")
 
 
-def _container_of(name: str, place: MappingContext, catalog: Catalog) -> str | None:
-    properties = place.shape.get("properties", {})
+def _container_of(name: str, context: MappingContext, catalog: Catalog) -> str | None:
+    properties = context.shape.get("properties", {})
     for container in _CONTAINERS:
         shape = properties.get(container)
         if shape and any(name in branch.get("properties", {}) for branch in catalog.branches(shape)):
@@ -167,39 +168,41 @@ def _container_of(name: str, place: MappingContext, catalog: Catalog) -> str | N
     return None
 
 
-def _of_other_type(key: Scalar, place: MappingContext) -> Problem | None:
+def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
     """A key that the same mapping has under another ``type``."""
-    if key.text in _COMMON or place.type is None:
+    if key.text in _COMMON or context.type is None:
         return None
-    owners = list(dict.fromkeys(s.type for s in place.siblings if key.text in s.shape.get("properties", {})))
-    owners = [owner for owner in owners if owner != place.type]
+    owners = list(
+        dict.fromkeys(s.type for s in context.siblings if key.text in s.shape.get("properties", {}))
+    )
+    owners = [owner for owner in owners if owner != context.type]
     if not owners:
         return None
-    slug = "distribution-field-of-other-type" if place.name == "distribution" else "aml-field-of-other-type"
+    slug = "distribution-field-of-other-type" if context.name == "distribution" else "aml-field-of-other-type"
     of = _listing(owners, "and")
-    message = f"`{key.text}` is a key of type {of}, and the type here is `{place.type}`"
-    own = [name for name in known_keys(place.shape) if name not in _COMMON]
+    message = f"`{key.text}` is a key of type {of}, and the type here is `{context.type}`"
+    own = [name for name in known_keys(context.shape) if name not in _COMMON]
     advice = (
-        f"type `{place.type}` takes {_listing(own, 'and')}"
+        f"type `{context.type}` takes {_listing(own, 'and')}"
         if 0 < len(own) <= 8
         else "remove it or change `type`"
     )
-    return Problem(slug, key.span, _bounded(message), advice)
+    return Problem(slug, key.span, shorten(message, 200), advice)
 
 
-def _higher(key: Scalar, place: MappingContext) -> Problem | None:
+def _higher(key: Scalar, context: MappingContext) -> Problem | None:
     """A key of the mapping around this one."""
-    outer = place.parent
-    if outer is None or key.text in _COMMON or key.text in outer.node or place.name is None:
+    outer = context.parent
+    if outer is None or key.text in _COMMON or key.text in outer.node or context.name is None:
         return None
-    if place.name not in outer.shape.get("properties", {}) or key.text not in outer.shape["properties"]:
+    if context.name not in outer.shape.get("properties", {}) or key.text not in outer.shape["properties"]:
         return None
-    message = f"`{key.text}` belongs one level up, beside `{place.name}`, not under it"
-    return Problem("aml-misplaced-key", key.span, _bounded(message), f"move it out of `{place.name}:`")
+    message = f"`{key.text}` belongs one level up, beside `{context.name}`, not under it"
+    return Problem("aml-misplaced-key", key.span, shorten(message, 200), f"move it out of `{context.name}:`")
 
 
-def _on_the_step(key: Scalar, place: MappingContext) -> Problem | None:
-    if key.text not in _STEP_KEYS or "is_deterministic" not in place.shape.get("properties", {}):
+def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
+    if key.text not in _STEP_KEYS or "is_deterministic" not in context.shape.get("properties", {}):
         return None
     message = f"a component cannot carry `{key.text}`; Azure ML drops it"
     return Problem(
@@ -207,27 +210,27 @@ def _on_the_step(key: Scalar, place: MappingContext) -> Problem | None:
     )
 
 
-def _slip(key: Scalar, place: MappingContext) -> Problem | None:
+def _slip(key: Scalar, context: MappingContext) -> Problem | None:
     """One letter off a key of this very mapping: no better explanation is needed."""
     if len(key.text) < 5:
         return None
-    free = [name for name in known_keys(place.shape) if name not in place.node]
+    free = [name for name in known_keys(context.shape) if name not in context.node]
     for name in free:
         if abs(len(name) - len(key.text)) <= 1 and edit_distance(key.text, name, 1) <= 1:
-            return _unknown(key, place, f"did you mean `{name}`?", _sure(key, name, free))
+            return _unknown(key, context, f"did you mean `{name}`?", _sure(key, name, free))
     return None
 
 
-def _typo(key: Scalar, place: MappingContext) -> Problem | None:
-    if place.shape.get("additionalProperties") is True and len(key.text) < 5:
+def _typo(key: Scalar, context: MappingContext) -> Problem | None:
+    if context.shape.get("additionalProperties") is True and len(key.text) < 5:
         return None  # where any key is let through, a short one is too easily near to another
-    candidates = [name for name in known_keys(place.shape) if name not in place.node]
+    candidates = [name for name in known_keys(context.shape) if name not in context.node]
     found = closest(key.text, candidates)
     if found is None:
         return None
     case_only = found.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
     advice = f"write `{found}`; keys are in snake_case" if case_only else f"did you mean `{found}`?"
-    return _unknown(key, place, advice, _sure(key, found, candidates))
+    return _unknown(key, context, advice, _sure(key, found, candidates))
 
 
 def _sure(key: Scalar, found: str, candidates: list[str]) -> Fix | None:
@@ -242,13 +245,120 @@ def _listing(words: Iterable[str], last: str = "or") -> str | None:
         return None
     if len(quoted) == 1:
         return quoted[0] if last == "and" else f"it takes only {quoted[0]}"
-    joined = f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
-    return joined if last == "and" else f"it takes {joined}"
+    return join_words(quoted, last) if last == "and" else f"it takes {join_words(quoted)}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"
+# What a step itself says of what it runs, where it names no component.
+_OR_COMPONENT = {
+    "command": "the command to run",
+    "entry": "the script to run, such as `entry: {file: main.py}`",
+}
 
 
-def _bounded(message: str) -> str:
-    return message if len(message) <= 200 else message[:199] + "…"
+def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
+    """The key is not there by which a union is told apart."""
+    wanted = discriminator["key"]
+    words = ", ".join(f"`{word}`" for word in discriminator["mapping"])
+    typo = next((word for word in context.node if closest(word, [wanted]) is not None), None)
+    key = context.node.key(typo) if typo is not None else None
+    if key is not None:
+        fix = Fix(key.span, wanted) if closest_unambiguous(key.text, [wanted]) else None
+        message = f"{context.title} has no key `{key.text}`"
+        return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
+    advice = f"write `{wanted}:` with one of {words}"
+    return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{wanted}`", advice)
+
+
+def report_no_entries(context: MappingContext) -> Problem:
+    """A mapping of names that has none."""
+    message = f"{context.title} is empty, so there is nothing to run"
+    return Problem(
+        "aml-missing-key", context.anchor, message, f"add at least one entry under {context.title}"
+    )
+
+
+def check_keys(
+    context: MappingContext, meant: set[str], *, registered: bool, blamed: bool
+) -> Iterator[Problem]:
+    """Every problem of ``place`` that its keys make together.
+
+    Args:
+        context: The mapping.
+        meant: Keys that misplaced or mistyped ones stand for; they are not missing.
+        registered: Whether a component's own name matters.
+        blamed: Whether one of the keys is at fault already, so that a lack may follow from it.
+    """
+    node, shape = context.node, context.shape
+    named = "name" in shape.get("x-registered-only", ())
+    absent = [name for name in shape.get("required", ()) if name not in node and name not in meant]
+    own = next((name for name in absent if name in _OR_COMPONENT), None)
+    if own is not None and _is_step(context):
+        absent = [own]  # a step without anything to run: what else it lacks depends on that
+    for name in absent:
+        if not (named and name == "name"):
+            yield _report_missing_key(context, name)
+    for name, needed in shape.get("dependentRequired", {}).items():
+        found = node.key(name)
+        partner = next((other for other in needed if other not in node), None)
+        if found is not None and partner is not None:
+            message = f"`{name}` needs `{partner}` beside it"
+            yield Problem("aml-missing-key", found.span, message, f"add `{partner}:`")
+    yield from _check_exclusive(context, blamed=blamed)
+    if named and registered:
+        yield from _check_component_name(context)
+
+
+def _is_step(context: MappingContext) -> bool:
+    """Whether the mapping could have named a component instead of giving a command."""
+    return any("component" in sibling.shape.get("properties", {}) for sibling in context.siblings)
+
+
+def _report_missing_key(context: MappingContext, name: str) -> Problem:
+    properties = context.shape["properties"]
+    if name in _OR_COMPONENT and _is_step(context):
+        message = f"{context.title} needs `{name}` or `component`"
+        advice = f"add {_OR_COMPONENT[name]}, or the component to use"
+        return Problem("aml-missing-key", context.anchor, message, advice)
+    if name == "type" and context.parent is None:
+        word = properties["type"]["enum"][0]
+        message = f"the file has no `type`, so Azure ML takes it for a command, not a {word}"
+        return Problem("aml-missing-key", context.anchor, message, f"add `type: {word}`")
+    advice = f"add `{name}:`"
+    description = properties.get(name, {}).get("description")
+    if description and len(description) <= 120 and description.lower().rstrip(".") != name:
+        advice += f" ({description[0].lower()}{description[1:].rstrip('.')})"
+    return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{name}`", advice)
+
+
+def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Problem]:
+    node, shape = context.node, context.shape
+    one_of = shape.get("x-one-of-keys", ())
+    for group in (*shape.get("x-exclusive-keys", ()), one_of):
+        present = [key for key, _ in node.items() if key.text in group]
+        if len(present) > 1:
+            first, second = present[0].text, present[1]
+            message = f"`{first}` and `{second.text}` exclude each other in {context.title}"
+            yield Problem("aml-exclusive-keys", second.span, message, "keep one of the two")
+    if one_of and not blamed and not any(name in node for name in one_of):
+        conda = node.key("conda_file")
+        if conda is not None:
+            message = f"`conda_file` needs `{one_of[0]}` beside it"
+            advice = "add `image:` with the base image into which the packages go"
+            yield Problem("aml-missing-key", conda.span, message, advice)
+            return
+        message = f"{context.title} needs `{one_of[0]}` or `{one_of[1]}`"
+        advice = "add `image:` with a base image, or `build:` with the path of a Docker context"
+        yield Problem("aml-missing-key", context.anchor, message, advice)
+
+
+def _check_component_name(context: MappingContext) -> Iterator[Problem]:
+    """A component that is to be registered has a name that Azure ML takes."""
+    name = context.node.get("name")
+    if name is None:
+        message = "the component has no `name`, which it needs to be registered"
+        yield Problem("aml-component-name", context.anchor, message, "add `name:`")
+    elif not isinstance(name, Scalar) or not fits_shape(name.value, context.shape["properties"]["name"]):
+        given = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
+        message = f"{given} is not a name under which a component can be registered"
+        advice = "use lower-case letters, digits and `_`, and start with a letter"
+        yield Problem("aml-component-name", name.span, message, advice)

@@ -1,4 +1,4 @@
-"""What a YAML file is, by its ``$schema``, its ``type`` and its keys; None for what is not Azure ML's.
+"""Recognises the kind of a YAML file by ``$schema``, ``type`` and keys; None if it is not Azure ML's.
 
 The SDK never reads ``$schema``, and the keys decide where both are there and disagree on more than
 job against component. A guess is only made from keys that no other tool's files have.

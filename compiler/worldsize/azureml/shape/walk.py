@@ -1,4 +1,4 @@
-"""Compare a document with its kind's shape and say what differs, each cause once.
+"""Compares a document with the shape of its kind, and reports each cause once.
 
 Of a union only the alternative that the writer chose is looked at, by ``type`` or by a key that
 only one alternative has. Work is linear in the file: a mapping shared by aliases is looked at once
@@ -7,9 +7,8 @@ a shape.
 
 from __future__ import annotations
 
-from worldsize.azureml.shape import blame, keys, keys as missing
-from worldsize.azureml.shape.catalog import Catalog, Shape, Sibling, load_catalog
-from worldsize.azureml.shape.catalog import MappingContext
+from worldsize.azureml.shape import blame, keys
+from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape, Sibling, load_catalog
 from worldsize.azureml.shape.values import compile_pattern, fits_shape, fold_case
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
@@ -17,7 +16,7 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
 def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
-    """Everything in a document that Azure ML refuses, or drops without a word, by its structure alone.
+    """Report everything in a document that Azure ML refuses or drops silently, by its structure alone.
 
     Args:
         root: The document's root.
@@ -76,7 +75,7 @@ class _Walker:
         self._not_accepted(node, parts, key)
 
     def _unread(self, node: Node, part: Shape, key: Scalar | None, parent: MappingContext | None) -> None:
-        """A value that may be anything, but not nothing: an empty read-only key counts as an unknown one."""
+        """Report an empty value of a read-only key; any other value is allowed."""
         empty = isinstance(node, Scalar) and node.value is None
         closed = parent is not None and parent.shape.get("additionalProperties") is False
         if part and empty and closed and key is not None:
@@ -84,7 +83,9 @@ class _Walker:
 
     def _not_accepted(self, node: Node, parts: list[Shape], key: Scalar | None) -> None:
         if not any(_accepts_anything(part) for part in parts):
-            self.problems.append(blame.report_wrong_value(node, key.text if key is not None else "the file", parts))
+            self.problems.append(
+                blame.report_wrong_value(node, key.text if key is not None else "the file", parts)
+            )
 
     def _scalar(self, node: Scalar, parts: list[Shape], key: Scalar | None, token: _Token) -> None:
         value = node.value
@@ -105,7 +106,7 @@ class _Walker:
             self._not_accepted(node, parts, key)
 
     def _version(self, node: Scalar, part: Shape) -> bool:
-        """Whether a version was read as another one than was written."""
+        """Report a version that YAML reads differently than it is written."""
         if part.get("x-kind") != "version" or str(node.value) == node.text:
             return False
         quoted = f'"{node.text}"'
@@ -115,7 +116,9 @@ class _Walker:
         self.problems.append(problem)
         return True
 
-    def _sequence(self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: MappingContext | None) -> None:
+    def _sequence(
+        self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: MappingContext | None
+    ) -> None:
         for part in parts:
             if part.get("type") == "array":
                 for item in node.items:
@@ -154,70 +157,74 @@ class _Walker:
             self.catalog.siblings[id(shape)] = cached
         return cached
 
-    def _branch(self, place: MappingContext, discriminator: Shape) -> tuple[int, str | None] | None:
-        """Which alternative a mapping is, and the word that says so; None where that is its one problem."""
-        node = place.node
+    def _branch(self, context: MappingContext, discriminator: Shape) -> tuple[int, str | None] | None:
+        """The alternative of a mapping, and the word that selects it; None if this was reported."""
+        node = context.node
         key = discriminator.get("key")
         chosen = node.get(key) if key is not None else None
         if chosen is not None:
-            return self._by_word(chosen, discriminator, place)
+            return self._by_word(chosen, discriminator, context)
         for name, position in discriminator.get("present", {}).items():
             if name in node:
                 return position, None
         absent = discriminator.get("absent")
         if absent is None:
-            self.problems.append(missing.report_selector(place, discriminator))
+            self.problems.append(keys.report_selector(context, discriminator))
             return None
         words = (word for word, position in discriminator.get("mapping", {}).items() if position == absent)
         return absent, next(words, None)
 
-    def _by_word(self, chosen: Node, discriminator: Shape, place: MappingContext) -> tuple[int, str | None] | None:
+    def _by_word(
+        self, chosen: Node, discriminator: Shape, context: MappingContext
+    ) -> tuple[int, str | None] | None:
         key: str = discriminator["key"]
         mapping: dict[str, int] = discriminator["mapping"]
         value = chosen.value if isinstance(chosen, Scalar) else chosen
         if value is None:
             self.problems.append(blame.report_empty(key, chosen.span))
         elif not isinstance(chosen, Scalar) or not isinstance(value, str):
-            self.problems.append(blame.report_wrong_value(chosen, key, [{"type": "string", "enum": list(mapping)}]))
+            self.problems.append(
+                blame.report_wrong_value(chosen, key, [{"type": "string", "enum": list(mapping)}])
+            )
         else:
             word = fold_case(value, discriminator["case"])
             position = mapping.get(word, discriminator.get("other"))
             if position is not None:
                 return position, word
             if "${{" not in value or "binding" not in discriminator:
-                problem = blame.report_typed_literal(chosen, place)
+                problem = blame.report_typed_literal(chosen, context)
                 self.problems.append(problem or blame.report_not_allowed(chosen, key, list(mapping)))
         return None
 
-    def _mapping(self, place: MappingContext) -> None:
-        properties = place.shape.get("properties")
+    def _mapping(self, context: MappingContext) -> None:
+        properties = context.shape.get("properties")
         if properties is None:
-            for key, value in place.node.items():
-                self._free(key, value, place)
-            if len(place.node) < place.shape.get("minProperties", 0):
-                self.problems.append(missing.report_no_entries(place))
+            for key, value in context.node.items():
+                self._free(key, value, context)
+            if len(context.node) < context.shape.get("minProperties", 0):
+                self.problems.append(keys.report_no_entries(context))
             return
-        anonymous = place.shape.get("x-registered-only", ())
+        anonymous = context.shape.get("x-registered-only", ())
         meant: set[str] = set()
         blamed = False
-        for key, value in place.node.items():
+        for key, value in context.node.items():
             inner = properties.get(key.text)
             if inner is None:
                 if len(self.problems) >= limits.FOUND:
                     return
                 blamed = True
-                problem, stands_for = keys.explain_key(key, place, self.catalog)
+                problem, stands_for = keys.explain_key(key, context, self.catalog)
                 if problem is not None:
                     self.problems.append(problem)
                 if stands_for is not None:
                     meant.add(stands_for)
             elif key.text not in anonymous:
-                self.value(value, inner, key, place)
-        self.problems += missing.check_keys(place, meant, registered=self.registered, blamed=blamed)
+                self.value(value, inner, key, context)
+        self.problems += keys.check_keys(context, meant, registered=self.registered, blamed=blamed)
 
-    def _free(self, key: Scalar, value: Node, place: MappingContext) -> None:
+    def _free(self, key: Scalar, value: Node, context: MappingContext) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""
-        shape = place.shape
+        shape = context.shape
         names = shape.get("propertyNames")
         if not isinstance(key.value, str) and (names is not None or "x-text-keys" in shape):
             self.problems.append(blame.report_name_not_text(key))
@@ -227,7 +234,7 @@ class _Walker:
             self.problems.append(Problem("aml-bad-name", key.span, message, advice))
         inner = shape.get("additionalProperties")
         if isinstance(inner, dict):
-            self.value(value, inner, key, place)
+            self.value(value, inner, key, context)
 
 
 def _accepts_anything(part: Shape) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worldsize.planning.memory.network import Part
-from worldsize.planning.memory.network import Setup
+from worldsize.planning.memory.network import Part, Setup
 
 
 def peak_activations(parts: Sequence[Part], setup: Setup, stage: int = 0) -> int:

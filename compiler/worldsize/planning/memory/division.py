@@ -40,7 +40,9 @@ def divide_parts(parts: Sequence[Part], ranks: int) -> tuple[Part, ...]:
     """Parts with this rank's share of every weight."""
     if ranks == 1:
         return tuple(parts)
-    return tuple(replace(part, weights=tuple(divide_weight(w, ranks) for w in part.weights)) for part in parts)
+    return tuple(
+        replace(part, weights=tuple(divide_weight(w, ranks) for w in part.weights)) for part in parts
+    )
 
 
 def count_slice(weight: Weight, ranks: int) -> int:

@@ -1,15 +1,15 @@
-"""The memory of one rank, summed up."""
+"""Estimates the memory of one rank: states, activations, checkpoint copy and reserve."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
-from worldsize.planning.memory import activations, estimate as checkpoint, division, states
-from worldsize.planning.memory import estimate as reserving
-from worldsize.planning.memory.network import Network, Part
-from worldsize.planning.memory.network import Setup
+from worldsize.planning.memory import activations, division, states
+from worldsize.planning.memory.network import Network, Part, Setup
+from worldsize.planning.memory.states import States
 
 SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve")
 
@@ -40,8 +40,8 @@ def estimate(network: Network, setup: Setup) -> Breakdown | None:
         setup: how it is trained.
     """
     stages = division.split_stages(network, setup.pipeline)
-    found = [estimate_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
-    return max(found, key=lambda breakdown: breakdown.total, default=None)
+    breakdowns = [estimate_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
+    return max(breakdowns, key=lambda breakdown: breakdown.total, default=None)
 
 
 def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
@@ -58,6 +58,52 @@ def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], inde
         optimizer=held.optimizer,
         activations=needed,
         buffers=held.buffers,
-        checkpoint=checkpoint.checkpoint_bytes(own, setup, held, needed),
-        reserve=reserving.reserve_bytes(setup),
+        checkpoint=checkpoint_bytes(own, setup, held, needed),
+        reserve=reserve_bytes(setup),
     )
+
+
+SLICED = ("fsdp", "tensor_parallel", "pipeline_parallel")  # every rank writes what it has
+
+
+def checkpoint_bytes(parts: Sequence[Part], setup: Setup, held: States, activations: int) -> int:
+    """Bytes of the rank that writes, in the host's memory: of a process on CPUs, not of a GPU.
+
+    The copy has the weights in fp32 and the moments, and its room is kept for the next checkpoint
+    (``wstrain_torch.host_copy``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices are put
+    together first, on rank 0, and copied then: for that moment there are two, but no activations.
+
+    Args:
+        parts: the rank's pipeline stage, each weight with the rank's share of it.
+        setup: how it is trained.
+        held: its states.
+        activations: what the backward pass takes, which is free while the state is put together.
+    """
+    if setup.gpu:
+        return 0
+    if setup.strategy in SLICED:
+        return held.parameters + held.optimizer
+    weights = [weight for part in parts for weight in part.weights]
+    trained = sum(weight.count for weight in weights if weight.trained)
+    copy = 4 * sum(weight.count for weight in weights) + 4 * setup.moments * trained
+    return copy + (max(0, copy - activations) if setup.strategy == "deepspeed" else 0)
+
+
+# The CUDA context with its kernels, beside which NCCL's buffers are small. "The kernels alone take up 1.3GB
+# of GPU memory": Hugging Face Transformers, "Model training anatomy".
+GPU_CONTEXT = 1_300_000_000
+
+# Resident memory on a CPU, measured with torch 2.13 and MLflow 3.15 on Linux, x86-64, by training a model of
+# a few thousand weights. Any rank: Python, torch with its kernels and threads, gloo. Only rank 0: MLflow with
+# its client of a tracking server, and what torch.export and MLflow import to save a model.
+TORCH = 412_000_000
+TRACKING = 124_000_000
+EXPORT = 43_000_000
+DEEPSPEED = 41_000_000  # what it imports beside these; rank 0 with it had 620 MB
+
+
+def reserve_bytes(setup: Setup) -> int:
+    """Bytes of a process on its GPU, or in the host's memory of rank 0, which takes the most."""
+    if setup.gpu:
+        return GPU_CONTEXT
+    return TORCH + TRACKING + EXPORT + (DEEPSPEED if setup.strategy == "deepspeed" else 0)

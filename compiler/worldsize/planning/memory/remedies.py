@@ -1,4 +1,4 @@
-"""What would fit: each change alone, else some together, with the memory that is needed then."""
+"""Finds changes after which a training fits: single ones, else several together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from worldsize.planning import degrees
 from worldsize.planning.memory.estimate import estimate
-from worldsize.planning.memory.network import Network
-from worldsize.planning.memory.network import Setup
+from worldsize.planning.memory.network import Network, Setup
 
 MOST = 3  # a help with more is not read
 LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
@@ -60,12 +59,16 @@ def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> li
     for together in range(2, len(kinds) + 1):
         if found:
             break
-        chosen = [_find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)]
+        chosen = [
+            _find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)
+        ]
         found = [remedy for remedy in chosen if remedy is not None]
     return found[:MOST]
 
 
-def _find_fitting(network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]) -> Remedy | None:
+def _find_fitting(
+    network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]
+) -> Remedy | None:
     """The first of some changes, made together, after which it fits."""
     for changes in choices:
         changed = setup

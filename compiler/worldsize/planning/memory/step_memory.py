@@ -11,17 +11,17 @@ from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
+from worldsize.base.wording import plural
 from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.memory import built_in, verdict as sizes, verdict
+from worldsize.planning.memory import built_in, verdict
+from worldsize.planning.memory import verdict as sizes
 from worldsize.planning.memory.estimate import Breakdown, estimate
-from worldsize.planning.memory.network import Network
+from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.network import Setup
 from worldsize.planning.memory.verdict import Machine, format_bytes
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
-from worldsize.base.wording import plural
 from worldsize.spec.model import Located, Spec
 
 _INPUTS = (
@@ -75,7 +75,8 @@ def check_memory(spec: Spec, job: Job, plan: Plan) -> Iterator[Problem]:
         if size is None or step.component is None:
             continue
         processes = Machine(size, topology.process_count_per_instance)
-        judged = verdict.judge_memory(need.network, need.setup, need.breakdown, processes, _knobs(step.component))
+        knobs = _knobs(step.component)
+        judged = verdict.judge_memory(need.network, need.setup, need.breakdown, processes, knobs)
         if judged is None:
             continue
         slug, message, help_ = judged
@@ -213,9 +214,9 @@ def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
         least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
         if room is not None and least > room:
             message = (
-                f"`gpt` of {layers} layers needs {format_bytes(least)} a process for its weights alone, cut over"
-                f" {plural(topology.world_size, 'process')}, but a process on `{topology.instance_type}`"
-                f" has {format_bytes(room)}"
+                f"`gpt` of {layers} layers needs {format_bytes(least)} a process for its weights alone,"
+                f" cut over {plural(topology.world_size, 'process')},"
+                f" but a process on `{topology.instance_type}` has {format_bytes(room)}"
             )
             yield Problem("memory-exceeded", span, message, "write fewer `gpt_layers`")
 

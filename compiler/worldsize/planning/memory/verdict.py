@@ -1,15 +1,15 @@
-"""Whether a training fits its VM size, in words."""
+"""Decides whether a training fits the memory of its VM size, and describes what would fit."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.memory import remedies, verdict
+from worldsize.planning.memory import remedies
 from worldsize.planning.memory.estimate import Breakdown
-from worldsize.planning.memory.network import Network
+from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.network import Setup
 
 NEARLY_FULL = 0.9  # fragments and what no formula knows take the rest
 
@@ -22,27 +22,30 @@ class Machine(Struct, frozen=True):
 
 
 def judge_memory(
-    network: Network, setup: Setup, found: Breakdown, place: Machine, knobs: Knobs
+    network: Network, setup: Setup, breakdown: Breakdown, place: Machine, knobs: Knobs
 ) -> tuple[str, str, str] | None:
     """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known.
 
     Args:
         network: the model.
         setup: how it is trained.
-        found: what a rank needs.
+        breakdown: what a rank needs.
         place: where it runs.
         knobs: what the component lets one choose.
     """
-    room = verdict.available_bytes(place.size, place.processes)
-    if room is None or found.total <= room * NEARLY_FULL:
+    room = available_bytes(place.size, place.processes)
+    if room is None or breakdown.total <= room * NEARLY_FULL:
         return None
-    over = found.total > room
-    what = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {format_bytes(found.total)} a process"
-    message = f"{what}, {'but' if over else 'and'} {_where(place, room)}"
+    over = breakdown.total > room
+    needed = format_bytes(breakdown.total)
+    message = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {needed} a process"
+    message += f", {'but' if over else 'and'} {_where(place, room)}"
     if over:
-        message += f" (states {format_bytes(_states(found))}, activations {format_bytes(found.activations)})"
+        message += (
+            f" (states {format_bytes(_states(breakdown))}, activations {format_bytes(breakdown.activations)})"
+        )
     slug = "memory-exceeded" if over else "memory-nearly-full"
-    return slug, message, _help(network, setup, found, place, knobs)
+    return slug, message, _help(network, setup, breakdown, place, knobs)
 
 
 def format_bytes(size: int) -> str:
@@ -52,8 +55,8 @@ def format_bytes(size: int) -> str:
     return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{-(-size // 2**10)} KiB"
 
 
-def _states(found: Breakdown) -> int:
-    return found.parameters + found.gradients + found.optimizer + found.buffers
+def _states(breakdown: Breakdown) -> int:
+    return breakdown.parameters + breakdown.gradients + breakdown.optimizer + breakdown.buffers
 
 
 def _where(place: Machine, room: int) -> str:
@@ -65,12 +68,12 @@ def _where(place: Machine, room: int) -> str:
     return f"`{size.name}` has {format_bytes(int((size.ram_gib or 0) * 2**30))} of memory{share}"
 
 
-def _help(network: Network, setup: Setup, found: Breakdown, place: Machine, knobs: Knobs) -> str:
-    room = int((verdict.available_bytes(place.size, place.processes) or 0) * NEARLY_FULL)
+def _help(network: Network, setup: Setup, breakdown: Breakdown, place: Machine, knobs: Knobs) -> str:
+    room = int((available_bytes(place.size, place.processes) or 0) * NEARLY_FULL)
     fitting = remedies.find_remedies(network, setup, room, knobs)
     options = [f"{remedy.text} ({format_bytes(remedy.total)})" for remedy in fitting]
     bigger = (
-        pair for pair in verdict.larger_sizes(place.size, place.processes) if found.total <= pair[1] * NEARLY_FULL
+        pair for pair in larger_sizes(place.size, place.processes) if breakdown.total <= pair[1] * NEARLY_FULL
     )
     size, memory = next(bigger, (None, 0))
     if size is not None:
@@ -80,3 +83,35 @@ def _help(network: Network, setup: Setup, found: Breakdown, place: Machine, knob
     if "tensor_parallel" in knobs.strategies:
         return "split the model over more ranks with `parallelism:`, or make it smaller"
     return "shard the model over more ranks, or make it smaller"
+
+
+GIB = 2**30
+
+
+def available_bytes(size: VmSize, processes: int) -> int | None:
+    """Bytes for each process: of its GPU, or of the instance's memory that it shares; None where unknown.
+
+    Vendors print GB for what is GiB or a little less, so that this is rather too much than too little.
+    """
+    if size.devices:
+        whole = size.gpu_memory_gib
+        sharing = -(-processes // size.devices)
+    else:
+        whole, sharing = size.ram_gib, processes
+    return None if whole is None else int(whole * GIB) // max(sharing, 1)
+
+
+def larger_sizes(size: VmSize, processes: int) -> list[tuple[VmSize, int]]:
+    """Sizes on sale with as many devices and more memory for a process: the smallest, then cheapest first."""
+    own = available_bytes(size, processes) or 0
+    breakdown: list[tuple[VmSize, int]] = []
+    for name in vm_sizes.names():
+        other = vm_sizes.lookup(name)
+        if other is None or other.status != "current" or other.gpus != size.gpus or other.capacity:
+            continue
+        memory = available_bytes(other, processes)
+        if memory is not None and memory > own:
+            breakdown.append((other, memory))
+    return sorted(
+        breakdown, key=lambda pair: (pair[1], pair[0].price_usd_per_hour or float("inf"), pair[0].name)
+    )

@@ -30,9 +30,7 @@ def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator
     if not isinstance(value, Literal) or not _judged(value.value):
         return
     node = text_node(field.node)
-    fault = literals.check_value(
-        name, value.value, port, node.span if node is not None else span_of(field)
-    )
+    fault = literals.check_value(name, value.value, port, node.span if node is not None else span_of(field))
     if fault is None:
         return
     if source is not None and source.span is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import snapshot
-from worldsize.azureml.references import is_file
 from worldsize.azureml.job import JobSchedule
+from worldsize.azureml.references import is_file
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 

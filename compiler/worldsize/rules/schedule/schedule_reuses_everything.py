@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.distribution import read_member
-from worldsize.azureml.model import Data, Job, Literal, Step
 from worldsize.azureml.job import JobSchedule
+from worldsize.azureml.model import Data, Job, Literal, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.yaml import to_python

@@ -60,7 +60,9 @@ def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[ShellUs
     }  # fmt: skip
     if not texts:
         return
-    expressions = [expression for expression in binding.find_expressions(command.value) if expression.scope == "inputs"]
+    expressions = [
+        expression for expression in binding.find_expressions(command.value) if expression.scope == "inputs"
+    ]
     starts = {expression.start: expression for expression in expressions if expression.port in texts}
     echoes = list(_echoes(command.value)) if starts else []
     for start, quote in _quotes(command.value, starts):

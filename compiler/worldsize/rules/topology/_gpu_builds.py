@@ -24,7 +24,9 @@ def check_job(context: Context, job: Job) -> Iterable[Problem]:
             continue
         trains = launch.kind in (*STARTS_PROCESSES, "tensorflow")
         for framework in _frameworks(context, launch):
-            problem = gpu_support.report_build(framework, launch.size, launch.size_span, trains=trains, shown=True)
+            problem = gpu_support.report_build(
+                framework, launch.size, launch.size_span, trains=trains, shown=True
+            )
             if problem is not None:
                 problems.append(problem)
     return dict.fromkeys(problems)  # steps that share a component share its fault

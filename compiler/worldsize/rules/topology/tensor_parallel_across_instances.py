@@ -21,8 +21,12 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         from worldsize.planning import splits  # noqa: PLC0415 - only a job with such a degree needs it
 
-        if splits.crosses_instances(degrees.tensor, processes, instances) and not splits.has_spanning_link(launch.size):
+        if splits.crosses_instances(degrees.tensor, processes, instances) and not splits.has_spanning_link(
+            launch.size
+        ):
             message = splits.describe_slow_link(degrees.tensor, processes, launch.size)
             yield Finding(
-                degrees.span, message, splits.suggest_tensor_degree(degrees.tensor, processes, world // degrees.pipeline)
+                degrees.span,
+                message,
+                splits.suggest_tensor_degree(degrees.tensor, processes, world // degrees.pipeline),
             )

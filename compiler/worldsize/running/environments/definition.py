@@ -16,10 +16,10 @@ from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path
-from worldsize.base.wording import shorten
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import shorten
 from worldsize.facts import curated
 from worldsize.running.environments.requirements import expand_requirements, read_conda
 from worldsize.running.model.source import Assets

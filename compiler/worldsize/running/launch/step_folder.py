@@ -6,8 +6,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from worldsize.azureml.copying import Archive
-from worldsize.azureml.copying import copy_listed
+from worldsize.azureml.copying import Archive, copy_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.launch.call import render_source
 from worldsize.running.model.folder import OTHERS, RunFolder

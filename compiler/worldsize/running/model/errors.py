@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.snippet import draw_line, flatten
-from worldsize.diagnostics.snippet import Sources, read_line, show_path
+from worldsize.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
 from worldsize.secrecy import reports
 
 

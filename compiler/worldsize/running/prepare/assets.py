@@ -15,11 +15,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
-from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import shorten
 from worldsize.diagnostics.snippet import Sources
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml import Scalar

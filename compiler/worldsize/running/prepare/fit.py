@@ -307,7 +307,11 @@ def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> fro
     An input counts where the command names it; a variable always does. One that was changed by hand since
     compiling tells the user's own number.
     """
-    named = {expression.port for expression in binding.find_expressions(task.command) if expression.scope == "inputs"}
+    named = {
+        expression.port
+        for expression in binding.find_expressions(task.command)
+        if expression.scope == "inputs"
+    }
     told: set[str] = set()
     for name, template in templates.items():
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
@@ -344,7 +348,9 @@ def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
     if name.startswith(VARIABLE):
         return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render_literal(planned)
     source = task.inputs.get(name)
-    return isinstance(source, Text) and literals.render_literal(source.value) == literals.render_literal(planned)
+    return isinstance(source, Text) and literals.render_literal(source.value) == literals.render_literal(
+        planned
+    )
 
 
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:

@@ -17,14 +17,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize import yaml
-from worldsize.azureml import literals, literals as port_values
+from worldsize.azureml import literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
-from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import shorten
 from worldsize.running.prepare.graph.trace import Scope, find_argument
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
@@ -132,13 +132,13 @@ def _field(
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
         value = setting.text
     wrong = next(
-        filter(None, (port_values.check_value(setting.name, value, port, setting.span) for port in ports)),
+        filter(None, (literals.check_value(setting.name, value, port, setting.span) for port in ports)),
         None,
     )
     if wrong is None and not ports and isinstance(before, Literal) and before.value is not None:
         as_before = Port(setting.name, literals.primitive_type(before.value))
         loose = replace(as_before, type="number") if as_before.type == "integer" else as_before
-        wrong = port_values.check_value(setting.name, value, loose, setting.span)
+        wrong = literals.check_value(setting.name, value, loose, setting.span)
     if wrong is not None:
         message = setting.quiet(wrong.message, ports)
         problems.append(Problem("run-refused", setting.span, message, wrong.help))

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from worldsize.azureml import graph as cycle, distribution
+from worldsize.azureml import distribution
+from worldsize.azureml.graph import find_cycle
 from worldsize.azureml.model import Job
-from worldsize.base.wording import shorten
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import shorten
 from worldsize.running.model.source import Assets, Output
 from worldsize.running.model.task import Graph, Task
 from worldsize.running.prepare.graph.refusals import Refusals, notice_unwritten_outputs
@@ -151,7 +152,7 @@ def _switch(job: Job, name: str, *, default: bool) -> bool:
 
 def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
     """A problem where steps wait for each other."""
-    names_in_cycle = cycle.find_cycle(tasks, lambda name: sorted(tasks[name].needs))
+    names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:
         return []
     order = {name: position for position, name in enumerate(tasks)}

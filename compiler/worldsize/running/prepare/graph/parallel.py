@@ -104,7 +104,9 @@ class _ParallelReader(SettingsReader):
             "max_retries": str(
                 self.whole(distribution.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
             ),
-            "timeout": str(self.whole(distribution.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
+            "timeout": str(
+                self.whole(distribution.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)
+            ),
             "logging_level": self._level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from worldsize.azureml import literals
 from worldsize.azureml.model import Field, OutputSetting, Step
 from worldsize.azureml.references import local_path
-from worldsize.base.wording import shorten
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import shorten
 
 SUBMIT = "submit the pipeline to Azure ML, or do the same in a `command` step"
 UNSUPPORTED_KINDS = {

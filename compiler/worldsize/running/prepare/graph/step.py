@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, literals, literals as port_values
+from worldsize.azureml import binding, literals
 from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
-from worldsize.base.wording import shorten
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
+from worldsize.base.wording import shorten
 from worldsize.running.model.source import File, Joined, Source, Text, read_default
 from worldsize.running.model.task import KINDS, Task
 from worldsize.running.prepare.graph import refusals
@@ -183,7 +183,7 @@ class StepReader:
             return
         if source.value is None or graphs.is_inline(self.step):
             return
-        wrong = port_values.check_value(port.name, source.value, port, field.span or self.span)
+        wrong = literals.check_value(port.name, source.value, port, field.span or self.span)
         if wrong is not None:
             self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
 

@@ -12,7 +12,7 @@ def main() -> None:
     try:
         _dispatch()
     except (Exception, KeyboardInterrupt) as error:
-        from worldsize.cli import crash  # noqa: PLC0415 - hardly ever needed
+        from worldsize.cli import crash
 
         raise SystemExit(crash.report_crash(error)) from None
 
@@ -25,10 +25,10 @@ def _dispatch() -> None:
     """
     paths = sys.argv[2:]
     if sys.argv[1:2] == ["check"] and paths and all(map(_is_path, paths)):
-        from worldsize.checking import console  # noqa: PLC0415 - one way or the other, not both
+        from worldsize.checking import console  # one way or the other, not both
 
         raise SystemExit(console.check(paths))
-    from worldsize.cli import main as parse  # noqa: PLC0415
+    from worldsize.cli import main as parse
 
     parse(prog_name="worldsize")
 

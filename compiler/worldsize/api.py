@@ -77,8 +77,8 @@ def plan_spec(spec: str | os.PathLike[str]) -> Planned:
     Raises:
         SpecError: The spec has errors.
     """
-    from worldsize import checking  # noqa: PLC0415 - importing the verb costs nothing until it is used
-    from worldsize.azureml.files import allow_anything  # noqa: PLC0415
+    from worldsize import checking
+    from worldsize.azureml.files import allow_anything
 
     checked = checking.check_spec(Path(spec), readable=allow_anything)
     resolved, derived = _require_plan(checked)
@@ -96,9 +96,9 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         ModelImportError: A user's model could not be made.
         SpecError: It takes too long.
     """
-    from worldsize.checking import in_budget  # noqa: PLC0415
-    from worldsize.planning.memory.step_memory import estimate_steps  # noqa: PLC0415
-    from worldsize.resolving import imported_model, rows  # noqa: PLC0415
+    from worldsize.checking import in_budget
+    from worldsize.planning.memory.step_memory import estimate_steps
+    from worldsize.resolving import imported_model, rows
 
     spec = planned.resolved.spec
     folder = spec.path.parent
@@ -110,7 +110,7 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
 
 def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
-    from worldsize.emit.plan_file import FORMAT  # noqa: PLC0415
+    from worldsize.emit.plan_file import FORMAT
 
     steps = {name: to_builtins(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():
@@ -143,9 +143,9 @@ def compile(  # noqa: A001
         SpecError: The spec has errors, or takes too long. Nothing was written.
         OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
     """
-    from worldsize.azureml.copying import allow_everything  # noqa: PLC0415 - importing the verb costs nothing
-    from worldsize.checking import boundary, check_spec, in_budget  # noqa: PLC0415
-    from worldsize.emit import output_folder  # noqa: PLC0415
+    from worldsize.azureml.copying import allow_everything
+    from worldsize.checking import boundary, check_spec, in_budget
+    from worldsize.emit import output_folder
 
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
@@ -168,7 +168,7 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
         compiled: From :func:`compile`.
         files: What may be read; problems are added to it.
     """
-    from worldsize.emit.layout import load_components  # noqa: PLC0415 - only a run needs it
+    from worldsize.emit.layout import load_components  # only a run needs it
 
     return load_components(compiled.job, compiled.folder, files)
 
@@ -177,9 +177,9 @@ def _lay_out(
     checked: CheckedSpec, folder: Path, allowed: Allowed | None
 ) -> tuple[ResolvedSpec, Plan, Layout]:
     """What was resolved, and the files that it becomes; nothing is written."""
-    from worldsize.checking import boundary  # noqa: PLC0415
-    from worldsize.emit import output_folder  # noqa: PLC0415
-    from worldsize.emit.layout import lay_out_files  # noqa: PLC0415
+    from worldsize.checking import boundary
+    from worldsize.emit import output_folder
+    from worldsize.emit.layout import lay_out_files
 
     if refused := boundary.as_errors(checked.report.diagnostics, allowed):
         raise SpecError(refused, checked.report.sources)
@@ -207,6 +207,6 @@ def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
 
 
 def _spec_error(problems: list[Problem], checked: CheckedSpec) -> SpecError:
-    from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
+    from worldsize.rules import engine  # only a refusal needs it
 
     return SpecError(list(engine.diagnose(problems)), checked.report.sources)

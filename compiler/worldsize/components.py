@@ -47,7 +47,7 @@ def load(name: str) -> Any:
     """
     source = path(name)
     try:
-        from azure.ai.ml import load_component  # noqa: PLC0415 - two seconds, and only this verb needs Azure
+        from azure.ai.ml import load_component  # two seconds, and only this verb needs Azure
     except ImportError as error:
         raise ImportError("loading a component needs azure-ai-ml: pip install 'worldsize[azure]'") from error
     return load_component(source)

@@ -16,7 +16,7 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-        from worldsize.secrecy import reports  # noqa: PLC0415 - most verbs meet no error
+        from worldsize.secrecy import reports  # most verbs meet no error
 
         super().__init__()
         masked, shown = reports.mask_findings(diagnostics, sources)
@@ -28,7 +28,7 @@ class SpecError(Exception):
 
     def render(self, *, colour: bool = False) -> str:
         """The findings with their source lines, as text."""
-        from worldsize.diagnostics import text  # noqa: PLC0415 - most are caught, not shown
+        from worldsize.diagnostics import text  # most are caught, not shown
 
         files = {diagnostic.span.path for diagnostic in self.diagnostics}
         return text.render_text(self.diagnostics, self.sources, files=len(files), colour=colour)

@@ -194,7 +194,7 @@ class Archive(Struct, frozen=True):
 
     def write(self, file: IO[bytes]) -> None:
         """Write the zip into an open file, one piece of a file after the other."""
-        import zipfile  # noqa: PLC0415 - few components include a zipped folder
+        import zipfile  # few components include a zipped folder
 
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr(zipfile.ZipInfo(f"{self.folder}/", _TIME), b"")

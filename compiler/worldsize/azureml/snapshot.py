@@ -342,7 +342,7 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
 
 def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
     """Describe a missing file or folder, with the most similar name that exists."""
-    from worldsize.base.suggest import closest  # noqa: PLC0415 - only a fault pays for it
+    from worldsize.base.suggest import closest  # only a fault pays for it
 
     message = f"{what} names `{shorten(text)}`, which does not exist"
     near = closest(path.name, list_names(path.parent))

@@ -52,8 +52,8 @@ def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | N
 def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
     if settings_file is None:
         return ()
-    from worldsize import yaml  # noqa: PLC0415 - few projects have settings
-    from worldsize.checking import settings  # noqa: PLC0415
+    from worldsize import yaml  # few projects have settings
+    from worldsize.checking import settings
 
     document = read.get(Path(os.path.realpath(settings_file)))
     return settings.allowed(document or yaml.load(settings_file))

@@ -52,7 +52,7 @@ class Report(Struct, frozen=True):
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
         """As ``text``, ``json``, ``sarif``, ``github`` or ``junit``; paths relative to the working folder."""
-        from worldsize.diagnostics import render  # noqa: PLC0415 - silent callers need no renderer
+        from worldsize.diagnostics import render  # silent callers need no renderer
 
         return render.render_report(
             format_,
@@ -65,7 +65,7 @@ class Report(Struct, frozen=True):
         )
 
     def _rule_infos(self) -> dict[str, Any]:
-        from worldsize.diagnostics.ci_formats import RuleInfo  # noqa: PLC0415
+        from worldsize.diagnostics.ci_formats import RuleInfo
 
         return {
             rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs)
@@ -171,7 +171,7 @@ def _run(
 def _settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
     if project.settings is None:
         return None
-    from worldsize.checking import settings  # noqa: PLC0415 - few projects have any
+    from worldsize.checking import settings  # few projects have any
 
     path = os.path.relpath(project.settings)
     with budgets.charge(path):
@@ -192,7 +192,7 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
     marked = [document for document in documents if "worldsize" in document.text]
     if not marked:
         return diagnostics
-    from worldsize.diagnostics import suppress  # noqa: PLC0415 - few files have such comments
+    from worldsize.diagnostics import suppress  # few files have such comments
 
     suppressions: dict[str, list[suppress.Suppression]] = {}
     problems: list[Problem] = []

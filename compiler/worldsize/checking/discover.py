@@ -162,7 +162,7 @@ def kind_of(document: Document, *, named: bool) -> str | None:
         return None
     if "steps" in root and "jobs" not in root and "$schema" not in root:
         return "spec" if _means_a_spec(document, root, named=named) else None
-    from worldsize.azureml.shape import recognise  # noqa: PLC0415 - a spec alone needs none of it
+    from worldsize.azureml.shape import recognise  # a spec alone needs none of it
 
     return recognise(root, document.path)
 

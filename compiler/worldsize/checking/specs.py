@@ -48,7 +48,7 @@ def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path]
     report, runs = check_files([path], texts=texts, readable=readable)
     refuse_incomplete(report)
     if text is None and (problem := _explain_other_kind(runs)):
-        from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
+        from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose([problem])), report.sources)
     if report.errors:
@@ -83,7 +83,7 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         with Budgets().charge(str(path)):
             yield
     except OverBudgetError:
-        from worldsize.rules import engine  # noqa: PLC0415 - only a refusal needs it
+        from worldsize.rules import engine  # only a refusal needs it
 
         found = engine.diagnose([report_over_budget(str(path))])
         raise SpecError([replace(each, severity="error") for each in found], sources) from None

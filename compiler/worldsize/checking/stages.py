@@ -34,7 +34,7 @@ def _settings(run: Run, document: yaml.Document) -> None:
 
 
 def _spec(run: Run, document: yaml.Document) -> None:
-    from worldsize import spec as spec_layer  # noqa: PLC0415 - only files that are specs need the schema
+    from worldsize import spec as spec_layer  # only files that are specs need the schema
 
     spec, problems = spec_layer.from_document(document, Path(document.path))
     run.problems += problems
@@ -51,7 +51,7 @@ def _spec(run: Run, document: yaml.Document) -> None:
 
 def _graph(run: Run, spec: Spec) -> None:
     """Plan the spec and resolve its graph; rules see the graph as they see a native pipeline."""
-    from worldsize.resolving.resolve import resolve_spec  # noqa: PLC0415 - a broken spec has no graph
+    from worldsize.resolving.resolve import resolve_spec  # a broken spec has no graph
 
     resolved = resolve_spec(spec, run.context.files)
     run.resolved.append(resolved)
@@ -70,8 +70,8 @@ def _graph(run: Run, spec: Spec) -> None:
 
 def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
     """The cluster that a profile is compiled to, as its compute file would be read."""
-    from worldsize.azureml.compute import Compute  # noqa: PLC0415 - Azure ML's own files read it as well
-    from worldsize.azureml.model import Field  # noqa: PLC0415
+    from worldsize.azureml.compute import Compute  # Azure ML's own files read it as well
+    from worldsize.azureml.model import Field
 
     size, most, tier = (
         None if given is None else Field(given.value, given.span)
@@ -99,7 +99,7 @@ def _profiles(spec: Spec) -> dict[str, Cluster]:
 
 
 def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
-    from worldsize.azureml import component, job, shape  # noqa: PLC0415 - only Azure ML's files need it
+    from worldsize.azureml import component, job, shape  # only Azure ML's files need it
 
     if document.root is None:
         return
@@ -118,7 +118,7 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
 
 
 def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
-    from worldsize.azureml import compute  # noqa: PLC0415 - few trees have such files
+    from worldsize.azureml import compute  # few trees have such files
 
     found = compute.read_compute(root, path)
     if found is not None:
@@ -128,7 +128,7 @@ def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
 
 def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
     """The job that a schedule starts is checked too, also where only the schedule was named."""
-    from worldsize.azureml import job  # noqa: PLC0415
+    from worldsize.azureml import job
 
     found, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
@@ -140,7 +140,7 @@ def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
 
 def _times(found: JobSchedule) -> Iterator[Problem]:
     """What is wrong with the times, by the rules that a spec's schedule is held to."""
-    from worldsize.spec import schedule  # noqa: PLC0415 - few trees have schedules
+    from worldsize.spec import schedule  # few trees have schedules
 
     if found.trigger is not None:
         yield from schedule.check_trigger(found.trigger)
@@ -164,7 +164,7 @@ def _feed_component(run: Run, component: Component | None) -> None:
     if component.path is not None:
         run.referred.append((str(component.path), _kind(component)))
     if component.raw is not None:
-        from worldsize.azureml import snapshot  # noqa: PLC0415 - only a component has one
+        from worldsize.azureml import snapshot  # only a component has one
 
         folder = Path(component.raw.source.path).parent
         run.problems += snapshot.check_references(component, folder)
@@ -174,8 +174,8 @@ def _feed_component(run: Run, component: Component | None) -> None:
 
 def _kind(component: Component) -> str:
     """What a component's file is: its keys alone may be those of a job, too."""
-    from worldsize.azureml import component as components  # noqa: PLC0415 - only Azure ML's files need it
-    from worldsize.azureml import shape  # noqa: PLC0415
+    from worldsize.azureml import component as components  # only Azure ML's files need it
+    from worldsize.azureml import shape
 
     kind = f"{component.type.lower()}-component"
     return kind if kind in shape.CHECKED and not components.is_flow(component) else ""

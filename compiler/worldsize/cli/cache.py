@@ -38,7 +38,7 @@ def command(context: click.Context, home: Path) -> None:
 
 
 def _list(home: Path) -> None:
-    from worldsize.running.reuse.store import Store  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.reuse.store import Store
 
     entries = Store(home).entries()
     if not entries:
@@ -89,8 +89,8 @@ def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> flo
 @click.pass_obj
 def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) -> None:
     """Forget steps that have not been used for some time. Active runs are not touched."""
-    from worldsize.running.reuse.prune import plan_removal, remove_unused  # noqa: PLC0415 - as above
-    from worldsize.running.reuse.store import Store  # noqa: PLC0415
+    from worldsize.running.reuse.prune import plan_removal, remove_unused  # as above
+    from worldsize.running.reuse.store import Store
 
     store = Store(home)
     removal = plan_removal(store, now=time.time(), older=0.0 if everything else older, runs=runs)

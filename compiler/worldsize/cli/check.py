@@ -56,7 +56,7 @@ def command(
     diff: bool,
 ) -> None:
     """Check specs and Azure ML YAML, files or folders."""
-    from worldsize.checking import console  # noqa: PLC0415 - `worldsize check --help` needs none of it
+    from worldsize.checking import console
 
     gc.disable()  # collecting cycles takes a fifth of the time on large files, and finds none
     try:
@@ -74,9 +74,9 @@ def command(
 
 def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, write: bool) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
-    from worldsize import fixing  # noqa: PLC0415 - most checks only look
-    from worldsize.checking import console  # noqa: PLC0415
-    from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
+    from worldsize import fixing  # most checks only look
+    from worldsize.checking import console
+    from worldsize.diagnostics.text import wants_colour
 
     result = fixing.fix(paths, **rules, write=write)
     if write:

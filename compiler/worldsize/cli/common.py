@@ -52,7 +52,7 @@ def format_table(
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text that others may have written, without characters that control a terminal."""
-    from worldsize.diagnostics.snippet import mark_controls  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.diagnostics.snippet import mark_controls
 
     click.echo(mark_controls(text), err=err, nl=nl)
 
@@ -65,7 +65,7 @@ def refuse(message: str, help_: str | None = None) -> NoReturn:
 
 def show_findings(error: SpecError) -> None:
     """Print the findings of a spec to standard error."""
-    from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.diagnostics.text import wants_colour
 
     click.echo(error.render(colour=wants_colour(sys.stderr)), nl=False, color=True, err=True)
 
@@ -89,7 +89,7 @@ runs_dir = click.option(
 
 def find_run(home: Path, text: str) -> Path:
     """The folder of the run that the user names; exits if there is no such run."""
-    from worldsize.running.record import history  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record import history
 
     try:
         return history.find_run(home, text)

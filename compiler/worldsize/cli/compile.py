@@ -36,8 +36,8 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
 )
 def command(spec: Path, output: Path) -> None:
     """Write the Azure ML pipeline of a spec."""
-    from worldsize.api import compile as compile_spec  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
+    from worldsize.api import compile as compile_spec
+    from worldsize.errors import OutputError, SpecError
 
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     try:

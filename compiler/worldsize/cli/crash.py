@@ -42,7 +42,7 @@ def report_crash(error: BaseException) -> int:
         _discard_output()
         return 1
     if os.environ.get(VARIABLE):
-        import traceback  # noqa: PLC0415 - only who asks for it pays for it
+        import traceback  # only who asks for it pays for it
 
         _write_error("".join(traceback.format_exception(error)))
     if isinstance(error, OSError) and error.errno in _MACHINE:

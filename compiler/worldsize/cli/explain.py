@@ -22,7 +22,7 @@ Examples:
 )
 def command(name: str | None, write: Path | None) -> None:
     """Print the page of a rule, or the next times of a cron expression."""
-    from worldsize.rules import pages, registry  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.rules import pages, registry
 
     if write is not None:
         for path in pages.write(write):
@@ -36,7 +36,7 @@ def command(name: str | None, write: Path | None) -> None:
         return
     known = registry.find(name)
     if known is None:
-        from worldsize.base.suggest import did_you_mean  # noqa: PLC0415
+        from worldsize.base.suggest import did_you_mean
 
         advice = did_you_mean(name, registry.names()) or "`worldsize explain` lists all rules"
         raise click.UsageError(f"`{name}` is not the code or slug of a rule: {advice}")
@@ -45,9 +45,9 @@ def command(name: str | None, write: Path | None) -> None:
 
 def _fire_times(expression: str) -> None:
     """Print the next five times, or what is wrong with the expression."""
-    from datetime import datetime  # noqa: PLC0415
+    from datetime import datetime
 
-    from worldsize.spec import cron  # noqa: PLC0415
+    from worldsize.spec import cron
 
     faults = cron.check_cron(expression)
     wrong = [fault for fault in faults if not fault.ignored]

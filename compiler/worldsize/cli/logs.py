@@ -53,12 +53,12 @@ def command(
 
 
 def _require_step(root: Path, step: str) -> None:
-    from worldsize.running.record.history import load_run  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record.history import load_run
 
     steps = load_run(root).steps
     if step in steps or (root / "steps" / step).is_dir():
         return
-    from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
+    from worldsize.base.suggest import did_you_mean  # only for a typo
 
     help_ = did_you_mean(step, steps) if steps else "its event log contains no step"
     common.refuse(f"run `{root.name}` has no step `{step}`", help_)
@@ -120,8 +120,8 @@ def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], 
 
 def _has_ended(root: Path, step: str) -> bool:
     """Whether the step has ended, so that its logs are complete."""
-    from worldsize.running.record.folder import is_alive  # noqa: PLC0415
-    from worldsize.running.record.history import load_run  # noqa: PLC0415
+    from worldsize.running.record.folder import is_alive
+    from worldsize.running.record.history import load_run
 
     alive = is_alive(root)
     record = load_run(root).steps.get(step)
@@ -130,7 +130,7 @@ def _has_ended(root: Path, step: str) -> bool:
 
 
 def _follower(path: Path) -> Follower:
-    from worldsize.running.launch.logs import Follower  # noqa: PLC0415
+    from worldsize.running.launch.logs import Follower
 
     return Follower(path)
 

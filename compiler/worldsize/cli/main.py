@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but suggest the closest name for an unknown command."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from worldsize.base.suggest import did_you_mean  # noqa: PLC0415 - only for a typo
+            from worldsize.base.suggest import did_you_mean  # only for a typo
 
             ctx.fail(f"there is no command `{args[0]}`: {did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 - 20 ms that only this option needs
+        from importlib.metadata import version  # 20 ms that only this option needs
 
         click.echo(f"worldsize {version('worldsize')}")
         ctx.exit()

@@ -42,8 +42,8 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
 )
 def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) -> None:
     """Print the plan of a spec, with the formula behind each number."""
-    from worldsize import api  # noqa: PLC0415 - `worldsize plan --help` needs none of it
-    from worldsize.errors import SpecError  # noqa: PLC0415
+    from worldsize import api
+    from worldsize.errors import SpecError
 
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -55,12 +55,12 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     if planned.warnings:
         common.show_findings(SpecError(planned.warnings, planned.sources))
     if as_json:
-        import json  # noqa: PLC0415
+        import json
 
         common.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
         return
-    from worldsize.cli import plan_table  # noqa: PLC0415
-    from worldsize.diagnostics.text import wants_colour  # noqa: PLC0415
+    from worldsize.cli import plan_table
+    from worldsize.diagnostics.text import wants_colour
 
     if wants_colour(sys.stdout):
         plan_table.show_plan(planned.plan)
@@ -73,8 +73,8 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
 
 
 def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
-    from worldsize import api  # noqa: PLC0415
-    from worldsize.resolving.imported_model import ModelImportError  # noqa: PLC0415
+    from worldsize import api
+    from worldsize.resolving.imported_model import ModelImportError
 
     try:
         return api.estimate_memory(planned, import_models=import_models)

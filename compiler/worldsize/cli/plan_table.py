@@ -33,9 +33,9 @@ def render_plan(plan: Plan) -> str:
 
 def renderables(plan: Plan) -> Iterator[object]:
     """The table as objects that rich prints."""
-    from rich.padding import Padding  # noqa: PLC0415 - plain output needs no rich
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.padding import Padding  # plain output needs no rich
+    from rich.table import Table
+    from rich.text import Text
 
     yield Text(plan.name, "bold")
     for group in _group_steps(plan):
@@ -59,7 +59,7 @@ def renderables(plan: Plan) -> Iterator[object]:
 
 def show_plan(plan: Plan) -> None:
     """Print the table with rich."""
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
     console = Console(highlight=False)
     for part in renderables(plan):

@@ -37,8 +37,8 @@ Exit status: as for `worldsize run`.
 @click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
 def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> None:
     """Continue an interrupted or failed run."""
-    from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.cli import run as running_command  # noqa: PLC0415
+    from worldsize import running
+    from worldsize.cli import run as running_command
 
     root = common.find_run(home, run)
     secrets = running_command.parse_settings(settings)

@@ -133,8 +133,8 @@ def command(
     **other_options: Any,
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
-    from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.running.show.preview import render_preview  # noqa: PLC0415
+    from worldsize import running
+    from worldsize.running.show.preview import render_preview
 
     options = running.RunOptions(
         settings=parse_settings(settings), assets=_parse_assets(assets), **other_options
@@ -152,8 +152,8 @@ def command(
 @contextlib.contextmanager
 def exit_on_refusal() -> Iterator[None]:
     """Turn errors that prevent a run from starting into a message and an exit status."""
-    from worldsize import running  # noqa: PLC0415 - `--help` needs none of it
-    from worldsize.errors import OutputError, SpecError  # noqa: PLC0415
+    from worldsize import running
+    from worldsize.errors import OutputError, SpecError
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -177,8 +177,8 @@ def exit_on_refusal() -> Iterator[None]:
 
 def exit_with_result(result: RunResult, *, quiet: bool) -> NoReturn:
     """Print how a run ended, and exit with its status."""
-    from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
-    from worldsize.running.show.summary import render_summary  # noqa: PLC0415
+    from worldsize.diagnostics.text import is_terminal
+    from worldsize.running.show.summary import render_summary
 
     # The table of a terminal stays on the screen: its rows are not printed again.
     text = render_summary(result, steps=quiet or not is_terminal(sys.stdout))
@@ -199,7 +199,7 @@ def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
     """Parse ``--map REF=PATH`` options into paths by reference."""
-    from worldsize.running.prepare.assets import parse_map_option  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.prepare.assets import parse_map_option
 
     try:
         return dict(parse_map_option(text) for text in texts)
@@ -209,16 +209,16 @@ def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
 
 def choose_view(*, quiet: bool) -> View:
     """Choose the view of a run: a table on a terminal, lines elsewhere."""
-    from worldsize.running.show.views import PlainView, QuietView  # noqa: PLC0415
+    from worldsize.running.show.views import PlainView, QuietView
 
     if quiet:
         return QuietView(lambda line: click.echo(line, err=True))
-    from worldsize.diagnostics.text import is_terminal  # noqa: PLC0415
+    from worldsize.diagnostics.text import is_terminal
 
     if is_terminal(sys.stdout):
-        from rich.console import Console  # noqa: PLC0415 - 60 ms that a pipe does not need
+        from rich.console import Console  # 60 ms that a pipe does not need
 
-        from worldsize.running.show.live import LiveView  # noqa: PLC0415
+        from worldsize.running.show.live import LiveView
 
         return LiveView(Console())
     return PlainView(click.echo)

@@ -33,7 +33,7 @@ state:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
     """List runs: state, steps done, start and duration."""
-    from worldsize.running.record.history import list_runs, load_run  # noqa: PLC0415 - see above
+    from worldsize.running.record.history import list_runs, load_run  # see above
 
     folders = list_runs(home)
     shown = [load_run(root) for root in (folders if everything else folders[-last:])]
@@ -52,7 +52,7 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
-    from worldsize.running.show.views import format_duration  # noqa: PLC0415
+    from worldsize.running.show.views import format_duration
 
     took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"

@@ -33,7 +33,7 @@ A step is indented below the steps that it needs, which follow `<-`.
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(run: str, home: Path, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
-    from worldsize.running.record.history import load_run  # noqa: PLC0415 - `--help` needs none of it
+    from worldsize.running.record.history import load_run
 
     record = load_run(common.find_run(home, run))
     if as_json:
@@ -44,8 +44,8 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
 
 def render(run: RunRecord) -> Iterator[str]:
     """The run as lines."""
-    from worldsize.cli.runs import relative_path  # noqa: PLC0415
-    from worldsize.running.show.views import format_duration  # noqa: PLC0415
+    from worldsize.cli.runs import relative_path
+    from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
@@ -75,7 +75,7 @@ def _describe_damage(count: int) -> str:
 
 
 def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[str]:
-    from worldsize.running.show.views import format_duration  # noqa: PLC0415
+    from worldsize.running.show.views import format_duration
 
     margin = "  " * depth
     took = format_duration(step.seconds) if step.seconds else ""
@@ -98,14 +98,14 @@ def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[
 
 
 def _shorten_value(value: str) -> str:
-    from worldsize.diagnostics.snippet import flatten  # noqa: PLC0415
+    from worldsize.diagnostics.snippet import flatten
 
     text = flatten(value.replace("\n", " "))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
 def _relative(path: Path) -> str:
-    from worldsize.cli.runs import relative_path  # noqa: PLC0415
+    from worldsize.cli.runs import relative_path
 
     return relative_path(str(path))
 
@@ -142,16 +142,16 @@ def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
 
 
 def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
-    from worldsize.running.model.results import StepResult  # noqa: PLC0415
-    from worldsize.running.record.reports import read_metrics  # noqa: PLC0415
+    from worldsize.running.model.results import StepResult
+    from worldsize.running.record.reports import read_metrics
 
     root = run.root / "steps" / step.name
     return read_metrics({step.name: StepResult(step.name, "succeeded", 0.0, root, _outputs(run, step))})
 
 
 def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
-    from worldsize.diagnostics.snippet import flatten  # noqa: PLC0415
-    from worldsize.running.launch.logs import last_lines  # noqa: PLC0415
+    from worldsize.diagnostics.snippet import flatten
+    from worldsize.running.launch.logs import last_lines
 
     if step.failed_process is None:
         return []

@@ -39,21 +39,21 @@ def render_report(
         ValueError: The format is unknown.
     """
     if format_ == "text":
-        from worldsize.diagnostics import text  # noqa: PLC0415
+        from worldsize.diagnostics import text
 
         return text.render_text(diagnostics, sources, files=len(files), colour=colour, fixed=fixed)
     if format_ == "json":
-        from worldsize.diagnostics import json_format  # noqa: PLC0415
+        from worldsize.diagnostics import json_format
 
         return json_format.render_json(diagnostics, files=len(files), fixed=fixed)
-    from worldsize.diagnostics import ci_formats  # noqa: PLC0415
+    from worldsize.diagnostics import ci_formats
 
     if format_ == "github":
         return ci_formats.render_github(diagnostics)
     if format_ == "junit":
         return ci_formats.render_junit(diagnostics, sources, files=files)
     if format_ == "sarif":
-        from importlib.metadata import version  # noqa: PLC0415
+        from importlib.metadata import version
 
         return ci_formats.render_sarif(diagnostics, rules(), version=version("worldsize"))
     raise ValueError(f"`{format_}` is not one of {', '.join(FORMATS)}")

@@ -97,7 +97,7 @@ def _beside(target: Path) -> Iterator[Path]:
 def _lock(file: IO[str], *, wait: bool) -> bool:
     """Take a lock; False where somebody else has it, or the system has no such locks."""
     try:
-        import fcntl  # noqa: PLC0415 - POSIX only
+        import fcntl  # POSIX only
 
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (ImportError, OSError):

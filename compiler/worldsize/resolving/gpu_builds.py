@@ -26,8 +26,8 @@ def check_gpu_builds(spec: Spec, job: Job, plan: Plan, files: Files) -> list[Pro
 
 
 def _judge(spec: Spec, job: Job, plan: Plan, files: Files) -> Iterator[Problem]:
-    from worldsize.azureml import frameworks  # noqa: PLC0415 - only steps with GPUs need these
-    from worldsize.planning import gpu_support  # noqa: PLC0415
+    from worldsize.azureml import frameworks  # only steps with GPUs need these
+    from worldsize.planning import gpu_support
 
     def document(path: Path) -> Node | None:
         return files.document(path).root if path.is_file() else None

@@ -81,7 +81,7 @@ def _bind(state: ResolveState) -> None:
 
 
 def _plan(state: ResolveState) -> None:
-    from worldsize.planning import derive  # noqa: PLC0415 - the catalogue of VM sizes is read by it
+    from worldsize.planning import derive  # the catalogue of VM sizes is read by it
 
     interfaces = components.read_interfaces(state.components)
     state.plan, problems = derive(state.spec, interfaces, rows.count_rows(state))
@@ -138,11 +138,11 @@ def _build_step(state: ResolveState, step: str) -> Step:
 
 def _check_memory(spec: Spec, plan: Plan, job: Job) -> list[Problem]:
     """Steps that do not fit their VM size; the formulas are loaded only for steps of some size."""
-    from worldsize.planning.memory import workload  # noqa: PLC0415 - only steps that train need it
+    from worldsize.planning.memory import workload  # only steps that train need it
 
     planned = [(step, plan.steps[name]) for name, step in job.steps.items() if name in plan.steps]
     if not any(workload.may_matter(job, step, each) for step, each in planned):
         return []
-    from worldsize.planning.memory import step_memory  # noqa: PLC0415 - few specs train something that large
+    from worldsize.planning.memory import step_memory  # few specs train something that large
 
     return list(step_memory.check_memory(spec, job, plan))

@@ -95,7 +95,7 @@ def _jsonl_columns(file: Path) -> dict[str, int]:
 
 
 def _parquet_columns(file: Path) -> dict[str, int]:
-    from pyarrow import parquet, types  # noqa: PLC0415 - heavy, and only this format needs it
+    from pyarrow import parquet, types  # heavy, and only this format needs it
 
     widths = {}
     for field in parquet.read_schema(file):
@@ -156,7 +156,7 @@ def _jsonl(file: Path, label: str) -> Iterator[Any]:
 
 
 def _parquet(file: Path, label: str) -> Iterator[Any]:
-    from pyarrow import parquet  # noqa: PLC0415 - heavy, and only this format needs it
+    from pyarrow import parquet  # heavy, and only this format needs it
 
     with open_regular(file) as stream:
         check_footer(stream)

@@ -79,7 +79,7 @@ def _rows_per_class(state: ResolveState, values: Mapping[str, Any], length: int)
     root = base / source if is_folder(base) else base
     if not exists(root) or not state.files.readable_data(root):
         return None
-    from worldsize.resolving import row_counts  # noqa: PLC0415 - its readers are for data that is no built-in set
+    from worldsize.resolving import row_counts  # its readers are for data that is no built-in set
 
     return row_counts.count_rows_per_class(root, str(values.get("format")), str(values.get("label")), length)
 
@@ -94,7 +94,7 @@ def read_table_samples(folder: Path, sharding: Step) -> Samples | None:
     base = local_path(data.path.value, folder)
     if base is None or not exists(base) or not isinstance(values["source"], str):
         return None
-    from worldsize.resolving import row_counts  # noqa: PLC0415 - as above
+    from worldsize.resolving import row_counts  # as above
 
     root = base / values["source"] if is_folder(base) else base
     features = [name.strip() for name in str(values["features"] or "").split(",") if name.strip()]

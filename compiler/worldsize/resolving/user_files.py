@@ -99,7 +99,7 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
     """Whether a file defines a function, read without running it."""
-    import ast  # noqa: PLC0415 - only a model of the user is parsed
+    import ast  # only a model of the user is parsed
 
     span = part_span(located, start, start + len(function))
     try:
@@ -122,7 +122,7 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
 
 def _top_level(tree: ast.Module) -> list[str]:
     """Names a module binds, also below ``if`` and ``try``."""
-    import ast  # noqa: PLC0415
+    import ast
 
     names: list[str] = []
     waiting: list[ast.stmt] = list(tree.body)

@@ -137,7 +137,7 @@ class Context(Struct):
 
     def vm_size(self, name: str | None) -> VmSize | None:
         """A VM size of the catalogue, case aside, or None."""
-        from worldsize.facts import vm_sizes  # noqa: PLC0415 - the catalogue is read only where a rule needs it
+        from worldsize.facts import vm_sizes  # the catalogue is read only where a rule needs it
 
         return vm_sizes.lookup(name) if name else None
 

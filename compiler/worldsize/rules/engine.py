@@ -76,7 +76,7 @@ def _check_in_budget(
 def crash(what: str, span: Span, error: BaseException) -> Problem:
     """The problem for a fault of our own; with ``WORLDSIZE_TRACEBACK`` set, its traceback is printed too."""
     if os.environ.get("WORLDSIZE_TRACEBACK"):
-        import traceback  # noqa: PLC0415 - only who asks for it pays for it
+        import traceback  # only who asks for it pays for it
 
         traceback.print_exception(error)
     reason = " ".join(f"{type(error).__name__}: {error}".split())

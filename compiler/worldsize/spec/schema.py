@@ -67,8 +67,8 @@ def matches_schema(text: str, subschema: Mapping[str, Any]) -> bool:
 @cache
 def _validator() -> Any:
     # Imported here: loading jsonschema costs more than everything else `check` does for a spec.
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from jsonschema.validators import extend  # noqa: PLC0415
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: is_number(instance))
     make: Any = extend  # typeshed's stub leaves it untyped
@@ -79,7 +79,7 @@ def _validator() -> Any:
 def _pattern(
     _validator: object, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
-    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
+    from jsonschema.exceptions import ValidationError
 
     if isinstance(instance, str) and not re.search(exact(pattern), instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")

@@ -151,7 +151,7 @@ def _example(where: NodeLocation, error: Violation) -> str:
 
 def _not_allowed(where: NodeLocation, error: Violation) -> Problem:
     if where.path == ("schedule", "time_zone"):
-        from worldsize.spec.schedule import report_unknown_zone  # noqa: PLC0415 - reads a table
+        from worldsize.spec.schedule import report_unknown_zone  # reads a table
 
         return report_unknown_zone(str(error.instance), where.value_span)
     allowed = [str(value) for value in error.argument]

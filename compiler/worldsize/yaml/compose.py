@@ -62,7 +62,7 @@ class Composer(Struct):
         except _Stop as stop:
             self.problems.append(stop.problem)
         except yaml.YAMLError as error:
-            from worldsize.yaml import syntax  # noqa: PLC0415 - a clean file has no syntax errors
+            from worldsize.yaml import syntax  # a clean file has no syntax errors
 
             self.problems.append(syntax.explain_syntax_error(self.source, error))
         if any(problem.slug != "yaml-duplicate-key" for problem in self.problems):

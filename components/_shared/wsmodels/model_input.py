@@ -53,7 +53,7 @@ def _tensor(schema: Any, rows: npt.NDArray[Any]) -> Any:
 
 
 def _table(schema: Any, rows: npt.NDArray[Any]) -> Any:
-    import pandas as pd  # noqa: PLC0415  only models with named columns need it
+    import pandas as pd  # only models with named columns need it
 
     flat = rows.reshape(len(rows), -1)
     if len(schema.inputs) != flat.shape[1]:

@@ -122,7 +122,7 @@ def _translate(error: Exception) -> tuple[UserError, int] | None:
         return UserError(f"{file}: {os.strerror(error.errno).lower()}", "free space for it and run again"), 2
     text = str(error)
     if isinstance(error, (OSError, RuntimeError)) and os.strerror(errno.EMFILE) in text:
-        import resource  # noqa: PLC0415 - POSIX only
+        import resource  # POSIX only
 
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return UserError(f"too many open files: a process may have {most} here", "raise `ulimit -n`"), 2

@@ -123,7 +123,7 @@ class ShardReader:
         self._pieces = pieces
 
     def _map(self, number: int) -> list[_Piece]:
-        import pyarrow as pa  # noqa: PLC0415  a planner reads manifests without pyarrow
+        import pyarrow as pa  # a planner reads manifests without pyarrow
 
         shard = self._shards[number]
         try:
@@ -178,7 +178,7 @@ def map_record_batches(path: str) -> list[Any]:
     Raises:
         OSError, ValueError, pyarrow.ArrowException: it is not such a file, or a batch of it is compressed.
     """
-    import pyarrow as pa  # noqa: PLC0415  a planner reads manifests without pyarrow
+    import pyarrow as pa  # a planner reads manifests without pyarrow
 
     source = pa.memory_map(path)
     if source.read(len(_MAGIC)) != _MAGIC:

@@ -54,7 +54,7 @@ def load_horovod() -> ModuleType:
         UserError: its library does not load, as it was compiled for another torch or another MPI.
     """
     try:
-        import horovod.torch as hvd  # noqa: PLC0415  only this component's environment has it
+        import horovod.torch as hvd  # only this component's environment has it
     except (ImportError, OSError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:140]
         raise UserError(f"Horovod does not load: {reason}", REBUILD) from error

@@ -67,7 +67,7 @@ def save_model(program: Program, samples: SampleSpec, folder: Path, facts: Mappi
         except tf.errors.OpError as error:  # a full disk, among others
             raise OSError(str(error.message).splitlines()[0]) from error
 
-    from wstrain import export  # noqa: PLC0415 - MLflow takes seconds to import, and one worker saves
+    from wstrain import export  # MLflow takes seconds to import, and one worker saves
 
     export.save_mlflow_model(
         write,

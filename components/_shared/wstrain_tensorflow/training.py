@@ -151,7 +151,7 @@ class Job:
         with self.rendezvous.together():
             tracking: AbstractContextManager[Tracker | None] = nullcontext()
             if main:
-                from wstrain.tracking.mlflow_tracker import Tracker  # noqa: PLC0415 - it imports MLflow
+                from wstrain.tracking.mlflow_tracker import Tracker  # it imports MLflow
 
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:

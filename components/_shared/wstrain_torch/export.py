@@ -72,7 +72,7 @@ def save_model(network: nn.Module, task: Task, folder: Path, facts: Mapping[str,
     Raises:
         UserError: the network cannot be exported or the folder not be written.
     """
-    from wstrain import export  # noqa: PLC0415 - MLflow takes seconds to import, and one rank saves
+    from wstrain import export  # MLflow takes seconds to import, and one rank saves
 
     export.save_mlflow_model(
         lambda path: torch.export.save(export_program(network, task), path),

@@ -245,6 +245,6 @@ def _tracking(
 ) -> AbstractContextManager[Tracker | None]:
     if not launch.is_main:
         return nullcontext()
-    from wstrain.tracking.mlflow_tracker import Tracker  # noqa: PLC0415 - it imports MLflow
+    from wstrain.tracking.mlflow_tracker import Tracker  # it imports MLflow
 
     return Tracker(facts, total_steps)

@@ -17,10 +17,10 @@ def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: 
 
     Colour is the share of the true class, so small classes are as easy to read as large ones.
     """
-    import matplotlib as mpl  # noqa: PLC0415  only classifiers are drawn
+    import matplotlib as mpl  # only classifiers are drawn
 
     mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib import pyplot as plt
 
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(16.0, 2.5 + 0.45 * len(classes))

@@ -88,7 +88,7 @@ class ClassifierScores:
 
     def metrics(self) -> tuple[Metrics, Metrics]:
         """Metrics of the whole, then those of each class; averages give each class the same weight."""
-        from sklearn.metrics import precision_recall_fscore_support  # noqa: PLC0415  slow to import
+        from sklearn.metrics import precision_recall_fscore_support  # slow to import
 
         targets, predicted = np.concatenate(self._targets), np.concatenate(self._predicted)
         summary: Metrics = {"accuracy": float((targets == predicted).mean()), "rows": float(len(targets))}

@@ -55,7 +55,7 @@ def looks_wrong(name: str) -> bool:
 
 def suggest_replacement(size: VmSize) -> str:
     """What to choose instead of a size that is gone: one that can be had, with as many GPUs."""
-    from worldsize.facts import vm_sizes  # noqa: PLC0415 - only a fault reads the whole catalogue
+    from worldsize.facts import vm_sizes  # only a fault reads the whole catalogue
 
     for name in vm_sizes.names():
         other = vm_sizes.lookup(name)

@@ -40,7 +40,7 @@ def _slow(size: VmSize) -> bool:
 
 
 def _faster() -> str:
-    from worldsize.facts import vm_sizes  # noqa: PLC0415 - only a fault reads the catalogue
+    from worldsize.facts import vm_sizes  # only a fault reads the catalogue
 
     best = vm_sizes.lookup("Standard_ND96asr_v4")
     assert best is not None

@@ -35,8 +35,8 @@ def _may_ask(context: Context, launch: Launch) -> bool:
 
 def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
     # They parse Python, which a spec of built-in components need not wait for.
-    from worldsize.rules.script._nccl import find_nccl_calls  # noqa: PLC0415
-    from worldsize.rules.script._program import find_programs  # noqa: PLC0415
+    from worldsize.rules.script._nccl import find_nccl_calls
+    from worldsize.rules.script._program import find_programs
 
     for program in find_programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:

@@ -19,7 +19,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         if degrees.span is None or world % degrees.product:
             continue
-        from worldsize.planning import splits  # noqa: PLC0415 - only a job with such a degree needs it
+        from worldsize.planning import splits  # only a job with such a degree needs it
 
         if splits.crosses_instances(degrees.tensor, processes, instances) and not splits.has_spanning_link(
             launch.size

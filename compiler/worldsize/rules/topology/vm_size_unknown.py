@@ -22,7 +22,7 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
 def _unknown(context: Context, subject: Job | Compute) -> Iterator[Finding]:
     for named in find_size_names(context, subject):
         if context.vm_size(named.name) is None and looks_wrong(named.name):
-            from worldsize.facts import vm_sizes  # noqa: PLC0415 - only a fault needs the list of names
+            from worldsize.facts import vm_sizes  # only a fault needs the list of names
 
             near = vm_sizes.suggest(named.name)
             message = f"`{named.name}` is not in the catalogue of VM sizes, so its GPUs are unknown"

@@ -95,7 +95,7 @@ class _Bayesian:
     """Optuna, asked and told."""
 
     def __init__(self, plan: SweepPlan) -> None:
-        import optuna  # noqa: PLC0415 - only for this kind of sampling
+        import optuna  # only for this kind of sampling
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._failed = optuna.trial.TrialState.FAIL

@@ -209,6 +209,6 @@ def _title_span(environment: Field[Any]) -> Span | None:
 
 
 def _dump(value: Mapping[str, Any]) -> str:
-    import json  # noqa: PLC0415 - only a conda file written in place needs it; JSON is YAML
+    import json  # only a conda file written in place needs it; JSON is YAML
 
     return json.dumps(value)

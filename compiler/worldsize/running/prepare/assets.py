@@ -192,8 +192,8 @@ def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> Ass
         target: the file.
         mapped: paths, relative to the working folder, by reference.
     """
-    from worldsize import yaml  # noqa: PLC0415 - the parser of `--map` alone needs none of it
-    from worldsize.checking import discover, settings  # noqa: PLC0415
+    from worldsize import yaml  # the parser of `--map` alone needs none of it
+    from worldsize.checking import discover, settings
 
     entries: list[AssetEntry] = []
     sources: dict[str, Source] = {}

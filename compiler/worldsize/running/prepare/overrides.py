@@ -166,7 +166,7 @@ def _absent(setting: _Setting) -> Iterator[Problem]:
 
 
 def _follows_its_value(step: Step) -> bool:
-    from worldsize.azureml import graph  # noqa: PLC0415
+    from worldsize.azureml import graph
 
     return graph.is_inline(step)
 

@@ -74,10 +74,10 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
         SpecError: The file has errors.
         RunError: It cannot be run.
     """
-    from worldsize import checking  # noqa: PLC0415 - the callers' import of this module stays quick
-    from worldsize.checking import boundary, discover  # noqa: PLC0415
-    from worldsize.errors import SpecError  # noqa: PLC0415
-    from worldsize.yaml import load  # noqa: PLC0415
+    from worldsize import checking  # the callers' import of this module stays quick
+    from worldsize.checking import boundary, discover
+    from worldsize.errors import SpecError
+    from worldsize.yaml import load
 
     document = load(target)
     kind = discover.kind_of(document, named=True)
@@ -98,7 +98,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
 
 def _with_settings(target: Path, settings: Mapping[str, str]) -> str | None:
     """The text of a spec with other inputs; None where it stays as it is."""
-    from worldsize.running.prepare.overrides import override_spec  # noqa: PLC0415 - few runs have settings
+    from worldsize.running.prepare.overrides import override_spec  # few runs have settings
 
     if not settings:
         return None
@@ -109,7 +109,7 @@ def _with_settings(target: Path, settings: Mapping[str, str]) -> str | None:
 
 
 def _may_be_job(root: object) -> bool:
-    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
+    from worldsize.yaml import Mapping as YamlMapping
 
     return isinstance(root, YamlMapping) and bool({"jobs", "command", "type"} & set(root))
 
@@ -132,9 +132,9 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
 
 
 def _scheduled_job(target: Path, root: object) -> str:
-    from worldsize.azureml import job as schedule  # noqa: PLC0415 - nobody runs schedules on purpose
-    from worldsize.azureml.files import Files  # noqa: PLC0415
-    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
+    from worldsize.azureml import job as schedule  # nobody runs schedules on purpose
+    from worldsize.azureml.files import Files
+    from worldsize.yaml import Mapping as YamlMapping
 
     if not isinstance(root, YamlMapping):
         return ""
@@ -143,9 +143,9 @@ def _scheduled_job(target: Path, root: object) -> str:
 
 
 def _refuse_service_job(name: str, root: object) -> tuple[str, str]:
-    from worldsize.running.prepare.graph import refusals  # noqa: PLC0415
-    from worldsize.yaml import Mapping as YamlMapping  # noqa: PLC0415
-    from worldsize.yaml import Scalar  # noqa: PLC0415
+    from worldsize.running.prepare.graph import refusals
+    from worldsize.yaml import Mapping as YamlMapping
+    from worldsize.yaml import Scalar
 
     type_node = root.get("type") if isinstance(root, YamlMapping) else None
     kind = type_node.text.lower() if isinstance(type_node, Scalar) else ""

@@ -85,7 +85,7 @@ def find_run(home: Path, text: str) -> Path:
     if not known:
         raise LookupError(f"there is no run in `{home}`")
     if not matching:
-        from worldsize.base.suggest import closest  # noqa: PLC0415 - only for a typo
+        from worldsize.base.suggest import closest  # only for a typo
 
         near = closest(text, [path.name for path in known])
         raise LookupError(

@@ -48,7 +48,7 @@ class Record:
     """
 
     def __init__(self, home: Path, begin: Mapping[str, Any]) -> None:
-        from mlflow import MlflowClient  # noqa: PLC0415 - this process exists because it takes seconds
+        from mlflow import MlflowClient  # this process exists because it takes seconds
 
         self._tags: Mapping[str, str] = begin["tags"]
         self._steps: dict[str, str] = {}  # those that are open
@@ -100,7 +100,7 @@ class Record:
 
     def _parameters(self, parameters: Mapping[str, str]) -> None:
         """Log parameters; those that a resumed run has already cannot change."""
-        from mlflow.entities import Param  # noqa: PLC0415
+        from mlflow.entities import Param
 
         known = self._client.get_run(self.run_id).data.params
         new = [Param(name, value) for name, value in parameters.items() if name not in known]
@@ -142,7 +142,7 @@ class Record:
         if run.info.status != "RUNNING":
             self._client.update_run(run_id, status="RUNNING")
         if run.data.tags.get(ATTEMPT_TIME) != str(time):
-            from mlflow.entities import RunTag  # noqa: PLC0415
+            from mlflow.entities import RunTag
 
             attempt = str(int(run.data.tags.get(ATTEMPT, "0")) + 1)
             tags = [RunTag(ATTEMPT, attempt), RunTag(ATTEMPT_TIME, str(time))]
@@ -210,7 +210,7 @@ def artifact_folder(artifacts: Path, experiment: str) -> Path:
 
 def prepare_database(home: Path) -> None:
     """Create the tables under another name: a run that is killed meanwhile must not leave half of them."""
-    from mlflow import MlflowClient  # noqa: PLC0415
+    from mlflow import MlflowClient
 
     if (home / DATABASE).exists():
         return
@@ -229,7 +229,7 @@ def prepare_database(home: Path) -> None:
 @contextlib.contextmanager
 def only_one(path: Path) -> Iterator[None]:
     """Hold a lock among the processes of this machine; the kernel lets go of it when the process dies."""
-    import fcntl  # noqa: PLC0415 - POSIX only
+    import fcntl  # POSIX only
 
     deadline = time.monotonic() + LOCK_SECONDS
     with path.open("w") as file:
@@ -331,7 +331,7 @@ def main() -> None:
     threading.Thread(target=stay_alive, daemon=True).start()
     logging.disable(logging.WARNING)
     try:
-        import mlflow  # noqa: F401, PLC0415 - imported while the runner still plans
+        import mlflow  # noqa: F401 - imported while the runner still plans
     except ImportError as error:
         answer(unavailable=f"`{error.name or error}` is not installed: `pip install 'worldsize[run]'`")
         return

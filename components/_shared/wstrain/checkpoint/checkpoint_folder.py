@@ -198,7 +198,7 @@ def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
     Raises:
         UserError: the file cannot be read.
     """
-    import torch  # noqa: PLC0415  all else here serves frameworks that have no torch
+    import torch  # all else here serves frameworks that have no torch
 
     try:
         state: dict[str, Any] = torch.load(checkpoint.path / STATE, map_location="cpu", weights_only=True)
@@ -225,9 +225,9 @@ def expect_identity(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None
 
 
 def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
-    import torch  # noqa: PLC0415
+    import torch
 
-    from wstrain.checkpoint import hashed_file  # noqa: PLC0415
+    from wstrain.checkpoint import hashed_file
 
     with path.open("wb") as file:
         digesting = HashedFile(file)

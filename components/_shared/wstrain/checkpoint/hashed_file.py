@@ -59,7 +59,7 @@ def flush_to_disk(file: IO[Any]) -> None:
 @contextmanager
 def skip_crc32() -> Iterator[None]:
     """Let ``torch.save`` leave out CRC-32, a third of its time, which ``torch.load`` does not read."""
-    from torch import serialization  # noqa: PLC0415  TensorFlow's checkpoints need no torch
+    from torch import serialization  # TensorFlow's checkpoints need no torch
 
     before = serialization.get_crc32_options()
     serialization.set_crc32_options(False)

@@ -106,7 +106,7 @@ def requested_bytes(text: str) -> int | None:
 
 def _memory_limit() -> MemoryLimit:
     """Return the limit of the GPU if torch is loaded and has one, else of this process."""
-    import sys  # noqa: PLC0415
+    import sys
 
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():

@@ -21,7 +21,7 @@ def peak_bytes(device: str = "cpu") -> int:
         device: ``cuda`` for this process's GPU; else host memory.
     """
     if device == "cuda":
-        import torch  # noqa: PLC0415 - the only thing here that needs it
+        import torch  # the only thing here that needs it
 
         return int(torch.cuda.max_memory_allocated()) + _context_bytes()
     try:
@@ -37,7 +37,7 @@ def _context_bytes() -> int:
 
     The driver counts all processes, but a rank has its GPU to itself.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
     free, total = torch.cuda.mem_get_info()
     return max(0, int(total) - int(free) - int(torch.cuda.memory_reserved()))

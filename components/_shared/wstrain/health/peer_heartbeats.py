@@ -103,7 +103,7 @@ class StorePeers:
         return records
 
     def _connected(self) -> Any:
-        import torch.distributed as dist  # noqa: PLC0415  the other ways do without torch
+        import torch.distributed as dist  # the other ways do without torch
 
         if self._store is None:
             host, _, port = (self._launch.master or "").rpartition(":")

@@ -121,7 +121,7 @@ def read_stage(config: Mapping[str, Any]) -> int | None:
 
 def as_json(value: object) -> str:
     """Return a value as JSON writes it, cut short."""
-    import json  # noqa: PLC0415 - only a fault shows a value
+    import json  # only a fault shows a value
 
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:59] + "…"

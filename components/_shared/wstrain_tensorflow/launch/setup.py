@@ -27,7 +27,7 @@ def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, local_size: int,
     os.environ.pop(NAME, None)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # warnings and errors only
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    import tensorflow as tf  # noqa: PLC0415  takes seconds
+    import tensorflow as tf  # takes seconds
 
     tf.get_logger().setLevel("ERROR")
     gpus = tf.config.list_physical_devices("GPU")

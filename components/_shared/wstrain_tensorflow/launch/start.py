@@ -131,19 +131,19 @@ def _train(
     local_size: int,
     heartbeat: Heartbeat,
 ) -> None:
-    from wstrain_tensorflow.launch import setup  # noqa: PLC0415  imports TensorFlow
+    from wstrain_tensorflow.launch import setup  # imports TensorFlow
 
     with rendezvous.together():
         planned = _planned_gpus(settings, cluster)
         setup.setup_tensorflow(cluster, planned, local_size=local_size, precision=settings.precision)
-    from wstrain_tensorflow.launch import tf_errors  # noqa: PLC0415
+    from wstrain_tensorflow.launch import tf_errors
 
     with tf_errors.translate_errors(len(cluster.members) - 1, settings):
         if settings.strategy == PARAMETER_SERVER:
-            from wstrain_tensorflow.strategies import parameter_server  # noqa: PLC0415
+            from wstrain_tensorflow.strategies import parameter_server
 
             parameter_server.train(settings, cluster, rendezvous, manifest, heartbeat)
         else:
-            from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: PLC0415
+            from wstrain_tensorflow.strategies import multi_worker_mirrored
 
             multi_worker_mirrored.train(settings, cluster, rendezvous, manifest, heartbeat)

@@ -38,7 +38,7 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
         global_batch=settings.global_batch_size,
     )
     gpus.expect_gpus_before_import(gpus.planned_gpus(settings), "torch", launch.local_rank)
-    from wstrain_torch.training import train  # noqa: PLC0415  imports torch
+    from wstrain_torch.training import train  # imports torch
 
     with out_of_memory.explain_out_of_memory(settings):
         train(settings, launch, mesh, communication=communication, strategy=strategy)

@@ -76,7 +76,7 @@ def _open_files(source: str, data: str, kind: str, request: Callable[[Path, File
 
 
 def _readers() -> dict[str, Callable[[Request], Source]]:
-    from sources import arrays, pictures, tables, text  # noqa: PLC0415  each brings its own library
+    from sources import arrays, pictures, tables, text  # each brings its own library
 
     return {
         "csv": tables.read_csv,
@@ -92,7 +92,7 @@ def _builtin(source: str, sequence_length: int) -> Source:
     if source == DIGITS:
         return _digits()
     if source == PYTHON_SOURCE:
-        from sources.text import read_python_source  # noqa: PLC0415
+        from sources.text import read_python_source
 
         return read_python_source(sequence_length)
     raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
@@ -102,8 +102,8 @@ def _digits() -> Source:
     """scikit-learn's 1,797 handwritten digits as `[1, 8, 8]` pictures from 0 to 1."""
 
     def batches() -> Iterator[Batch]:
-        import pyarrow as pa  # noqa: PLC0415
-        from sklearn.datasets import load_digits  # noqa: PLC0415
+        import pyarrow as pa
+        from sklearn.datasets import load_digits
 
         digits = load_digits()
         pixels = (digits.data / 16).astype(np.float32)
@@ -145,7 +145,7 @@ def _find_root(source: str, data: str) -> Path:
 
 
 def _kind(name: str) -> str:
-    from sources import text  # noqa: PLC0415
+    from sources import text
 
     stem, suffix = os.path.splitext(name.rpartition("/")[2].lower())  # noqa: PTH122 - of millions of names
     if suffix == ".gz":

@@ -93,7 +93,7 @@ def _no_empty_class(request: Request) -> None:
 
 def _decode(request: Request, file: Path) -> Array:
     """The bytes of a file's first picture, `[height, width]` or `[height, width, channels]`."""
-    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  only this source needs it
+    from PIL import Image, UnidentifiedImageError  # only this source needs it
 
     name = request.show(file)
     try:

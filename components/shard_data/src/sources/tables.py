@@ -314,7 +314,7 @@ def read_csv(request: Request) -> Source:
 
 
 def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[Batch]:
-    from pyarrow import csv  # noqa: PLC0415  shadows the standard library's name
+    from pyarrow import csv  # shadows the standard library's name
 
     types = dict.fromkeys(columns, pa.float32()) | {request.label: pa.string()}
     options = csv.ConvertOptions(
@@ -375,7 +375,7 @@ def read_jsonl(request: Request) -> Source:
 
 
 def _parse_lines(request: Request, file: Path, block: bytes, schema: Any, start: int) -> Any:
-    from pyarrow import json  # noqa: PLC0415  shadows the standard library's name
+    from pyarrow import json  # shadows the standard library's name
 
     try:
         table = json.read_json(

@@ -244,7 +244,7 @@ def is_stopped(pid: int) -> bool:
 def prctl(option: int, value: int) -> None:
     """Set an attribute of this process; a kernel that lacks the option is no reason to fail."""
     if LINUX:
-        import ctypes  # noqa: PLC0415 - Linux only
+        import ctypes  # Linux only
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

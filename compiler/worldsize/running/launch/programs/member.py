@@ -72,7 +72,7 @@ def become(own: dict[str, Any], argv: list[str]) -> NoReturn:
     """Turn the forked child into the rank."""
     try:
         if sys.platform == "linux":
-            import ctypes  # noqa: PLC0415 - Linux only
+            import ctypes  # Linux only
 
             parent = os.getppid()
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -200,7 +200,7 @@ class StepReader:
 
     def sweep(self) -> SweepPlan | None:
         """What a sweep step tries; None where that cannot be read."""
-        from worldsize.running.prepare.graph.sweep import read_sweep  # noqa: PLC0415 - few have such steps
+        from worldsize.running.prepare.graph.sweep import read_sweep  # few have such steps
 
         plan, problems = read_sweep(self.step, self.setting)
         for problem in problems:
@@ -209,7 +209,7 @@ class StepReader:
 
     def _driven(self) -> Component | None:
         """The command component that a parallel step comes to."""
-        from worldsize.running.prepare.graph.parallel import read_parallel  # noqa: PLC0415 - few have such steps
+        from worldsize.running.prepare.graph.parallel import read_parallel  # few have such steps
 
         component, problems = read_parallel(self.step, self.setting)
         for problem in problems:

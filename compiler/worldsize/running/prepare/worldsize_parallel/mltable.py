@@ -54,7 +54,7 @@ def definition(path: Path) -> Definition:
     if not file.is_file():
         raise DriverError(f"the input is an mltable, but `{path.name}` has no file named `{FILE}`")
     try:
-        import yaml  # noqa: PLC0415 - only tables need it
+        import yaml  # only tables need it
     except ImportError as error:
         raise DriverError("reading an MLTable needs PyYAML: add `pyyaml` to the environment") from error
 
@@ -102,7 +102,7 @@ def table(definition: Definition) -> Any:
         DriverError: pandas is missing, a transformation is unknown, or a file cannot be read.
     """
     try:
-        import pandas as pd  # noqa: F401, PLC0415 - only tables need it
+        import pandas as pd  # noqa: F401 - only tables need it
     except ImportError as error:
         raise DriverError("reading a table needs pandas: add `pandas` to the environment") from error
 
@@ -123,7 +123,7 @@ def table(definition: Definition) -> Any:
 
 
 def _delimited(definition: Definition, settings: dict[str, Any]) -> Any:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     header = settings.get("header", "all_files_same_headers")
     encoding = str(settings.get("encoding", "utf8"))
@@ -148,14 +148,14 @@ def _delimited(definition: Definition, settings: dict[str, Any]) -> Any:
 
 
 def _parquet(definition: Definition, settings: dict[str, Any]) -> Any:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     frames = [_with_path(pd.read_parquet(file), file, definition, settings) for file in definition.files]
     return pd.concat(frames, ignore_index=True)
 
 
 def _json_lines(definition: Definition, settings: dict[str, Any]) -> Any:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     encoding = str(settings.get("encoding", "utf8"))
     frames = []
@@ -236,7 +236,7 @@ def _convert(frame: Any, settings: Any, _: Definition) -> Any:
 
 
 def _converted(column: Any, kind: Any) -> Any:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     word = next(iter(kind), None) if isinstance(kind, dict) else kind
     if word == "datetime":

@@ -127,7 +127,7 @@ def die_with_the_driver() -> None:
     """Have the kernel end this process should the driver be killed."""
     if sys.platform != "linux":
         return
-    import ctypes  # noqa: PLC0415 - Linux only
+    import ctypes  # Linux only
 
     driver = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

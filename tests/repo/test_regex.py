@@ -35,12 +35,12 @@ class Use(NamedTuple):
 # Patterns that are built while the program runs: by the function that builds them, what it builds.
 # Those of the schemas are tested as the schemas have them.
 BUILT: dict[str, tuple[str, ...]] = {
-    "azureml/shape/values.py:compiled": (),
+    "azureml/shape/values.py:compile_pattern": (),
     "components/_shared/wstrain/launch/gpus.py:installed_build": (
         r"(?m)^cuda\b.*'",
         r"'is_cuda_build', True",
     ),
-    "emit/lookup.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
+    "resolving/components.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),

@@ -136,5 +136,5 @@ def content_hash(folder: Path) -> tuple[dict[str, bytes], str]:
     """What is uploaded, and what `worldsize run` compares before it reuses a step."""
     described, _ = component.read_component(folder / "component.yml")
     assert described is not None
-    merged = snapshot.of(described, folder, CopyAccess())[0]
+    merged = snapshot.read_snapshot(described, folder, CopyAccess())[0]
     return snapshot_files(folder), Digests().files(merged.files, folder).digest()

@@ -195,7 +195,7 @@ def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
     digests = []
     for name in "abcd":
         found = Snapshot()
-        assert not snapshot.add(found, tmp_path / name, Span("c", 1, 1, 1, 1), CopyAccess())
+        assert not snapshot.add_to_snapshot(found, tmp_path / name, Span("c", 1, 1, 1, 1), CopyAccess())
         digests.append(Digests().files(found.files, tmp_path / name).digest())
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.emit import row_counts
+from worldsize.resolving import row_counts
 from wsmodels import mlmodel
 from wsshards import errors, manifest, regular_files
 from wsshards.errors import UserError

@@ -141,7 +141,7 @@ def test_a_model_of_the_users_own_is_weighed_without_its_weights(folder: Path) -
 def test_a_model_that_looks_at_values_has_shapes_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from worldsize.emit import model_shapes
+    from worldsize.resolving import model_shapes
     from wstrain_torch.data import task as tasks
 
     monkeypatch.chdir(folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning.model import Notes, PlanValue, Topology
 from worldsize.spec.model import ComputeProfile, Resilience, Step
-from wstrain.checkpoint import save_policy
 
 # Azure states how often it takes spot machines of a size back in bands per hour, 0-5 % to above 20 %.
 LOW_PRIORITY_SECONDS = 36_000  # of one instance: 10 % an hour
@@ -35,6 +34,8 @@ def plan_resilience(
 
 def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:
     """The interval with the least expected loss, and that loss."""
+    from wstrain.checkpoint import save_policy  # few steps ask for it
+
     cost = save_policy.ASSUMED_COST_SECONDS
     if wanted.checkpoint_seconds is not None:
         cost = float(wanted.checkpoint_seconds.value)

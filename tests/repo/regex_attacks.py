@@ -67,8 +67,8 @@ def _text(lead: str, pump: str, end: str, length: int) -> str:
 
 
 def _grows(pattern: re.Pattern[str], method: str, attack: tuple[str, str, str]) -> bool:
-    short = min(_seconds(pattern, method, _text(*attack, LENGTH)) for _ in range(3))
-    long = min(_seconds(pattern, method, _text(*attack, 4 * LENGTH)) for _ in range(2))
+    short = min(_seconds(pattern, method, _text(*attack, LENGTH)) for _ in range(5))
+    long = min(_seconds(pattern, method, _text(*attack, 4 * LENGTH)) for _ in range(5))
     return short > SOON and long / short > GROWTH
 
 

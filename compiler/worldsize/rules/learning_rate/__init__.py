@@ -7,13 +7,16 @@ from worldsize.rules.rule import Rule
 # One row a rule.
 # fmt: off
 RULES = (
-    Rule("WS401", "optimizer-unknown", "error", "no scaling rule for the optimizer"),
+    Rule("WS401", "optimizer-unknown", "error",
+         "a scaling rule that cannot be chosen without a known optimizer"),
     Rule("WS402", "learning-rate-disagrees", "warning",
-         "a pinned learning rate that the scaling rule does not give"),
-    Rule("WS403", "sqrt-rule-out-of-range", "warning", "the square-root rule beyond its range"),
-    Rule("WS404", "warmup-longer-than-training", "warning", "a warm-up that outlasts the training"),
+         "a pinned learning rate that differs from the scaling rule"),
+    Rule("WS403", "sqrt-rule-out-of-range", "warning",
+         "a batch that grows too much for the square-root rule"),
+    Rule("WS404", "warmup-longer-than-training", "warning", "a warm-up that is longer than the training"),
     Rule("WS405", "scale-disagrees-with-input", "error",
-         "a setting of `scale:` that the component's input contradicts"),
-    Rule("WS406", "learning-rate-in-two-places", "warning", "two different learning rates",
+         "a value under `scale:` that contradicts the component's input"),
+    Rule("WS406", "learning-rate-in-two-places", "warning",
+         "different learning rates in the command and the DeepSpeed configuration",
          on=("Job",), when="deepspeed"),
 )

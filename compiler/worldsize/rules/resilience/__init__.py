@@ -11,7 +11,7 @@ RULES = (
          on=("Job",)),
     Rule("WS721", "checkpoints-in-outputs", "warning", "checkpoints written to `./outputs`", on=("Step",)),
     Rule("WS722", "low-priority-without-resume", "warning",
-         "instances that Azure may take back, without checkpoints", on=("Job",)),
+         "low-priority or spot instances for a step without checkpoints", on=("Job",)),
     Rule("WS723", "resilience-without-checkpoints", "warning",
-         "a step that cannot resume speaks of interruptions"),
+         "`resilience:` on a step without an output `checkpoints`"),
 )

@@ -1,4 +1,4 @@
-"""WS3: micro-batch, accumulation and global batch."""
+"""WS3: batch sizes, DeepSpeed configurations and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WS5: data, shards and rows."""
+"""WS5: data, code and environment files."""
 
 from __future__ import annotations
 

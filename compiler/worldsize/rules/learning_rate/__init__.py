@@ -1,4 +1,4 @@
-"""WS4: scaling of the learning rate and warm-up."""
+"""WS4: learning rate scaling and warm-up."""
 
 from __future__ import annotations
 

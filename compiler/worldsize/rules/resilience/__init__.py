@@ -1,4 +1,4 @@
-"""WS7: time-outs, checkpoints, low priority, schedules."""
+"""WS7: time limits, checkpoints and low-priority instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WS9: the training script that a command names, read as text and never run."""
+"""WS9: the training script that a command starts, read but never run."""
 
 from __future__ import annotations
 

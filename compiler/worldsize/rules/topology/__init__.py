@@ -1,4 +1,4 @@
-"""WS2: VM sizes, processes, workers, instances."""
+"""WS2: VM sizes, instances, processes, degrees of parallelism and images."""
 
 from __future__ import annotations
 

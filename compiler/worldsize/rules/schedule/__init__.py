@@ -7,18 +7,19 @@ from worldsize.rules.rule import Rule
 # One row a rule.
 # fmt: off
 RULES = (
-    Rule("WS680", "recurrence-out-of-range", "error", "an hour, minute, day or interval that does not exist",
+    Rule("WS680", "recurrence-out-of-range", "error", "an hour, minute, day or interval that is out of range",
          on=("JobSchedule",)),
-    Rule("WS681", "start-offset-dropped", "error", "a start or end whose UTC offset is dropped",
+    Rule("WS681", "start-offset-dropped", "error",
+         "a start or end time with a UTC offset, which Azure ML drops",
          on=("JobSchedule",)),
-    Rule("WS682", "schedule-needs-pipeline", "error", "a schedule of a job that is not a pipeline",
+    Rule("WS682", "schedule-needs-pipeline", "error", "a scheduled job that is not a pipeline",
          on=("JobSchedule",)),
-    Rule("WS683", "schedule-job-missing", "error", "a schedule of a job file that does not exist",
+    Rule("WS683", "schedule-job-missing", "error", "a scheduled job file that does not exist",
          on=("JobSchedule",)),
     Rule("WS684", "schedule-input-unknown", "error", "an input that the scheduled pipeline does not have",
          on=("JobSchedule",)),
-    Rule("WS685", "schedule-reuses-everything", "warning", "a schedule whose second run does nothing",
+    Rule("WS685", "schedule-reuses-everything", "warning", "a schedule that does no work after its first run",
          on=("JobSchedule",)),
-    Rule("WS686", "create-job-without-type", "warning", "a scheduled job without its type",
+    Rule("WS686", "create-job-without-type", "warning", "a scheduled job without a type",
          on=("JobSchedule",)),
 )

@@ -1,4 +1,4 @@
-"""WS6: steps, components, ports and bindings."""
+"""WS6: steps, components, inputs, outputs and bindings."""
 
 from __future__ import annotations
 

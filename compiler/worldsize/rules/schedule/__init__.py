@@ -1,4 +1,4 @@
-"""WS68: Azure ML's own schedules: when they start, and what."""
+"""WS68: schedules in Azure ML's own YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WS8: secrets, what reaches the shell, and what is not pinned."""
+"""WS8: secrets, shell quoting, unpinned versions and uploads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ RULES = (
     Rule("WS805", "nul-in-text", "error", "a NUL character in a value", on=("Document",)),
     Rule("WS806", "variable-name-impossible", "error", "a name that is not valid for an environment variable",
          on=("Component", "Step")),
-    Rule("WS810", "environment-unpinned", "info", "an environment without a version",
+    Rule("WS810", "environment-unpinned", "info", "an environment without a fixed version",
          on=("Step", "Component")),
     Rule("WS811", "image-unpinned", "info", "an image without a fixed tag", on=("Component",)),
-    Rule("WS812", "component-unpinned", "info", "a registered component without a version", on=("Step",)),
+    Rule("WS812", "component-unpinned", "info", "a registered component without a fixed version",
+         on=("Step",)),
     Rule("WS813", "dependency-unpinned", "info", "packages without versions", on=("Component",)),
     Rule("WS814", "install-unpinned", "warning", "`pip install` without versions in a command",
          on=("Component",)),

@@ -1,4 +1,4 @@
-"""WS1: the spec's keys, values, profiles and schedule."""
+"""WS1: keys, values, compute profiles and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WS0: the file itself, suppression comments, and faults of worldsize."""
+"""WS0: files, settings, suppression comments and failures of worldsize."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULES = (
     Rule("WS006", "yaml-too-large", "error", "a file with more text or values than any job has"),
     Rule("WS007", "yaml-too-deep", "error", "more than 100 levels of nesting"),
     Rule("WS008", "yaml-alias-bomb", "error", "aliases that expand to too many values"),
-    Rule("WS009", "file-not-recognised", "info", "neither a spec nor an Azure ML file"),
+    Rule("WS009", "file-not-recognised", "info", "a file that is neither a spec nor an Azure ML file"),
     Rule("WS010", "suppression-unknown", "warning", "a suppression without a known code"),
     Rule("WS011", "suppression-unused", "warning", "a suppression that has no effect"),
     Rule("WS012", "findings-left-out", "info", "a rule with more findings than worldsize lists"),

@@ -11,18 +11,18 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 649,
-    "lines": 52_200,
-    "small modules": 231,
-    "edges between packages": 103,
+    "files": 440,
+    "lines": 45_000,
+    "small modules": 117,
+    "edges between packages": 100,
     "packages in knots": 0,
-    "edges in running": 138,
-    "parts of running in knots": 23,
+    "edges in running": 42,
+    "parts of running in knots": 0,
     "back imports": 0,
-    "rules without logic": 112,
-    "pages above one a rule": 259,
-    "functions called of": 11,
-    "noqa": 319,
+    "rules without logic": 0,
+    "pages above one a rule": 0,
+    "functions called of": 0,
+    "noqa": 109,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
 }
 

@@ -80,7 +80,7 @@ class Run(Struct):
         self.problems += document.problems
         if document.root is not None:
             self.feed(document, Span(document.path, 1, 1, 1, 1))
-        stages.of(kind)(self, document)
+        stages.stage_of_kind(kind)(self, document)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
         unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Stage = Callable[["Run", yaml.Document], None]
 
 
-def of(kind: str) -> Stage:
+def stage_of_kind(kind: str) -> Stage:
     """The stage for a kind of :func:`worldsize.checking.discover.kind_of`."""
     if kind == "spec":
         return _spec

@@ -1,4 +1,4 @@
-"""Entry point of `evaluate`: measure an MLflow model on the held-out rows of a shards folder."""
+"""Entry point of `evaluate`: evaluate an MLflow model on the held-out rows of a shards folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wsshards.reader import ShardReader
 
 
 def main() -> None:
-    """Measure the model that the command line names."""
+    """Evaluate the model that the command line names."""
     options = parse()
     reader = ShardReader(options.shards, options.split)
     predictor = Predictor(options.model, reader.manifest)
@@ -37,14 +37,14 @@ def main() -> None:
         picture = folder / "confusion_matrix.png"
         draw_confusion(scores.confusion(), scores.classes, picture)
     publish(folder / "metrics.json", summary | details)
-    both = summary | details  # metrics.json has those of every class, MLflow where it has room for them
+    both = summary | details  # metrics.json has the metrics of every class; MLflow has a limit
     log(both if len(both) <= MAX_METRIC_NAMES else summary, picture)
     for name, value in summary.items():
         print(f"{name}: {value:.6g}")
 
 
 def parse() -> argparse.Namespace:
-    """The command line of `component.yml`."""
+    """Parse the command line in `component.yml`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--shards", required=True)
@@ -58,7 +58,7 @@ def parse() -> argparse.Namespace:
 
 
 def publish(path: Path, metrics: dict[str, float]) -> None:
-    """Write `metrics.json`, whole or not at all."""
+    """Write `metrics.json` atomically."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         temporary.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
@@ -68,10 +68,10 @@ def publish(path: Path, metrics: dict[str, float]) -> None:
 
 
 def log(metrics: dict[str, float], picture: Path | None) -> None:
-    """Send the metrics to the run that the platform prepared; what an earlier attempt has sent is there.
+    """Log the metrics to the run that the platform prepared, except those that an earlier attempt logged.
 
     Raises:
-        UserError: the tracking server does not take them.
+        UserError: the tracking server does not accept them.
     """
     with report_mlflow_errors("MLflow does not take the metrics"), mlflow.start_run() as run:
         log_metrics_once(run, metrics)

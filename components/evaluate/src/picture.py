@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture."""
+"""The confusion matrix as an image."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MOST_NUMBERS = 30  # classes up to which each cell shows its count
+MOST_NUMBERS = 30  # with more classes the cells do not show their counts
 
 
 def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: Path) -> None:
-    """Draw `counts` `[classes, classes]`, true classes down and predicted ones across, as a PNG.
+    """Draw `counts` `[classes, classes]`, true classes as rows and predicted classes as columns, as a PNG.
 
     Colour is the share of the true class, so small classes are as easy to read as large ones.
     """
-    import matplotlib as mpl  # only classifiers are drawn
+    import matplotlib as mpl  # needed only for classifiers
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt

@@ -1,4 +1,4 @@
-"""Calling any MLflow model on rows of shards: the rows take the form that the model's signature asks for."""
+"""Calls any MLflow model on rows of shards, in the form that the model's signature requires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class Predictor:
-    """An MLflow model and the rows it can be fed with.
+    """An MLflow model and the rows that it accepts.
 
     Raises:
         UserError: the model cannot be loaded, or its signature does not fit the rows.
@@ -28,7 +28,7 @@ class Predictor:
     def __init__(self, path: str, manifest: Manifest) -> None:
         self._manifest = manifest
         try:
-            read_mlmodel(path)  # MLflow opens whatever it finds in the folder
+            read_mlmodel(path)  # MLflow opens any kind of file in the folder
             self._model = mlflow.pyfunc.load_model(path)
         except Exception as error:
             raise UserError(
@@ -37,7 +37,7 @@ class Predictor:
             ) from error
 
     def batches(self, reader: ShardReader, size: int) -> Iterator[tuple[Array, Array]]:
-        """The rows in order: inputs `[n, *shape]` and targets `[n]`, or `[n, tokens]` of a language model."""
+        """Yield the rows in order: inputs `[n, *shape]`, targets `[n]` or (language model) `[n, tokens]`."""
         for start in range(0, max(len(reader), 1), size):
             features, labels = reader.gather(np.arange(start, min(start + size, len(reader))))
             if self._manifest.task == LANGUAGE_MODEL:
@@ -47,10 +47,10 @@ class Predictor:
                 yield features, labels
 
     def predict(self, rows: Array) -> Array:
-        """The model's answer for `rows`, as one array whose first dimension is that of `rows`.
+        """Predict `rows`; returns one array with the first dimension of `rows`.
 
         Raises:
-            UserError: the model fails on them, or answers with another number of rows.
+            UserError: the model fails, or returns a different number of rows.
         """
         given = make_model_input(self._model, rows)
         try:
@@ -67,7 +67,7 @@ class Predictor:
 
 
 def _plain(answer: Any) -> Array:
-    """A NumPy array of whatever kind of array, table or mapping with one entry the model returns."""
+    """Convert the model's output (an array, a table, or a mapping with one entry) to a NumPy array."""
     if isinstance(answer, dict) and len(answer) == 1:
         answer = next(iter(answer.values()))
     if hasattr(answer, "detach"):

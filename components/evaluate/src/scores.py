@@ -1,4 +1,4 @@
-"""What predictions are worth, added up a batch at a time."""
+"""Scores of predictions, accumulated batch by batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wsshards.errors import UserError
 
 Array = npt.NDArray[Any]
 Metrics = dict[str, float]
-_TINY = float(np.finfo(np.float32).tiny)  # the log of a probability of 0 must stay a number
+_TINY = float(np.finfo(np.float32).tiny)  # keeps the logarithm of a probability of 0 finite
 _FIT = "evaluate on the shards that the model was trained on"
 _DIVERGED = "train it again with a lower learning rate"
 
@@ -22,8 +22,8 @@ _DIVERGED = "train it again with a lower learning rate"
 class CrossEntropy:
     """Mean negative log-likelihood in nats of `[n, k]` answers that are probabilities or logits.
 
-    Which of the two is only known when all rows were seen: answers are probabilities when none is negative
-    and every row sums to 1, so both readings are added up.
+    Which of the two they are is known only after all rows: they are probabilities if none is negative and
+    every row sums to 1. So both interpretations are accumulated.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class CrossEntropy:
         self._probabilities = True
 
     def add(self, answers: Array, targets: Array) -> None:
-        """Take in `[n, k]` answers and the right columns `[n]`."""
+        """Add `[n, k]` answers and the correct columns `[n]`."""
         answers = answers.astype(np.float64)
         chosen = answers[np.arange(len(targets)), targets]
         self._rows += len(targets)
@@ -45,7 +45,7 @@ class CrossEntropy:
         self._as_logits += float((spread - chosen).sum())
 
     def mean(self) -> float:
-        """Nats per row."""
+        """Return the mean in nats per row."""
         return (self._as_probabilities if self._probabilities else self._as_logits) / self._rows
 
 
@@ -60,7 +60,7 @@ class ClassifierScores:
         self._predicted: list[Array] = []
 
     def add(self, answers: Array, targets: Array) -> None:
-        """Take in answers `[n]` or `[n, classes]` for rows of the classes `targets` `[n]`.
+        """Add answers `[n]` or `[n, classes]` for rows of the classes `targets` `[n]`.
 
         Raises:
             UserError: the answers do not fit the classes.
@@ -81,13 +81,13 @@ class ClassifierScores:
         self._predicted.append(predicted.astype(np.int64))
 
     def confusion(self) -> npt.NDArray[np.int64]:
-        """Rows of each true class (down) by predicted class (across), `[classes, classes]`."""
+        """Count rows by true class (rows) and predicted class (columns), `[classes, classes]`."""
         size = len(self.classes)
         cells = np.concatenate(self._targets) * size + np.concatenate(self._predicted)
         return np.bincount(cells, minlength=size * size).reshape(size, size)
 
     def metrics(self) -> tuple[Metrics, Metrics]:
-        """Metrics of the whole, then those of each class; averages give each class the same weight."""
+        """Return the overall metrics and those of each class; averages give each class the same weight."""
         from sklearn.metrics import precision_recall_fscore_support  # slow to import
 
         targets, predicted = np.concatenate(self._targets), np.concatenate(self._predicted)
@@ -119,7 +119,7 @@ class ClassifierScores:
             )
 
     def _decided(self, answers: Array, targets: Array) -> Array:
-        """Class numbers from one value a row: a number, a name, or the probability of the second of two."""
+        """Convert one value per row to class numbers: number, name, or probability of the second of two."""
         if answers.dtype.kind == "f" and len(self.classes) == 2 and not _whole(answers):
             if answers.min() < 0 or answers.max() > 1:
                 raise UserError(
@@ -129,7 +129,7 @@ class ClassifierScores:
             if self._entropy:
                 self._entropy.add(np.stack([1 - answers, answers], axis=1), targets)
             return answers >= 0.5
-        self._entropy = None  # a class alone says nothing of how sure the model was
+        self._entropy = None  # a class alone has no probability, so there is no loss
         return self._named(answers)
 
     def _named(self, answers: Array) -> Array:
@@ -160,10 +160,10 @@ class LanguageScores:
         self._tokens = self._right = self._rows = 0
 
     def add(self, answers: Array, targets: Array) -> None:
-        """Take in answers for rows whose next bytes are `targets` `[n, tokens]`.
+        """Add answers for rows whose next bytes are `targets` `[n, tokens]`.
 
         Raises:
-            UserError: the answers are of another shape.
+            UserError: the answers have a different shape.
         """
         flat = answers.reshape(-1, answers.shape[-1]) if answers.ndim > 1 else answers.reshape(1, -1)
         wanted, right = targets.size, targets.reshape(-1)
@@ -183,7 +183,7 @@ class LanguageScores:
         self._right += int((flat.argmax(axis=1) == right).sum())
 
     def metrics(self) -> tuple[Metrics, Metrics]:
-        """Loss in nats a byte, the same in bits, perplexity, and the share of bytes guessed."""
+        """Return the loss in nats per byte, the same in bits, the perplexity and the accuracy."""
         loss = self._entropy.mean()
         summary = {
             "loss": loss,
@@ -202,5 +202,5 @@ def _whole(answers: Array) -> bool:
 
 
 def _safe(name: str) -> str:
-    """A class name as part of a metric's name: MLflow takes letters, digits and `_-. :/`."""
+    """Convert a class name for use in a metric name: MLflow accepts letters, digits and `_-. :/`."""
     return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)[:200] or "_"

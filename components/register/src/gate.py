@@ -1,4 +1,4 @@
-"""The quality gate: conditions such as `accuracy >= 0.97; loss < 0.2`, held against measured numbers."""
+"""The quality gate: conditions such as `accuracy >= 0.97; loss < 0.2`, applied to measured metrics."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import read_regular
 
-_LARGEST = 10**308  # larger whole numbers are no floating-point numbers
-_COMPARED = 10_000  # names that a misspelt one is compared with
-_LARGEST_FILE = 16 << 20  # bytes: the metrics of 10,000 classes take a fraction of it
+_LARGEST = 10**308  # larger integers do not fit into a float
+_COMPARED = 10_000  # names that a misspelt name is compared with
+_LARGEST_FILE = 16 << 20  # bytes: the metrics of 10,000 classes need only a fraction of it
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -30,7 +30,7 @@ _EXAMPLE = "write conditions such as `accuracy >= 0.97; loss < 0.2`"
 
 @dataclass(frozen=True)
 class Condition:
-    """One metric, how it is compared, and with what."""
+    """One condition: a metric, a comparison operator and a bound."""
 
     metric: str
     operator: str
@@ -41,7 +41,7 @@ class Condition:
 
 
 def parse_gate(text: str) -> tuple[Condition, ...]:
-    """The conditions in `text`, separated by semicolons or new lines; all of them must hold.
+    """Parse the conditions in `text`, separated by semicolons or new lines; all of them must hold.
 
     Raises:
         UserError: a part is not a condition.
@@ -64,7 +64,7 @@ def _condition(part: str) -> Condition:
 
 
 def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> list[str]:
-    """What does not pass, each with both numbers; empty when all conditions hold.
+    """Describe the conditions that do not hold, each with both numbers; empty if all hold.
 
     Raises:
         UserError: the gate names a metric that was not measured.
@@ -85,10 +85,10 @@ def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> lis
 
 
 def read_metrics(folder: str) -> dict[str, float]:
-    """The numbers of `metrics.json` in a metrics folder.
+    """Read the numbers in `metrics.json` in a metrics folder.
 
     Raises:
-        UserError: the file is absent or is not a flat object of numbers.
+        UserError: the file is missing or is not a flat object of numbers.
     """
     path = Path(folder) / "metrics.json"
     again = "bind the `metrics` output of an `evaluate` step, or write {name: number} to `metrics.json`"

@@ -1,4 +1,4 @@
-"""The proof that what was registered works: load it from the registry and let it predict."""
+"""The proof that a registered model works: load it from the registry and predict with it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ROWS = 32  # of the validation split
 def predict_once(uri: str, shards: str) -> int:
     """Load the model at `uri` and predict; returns the number of rows predicted.
 
-    The rows are held-out ones when a shards folder is given, else the model's own input example, else
-    zeros of its signature.
+    The rows are held-out rows if a shards folder is given, else the model's own input example, else
+    zeros in the form of its signature.
 
     Raises:
         UserError: the model does not load or does not predict.

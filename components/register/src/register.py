@@ -1,4 +1,4 @@
-"""Entry point of `register`: hold metrics against the gate, register the model, prove that it predicts."""
+"""Entry point of `register`: apply the gate to the metrics, register the model, test that it predicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wsshards.errors import UserError, escape_controls, run_main
 
 
 def main() -> None:
-    """Register the model that the command line names, or say why not."""
+    """Register the model that the command line names, or report why it is not registered."""
     options = parse()
     gate = parse_gate(options.gate)
     metrics = read_metrics(options.metrics)
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The command line of `component.yml`."""
+    """Parse the command line in `component.yml`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--metrics", required=True)
@@ -62,10 +62,10 @@ def parse() -> argparse.Namespace:
 
 
 def refuse(options: argparse.Namespace, failed: list[str]) -> None:
-    """Register nothing and say which metrics fell short.
+    """Register nothing and report the metrics that do not pass.
 
     Raises:
-        UserError: the step is to fail below the gate.
+        UserError: the metrics do not pass and `on_fail` is `error`.
     """
     reason = "; ".join(failed)
     if options.on_fail == "error":
@@ -78,7 +78,7 @@ def refuse(options: argparse.Namespace, failed: list[str]) -> None:
 
 
 def prove(options: argparse.Namespace, version: str, uri: str) -> int:
-    """Predict with the registered version; one that does not is taken back."""
+    """Predict with the registered version; if that fails, remove the version again."""
     try:
         return predict_once(uri, options.shards)
     except UserError as error:
@@ -87,7 +87,7 @@ def prove(options: argparse.Namespace, version: str, uri: str) -> int:
 
 
 def publish(folder: str, content: dict[str, Any]) -> None:
-    """Write `registration.json`, whole or not at all."""
+    """Write `registration.json` atomically."""
     path = Path(folder) / "registration.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")

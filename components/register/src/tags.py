@@ -1,4 +1,4 @@
-"""What a registered version carries with it: the plan, the metrics, the source commit and the gate."""
+"""The tags of a registered version: the plan, the metrics, the source commit and the gate."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from wsshards.errors import UserError
 
 _COMMIT_TAGS = ("mlflow.source.git.commit", "azureml.git.commit")
 _LONGEST = 256  # characters of a value that Azure ML keeps
-_MOST_METRICS = 500  # of a classifier with hundreds of classes; those of the whole come first
+_MOST_METRICS = 500  # a classifier can have hundreds of classes; the overall metrics come first
 
 
 def version_tags(
     card: Mapping[str, Any], metrics: Mapping[str, float], run_tags: Mapping[str, str], gate: str, more: str
 ) -> dict[str, str]:
-    """The tags of a model version.
+    """Collect the tags of a model version.
 
     Args:
-        card: the MLmodel file; `metadata.worldsize` holds what training knew of the plan.
-        metrics: what was measured.
+        card: the MLmodel file; `metadata.worldsize` holds the plan as training knew it.
+        metrics: the measured metrics.
         run_tags: tags of the run that registers.
-        gate: the conditions that were passed, or empty.
+        gate: the conditions that the metrics passed, or empty.
         more: the user's own tags, `name=value` separated by semicolons.
 
     Raises:
-        UserError: a tag of the user's is not `name=value`.
+        UserError: one of the user's tags is not `name=value`.
     """
     tags = _flat("worldsize", (card.get("metadata") or {}).get("worldsize") or {})
     tags |= {f"metric.{name}": f"{value:.6g}" for name, value in islice(metrics.items(), _MOST_METRICS)}

@@ -1,4 +1,4 @@
-"""The version in the registry: one for each model that a step of a run registers, however often it starts."""
+"""The version in the registry: one for each model that a step registers, even if the step restarts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ATTEMPT = "worldsize.attempt"
 
 
 def origin_tags(run: Run, model: str) -> dict[str, str]:
-    """Who registers what: the same for every attempt of a step with the same model.
+    """Identify the run, step and model by tags that are the same for every attempt of a step.
 
-    Azure ML and ``worldsize run`` keep a job's own id and that of the pipeline when they start it again.
+    Azure ML and ``worldsize run`` keep the ids of a job and of its pipeline when they restart it.
     """
     own = os.environ.get("AZUREML_RUN_ID") or run.info.run_id
     root = os.environ.get("AZUREML_ROOT_RUN_ID") or own
-    card = (Path(model) / "MLmodel").read_bytes()  # has the model's uuid and the time when it was saved
+    card = (Path(model) / "MLmodel").read_bytes()  # contains the model's UUID and when it was saved
     return {
         "worldsize.run": root,
         "worldsize.step": own.removeprefix(f"{root}_"),
@@ -36,10 +36,10 @@ def origin_tags(run: Run, model: str) -> dict[str, str]:
 
 
 def register_once(run: Run, model: str, name: str, tags: Mapping[str, str], description: str) -> str:
-    """Register a model, or finish the version that an earlier attempt has registered; returns the version.
+    """Register a model, or complete the version that an earlier attempt registered; returns the version.
 
-    A new version gets all its tags with the call that creates it: an attempt that is killed leaves a version
-    that the next one recognizes, or none.
+    The call that creates a version also sets all its tags. So an attempt that is killed leaves either no
+    version or one that the next attempt recognises.
     """
     client = mlflow.MlflowClient()
     origin = origin_tags(run, model)
@@ -63,7 +63,7 @@ def register_once(run: Run, model: str, name: str, tags: Mapping[str, str], desc
 
 
 def find_version(client: mlflow.MlflowClient, name: str, origin: Mapping[str, str]) -> ModelVersion | None:
-    """The version with these tags; not every registry can be searched by tags, so they are compared here."""
+    """Find the version with these tags. Not every registry supports a search by tag, so compare them here."""
     token = None
     named = f'name = "{name}"' if "'" in name else f"name = '{name}'"
     while True:
@@ -78,10 +78,10 @@ def find_version(client: mlflow.MlflowClient, name: str, origin: Mapping[str, st
 
 
 def keep_model(client: mlflow.MlflowClient, run: Run, model: str) -> str:
-    """Keep the model with the run; returns its URI.
+    """Upload the model to the run; returns its URI.
 
-    Azure ML does not replace artifacts: where an earlier attempt has uploaded some, perhaps not all, the
-    model gets a folder of its own.
+    Azure ML does not replace artifacts: if an earlier attempt uploaded some of them, the model gets a
+    separate folder.
     """
     taken = artifact_names(run)
     name = ARTIFACT
@@ -92,15 +92,15 @@ def keep_model(client: mlflow.MlflowClient, run: Run, model: str) -> str:
             raise
         name = next(free for n in itertools.count(2) if (free := f"{ARTIFACT}-{n}") not in taken)
         client.log_artifacts(run.info.run_id, model, name)
-    # As `runs:/`, mlflow 3 looks for the model where azureml-mlflow does not list it.
+    # With a `runs:/` URI, MLflow 3 looks for the model where azureml-mlflow does not list it.
     return str(mlflow.get_artifact_uri(name))
 
 
 def create_container(client: mlflow.MlflowClient, name: str) -> None:
-    """Create the registered model that versions belong to, where there is none.
+    """Create the registered model that versions belong to, if it does not exist.
 
     Raises:
-        MlflowException: there is none, and it cannot be created.
+        MlflowException: it does not exist and cannot be created.
     """
     try:
         client.create_registered_model(name)

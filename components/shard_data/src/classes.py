@@ -1,4 +1,4 @@
-"""Turning labels of any kind into numbered classes, one look at each distinct value a batch."""
+"""Converts labels of any kind to numbered classes; looks at each distinct value once per batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ I32 = npt.NDArray[np.int32]
 
 
 class ClassIndex:
-    """Classes in the order they were met; `order` says where each one belongs once all are known."""
+    """Classes in the order of their first row; `order` gives their final order once all are known."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -28,14 +28,14 @@ class ClassIndex:
         """Number the labels `[n]` of the rows from `first_row` on, counting from 0.
 
         Raises:
-            UserError: a label is missing, a fraction, or there are too many distinct ones.
+            UserError: a label is missing or a fraction, or there are too many distinct labels.
         """
         if labels.null_count:
             row = first_row + int(np.flatnonzero(labels.is_null().to_numpy(zero_copy_only=False))[0])
             raise UserError(f"row {row + 1} has no label in `{self.label}`", "fill or drop missing labels")
         if not pa.types.is_dictionary(labels.type):
             labels = pc.dictionary_encode(labels)
-        # A dictionary may hold values that no row has.
+        # A dictionary may contain values that no row has.
         used = np.flatnonzero(np.bincount(labels.indices.to_numpy(zero_copy_only=False)))
         if len(used) > MAX_CLASSES:
             raise self._too_many()
@@ -94,9 +94,9 @@ class ClassIndex:
         )
 
     def order(self) -> tuple[tuple[str, ...], I32]:
-        """The class names in their final order, and the final number of each code `[classes]`.
+        """Return the class names in their final order, and the final number of each code `[classes]`.
 
-        Whole numbers are ordered as numbers, anything else as text, whatever order the rows came in.
+        Integers are ordered as numbers, anything else as text. The order of the rows has no effect.
         """
         names = list(self.codes)
         numbers = all(name.removeprefix("-").isdecimal() for name in names)

@@ -1,4 +1,4 @@
-"""Entry point of `shard_data`: read a source once, split and shuffle it, write equal shards and a list."""
+"""Entry point of `shard_data`: read a source once, split and shuffle it, write shards and a manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def shard(options: argparse.Namespace) -> None:
-    """Read the source and fill the folder; a folder that cannot be filled is left without shards."""
+    """Read the source and fill the folder; if that fails, leave the folder without shards."""
     folder = Path(options.shards)
     source = open_source(
         options.source,
@@ -67,7 +67,7 @@ def shard(options: argparse.Namespace) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The command line of `component.yml`."""
+    """Parse the command line in `component.yml`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", default=".")
     parser.add_argument("--data", default="")
@@ -107,9 +107,7 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
     held_out = sum(int((hashes < limits[codes]).sum()) for hashes, codes in store.index())
     check_rows(store.rows - held_out, rows, names, options)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / contents.MANIFEST_NAME).unlink(
-        missing_ok=True
-    )  # from here until the end the folder is not complete
+    (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
     pieces = scattered(store, limits, final)
     train, validation = save(source, pieces, (store.rows - held_out, held_out), folder, options.shard_count)
     result = contents.Manifest(
@@ -138,7 +136,7 @@ def ingest(source: Source, store: Spill, options: argparse.Namespace) -> ClassIn
 
 
 def check_rows(train: int, rows: list[int], names: tuple[str, ...], options: argparse.Namespace) -> None:
-    """Raise UserError when there is nothing to learn from, or fewer rows than shards."""
+    """Raise UserError if there is nothing to learn from, or fewer rows than shards."""
     total, called = sum(rows), f"`{options.source}`"
     if total == 0:
         raise UserError(f"{called} has no rows", "give it at least one row for each shard")
@@ -155,7 +153,7 @@ def check_rows(train: int, rows: list[int], names: tuple[str, ...], options: arg
 
 
 def scattered(store: Spill, limits: U64, final: Codes) -> Iterator[Piece]:
-    """All rows in shuffled order, in pieces: features, labels, and the rows to take for either side."""
+    """Yield all rows in shuffled order, in pieces: features, labels, and the rows of each part."""
     for rows, order in store.ordered():
         held_out = (rows.hashes < limits[rows.codes])[order]
         yield rows.features, final[rows.codes].astype(np.int64), (order[~held_out], order[held_out])
@@ -164,7 +162,7 @@ def scattered(store: Spill, limits: U64, final: Codes) -> Iterator[Piece]:
 def save(
     source: Source, pieces: Iterator[Piece], rows: tuple[int, int], folder: Path, shard_count: int
 ) -> tuple[contents.Split, contents.Split]:
-    """Write the rows of both sides, `rows` in all, as shards."""
+    """Write the rows of both parts, `rows` in total, as shards."""
     counts = (shard_count, max(1, min(shard_count, rows[1])))
     with ThreadPoolExecutor(2) as pool:
         sides = [
@@ -178,7 +176,7 @@ def save(
 
 
 def publish(folder: Path, text: str) -> None:
-    """Write the manifest, whole or not at all."""
+    """Write the manifest atomically."""
     temporary = folder / f".{contents.MANIFEST_NAME}.part"
     temporary.write_text(text, encoding="utf-8")
     sync(temporary)

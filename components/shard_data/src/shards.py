@@ -1,4 +1,4 @@
-"""Writing the shards of one split: equal files, each complete before it has its name."""
+"""Writes the shards of one split: equal files, each renamed to its final name when it is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, quota, file-size l
 
 
 def shard_sizes(rows: int, shards: int) -> list[int]:
-    """Rows of each shard: as equal as can be, the longer ones first; none at all when there are no rows."""
+    """Return the rows of each shard: as equal as possible, longer ones first; empty if there are no rows."""
     if rows == 0:
         return []
     base, longer = divmod(rows, shards)
@@ -30,9 +30,9 @@ def shard_sizes(rows: int, shards: int) -> list[int]:
 
 
 class SplitWriter:
-    """Takes rows in their final order and cuts them into shard files.
+    """Takes rows in their final order and divides them into shard files.
 
-    Gathering is done by the caller's thread, writing and hashing by the pool, so they overlap. A file is
+    The caller's thread gathers rows while the pool writes and hashes. A file is
     written under a temporary name, flushed to disk and renamed.
     """
 
@@ -72,7 +72,7 @@ class SplitWriter:
                 self._flush(values, marks)
 
     def finish(self) -> Split:
-        """Wait until every shard is on disk; raises the OSError that stopped one."""
+        """Wait until every shard is on disk; raises the OSError of the first that failed."""
         shards = tuple(future.result() for future in self._done)
         return Split(sum(shard.rows for shard in shards), shards)
 
@@ -89,14 +89,14 @@ class SplitWriter:
             )
         rows = min(self._batch_rows, self._left)
         self._filled = 0
-        # Two buffers in turn: one is filled while the other is being written.
+        # Two buffers alternate: one is filled while the other is written.
         self._ring.reverse()
         self._buffers = (self._ring[0][0][:rows], self._ring[0][1][:rows])
         return self._buffers
 
     def _flush(self, values: Array, marks: Array) -> None:
         if self._last is not None:
-            self._last.result()  # at most one batch waits, so memory stays bounded and a full disk shows soon
+            self._last.result()  # at most one batch waits: limits memory, reports a full disk soon
         file, self._buffers = self._open, None
         self._left -= len(values)
         self._last = self._pool.submit(file.write, values, marks)
@@ -138,7 +138,7 @@ class _ShardFile:
 
 
 def sync(path: Path) -> None:
-    """Have the system put a file or folder on its disk; mounts that cannot are left as they are."""
+    """Flush a file or folder to disk; does nothing on mounts that do not support it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -150,7 +150,7 @@ def sync(path: Path) -> None:
 
 
 def clear(folder: Path, keep: Sequence[str] = ()) -> None:
-    """Remove the shards and temporary files of an earlier or failed run, but those in `keep`."""
+    """Remove the shards and temporary files of an earlier or failed run, except those in `keep`."""
     for name in ("train", "validation"):
         for file in [*(folder / name).glob("shard-*.arrow"), *(folder / name).glob(".shard-*.part")]:
             if file.relative_to(folder).as_posix() not in keep:

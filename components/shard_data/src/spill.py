@@ -1,7 +1,7 @@
-"""Sorting more rows than memory holds: sorted runs go to temporary files and come back a key range at a time.
+"""Sorts more rows than fit in memory: sorted runs go to temporary files and are merged by key range.
 
-Shuffling is sorting by a random key. Keys are uniform over 64 bits, so the same slice of the key space is
-about the same small part of every run, and one slice of all runs fits in memory.
+Shuffling is sorting by a random key. Keys are uniform over 64 bits, so a slice of the key space is about
+the same small part of every run, and one slice of all runs fits in memory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 
-_WRITE_ROWS = 1 << 14  # gathered and written at a time: small enough to stay in the processor's cache
+_WRITE_ROWS = 1 << 14  # gathered and written at a time: small enough for the processor's cache
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with their sort keys, content hashes and class codes, all `[n]` but the features `[n, width]`."""
+    """Rows with sort keys, content hashes and class codes, all `[n]` except the features `[n, width]`."""
 
     keys: U64
     hashes: U64
@@ -40,25 +40,25 @@ class Rows:
         return len(self.keys)
 
     def columns(self) -> tuple[Array, ...]:
-        """The four arrays, in the order they are written."""
+        """Return the four arrays in the order in which they are written."""
         return self.keys, self.hashes, self.codes, self.features
 
     def part(self, start: int, stop: int) -> Rows:
-        """The rows from `start` to before `stop`, as views."""
+        """Return the rows from `start` up to, but not including, `stop` as views."""
         return Rows(*(column[start:stop] for column in self.columns()))
 
 
 class Spill:
-    """Rows put in any order, taken out by ascending key.
+    """Stores rows in any order and returns them by ascending key.
 
-    Up to `limit` bytes stay in memory, in one buffer that is used again and again; what is more goes to
-    temporary files without names, which vanish with the process however it ends.
+    Up to `limit` bytes stay in memory, in one buffer that is reused. Further rows go to unnamed temporary
+    files, which the system removes when the process ends.
     """
 
     def __init__(self, width: int, dtype: str, limit: int) -> None:
         row_bytes = 20 + width * np.dtype(dtype).itemsize
         self._room = max(1, limit // row_bytes)
-        # Pages of an empty array cost nothing until they are written to.
+        # Pages of an empty array take no memory until they are written.
         self._buffer = Rows(
             np.empty(self._room, np.uint64),
             np.empty(self._room, np.uint64),
@@ -72,7 +72,7 @@ class Spill:
         self.rows = 0
 
     def put(self, rows: Rows) -> None:
-        """Take rows in."""
+        """Add rows."""
         start = 0
         while start < len(rows):
             if self._filled == self._room:
@@ -86,7 +86,7 @@ class Spill:
             start += count
 
     def index(self) -> Iterator[tuple[U64, I32]]:
-        """Hashes and class codes of all rows, in pieces; starts afresh on every call."""
+        """Yield hashes and class codes of all rows in pieces; every call starts from the beginning."""
         if not self._files:
             rows = self._buffer.part(0, self._filled)
             yield rows.hashes, rows.codes
@@ -99,9 +99,9 @@ class Spill:
             yield piece.hashes, piece.codes
 
     def ordered(self) -> Iterator[tuple[Rows, I64]]:
-        """All rows by ascending key: pieces of rows, each with the order in which to take them.
+        """Yield all rows by ascending key: pieces of rows, each with the order in which to take them.
 
-        A piece is overwritten by the next.
+        The next piece overwrites this one.
         """
         if not self._files:
             rows = self._buffer.part(0, self._filled)
@@ -116,7 +116,7 @@ class Spill:
             yield rows, np.argsort(rows.keys)
 
     def close(self) -> None:
-        """Give the temporary files back."""
+        """Close the temporary files."""
         self._closing.close()
         self._files = []
 
@@ -124,7 +124,7 @@ class Spill:
         if not self._filled:
             return
         if not self._files:
-            # Closed by `close`, with the store; the names are gone already.
+            # `close` closes them; their names are already removed.
             self._files = [self._closing.enter_context(tempfile.TemporaryFile()) for _ in range(4)]  # noqa: SIM115
         rows = self._buffer.part(0, self._filled)
         order = np.argsort(rows.keys)
@@ -158,7 +158,7 @@ class Spill:
         return rows
 
     def _stops(self, pieces: int) -> list[I64]:
-        """For each run, the rows at which the key range of each piece begins, and the end."""
+        """Return, for each run, the row at which the key range of each piece begins, and the end."""
         bounds = np.array([(index << 64) // pieces for index in range(1, pieces)], np.uint64)
         stops = []
         for start, end in zip(self._runs, [*self._runs[1:], self.rows], strict=True):

@@ -1,4 +1,4 @@
-"""Entry of the component ``train_deepspeed``, started once a GPU by Azure ML's PyTorch distribution."""
+"""Entry of the component ``train_deepspeed``, started once per GPU by Azure ML's PyTorch distribution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMUNICATION = "wstrain_torch.launch.communication.torch_distributed"
 
 
 def add_zero(parser: argparse.ArgumentParser) -> None:
-    """Add what only DeepSpeed knows."""
+    """Add the inputs that only DeepSpeed has."""
     parser.add_argument("--zero_stage", type=integer(0, 3), default=2)
     parser.add_argument("--offload_optimizer", choices=DEVICES, default="none")
     parser.add_argument("--offload_parameters", choices=DEVICES, default="none")

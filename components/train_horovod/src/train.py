@@ -17,7 +17,7 @@ COMMUNICATION = "wstrain_horovod.communication"
 
 
 def add_exchange(parser: argparse.ArgumentParser) -> None:
-    """Add how ranks combine what they have learned."""
+    """Add the inputs that decide how ranks combine gradients."""
     parser.add_argument("--reduction", choices=("average", "adasum"), default="average")
     parser.add_argument("--compression", choices=("none", "fp16"), default="none")
 
@@ -30,7 +30,7 @@ def main() -> None:
     settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     launch = read_mpi_environment(os.environ)
     if launch.world_size > 1:
-        expect_horovod()  # a single process has nobody to exchange with
+        expect_horovod()  # a single process exchanges nothing
     start_training(settings, launch, communication=COMMUNICATION, strategy=STRATEGIES[settings.strategy])
 
 

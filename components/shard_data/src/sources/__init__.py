@@ -1,4 +1,4 @@
-"""Finding the files of a source and the reader for them."""
+"""Finds the files of a source and the reader for them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def open_source(
     sequence_length: int,
     memory: int,
 ) -> Source:
-    """The stream of rows that the user means.
+    """Open the stream of rows of a source.
 
     Args:
-        source: `builtin:…`, or a path inside `data`; `.` is all of it.
+        source: `builtin:…`, or a path inside `data`; `.` means all of it.
         data: folder or file given as input, or empty.
-        kind: one of `FORMATS`; `auto` goes by the names of the files.
+        kind: one of `FORMATS`; `auto` detects it from the file names.
         label: label column or array.
-        features: feature columns or array; empty means all but the label.
+        features: feature columns or array; empty means all except the label.
         sequence_length: tokens a language model predicts per row.
-        memory: bytes to work in.
+        memory: memory limit in bytes.
 
     Raises:
-        UserError: the source is unknown, absent, empty, of no known format, or its rows are too large.
+        UserError: the source is unknown, missing, empty or in no known format, or its rows are too large.
     """
     if source.startswith("builtin:"):
         found = _builtin(source, sequence_length)
@@ -76,7 +76,7 @@ def _open_files(source: str, data: str, kind: str, request: Callable[[Path, File
 
 
 def _readers() -> dict[str, Callable[[Request], Source]]:
-    from sources import arrays, pictures, tables, text  # each brings its own library
+    from sources import arrays, pictures, tables, text  # each imports its own library
 
     return {
         "csv": tables.read_csv,
@@ -99,7 +99,7 @@ def _builtin(source: str, sequence_length: int) -> Source:
 
 
 def _digits() -> Source:
-    """scikit-learn's 1,797 handwritten digits as `[1, 8, 8]` pictures from 0 to 1."""
+    """scikit-learn's 1,797 handwritten digits as `[1, 8, 8]` images from 0 to 1."""
 
     def batches() -> Iterator[Batch]:
         import pyarrow as pa
@@ -117,7 +117,11 @@ def _digits() -> Source:
 def _root(source: str, data: str) -> Path:
     try:
         return _find_root(source, data)
-    except (OSError, ValueError, RuntimeError) as error:  # no permission, too long a name, links in a circle
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # no permission, a name that is too long, a cycle of links
         raise unreadable(Path(data).name if source == "." else source, error) from None
 
 

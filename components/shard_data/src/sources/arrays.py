@@ -1,4 +1,4 @@
-"""NumPy `.npz` archives, streamed out of the zip without ever holding a whole array."""
+"""NumPy `.npz` archives, streamed from the zip file without loading a whole array."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHANNELS = (1, 3, 4)
 def read_npz(request: Request) -> Source:
     """Rows of `.npz` archives: one array of features `[n, …]` and one of labels `[n]`.
 
-    Bytes with two dimensions or more a row are pictures: they stay bytes on disk and are read as 0 … 1.
+    Arrays of bytes with two or more dimensions per row are images: stored as bytes, read as 0 … 1.
 
     Raises:
         UserError: an archive cannot be read, or its arrays are not features and labels.
@@ -58,7 +58,7 @@ Head = tuple[tuple[int, ...], Any]
 
 
 def _heads(request: Request, file: Path) -> dict[str, Head]:
-    """Shape and dtype of every array in the archive, without reading the arrays."""
+    """Read the shape and dtype of every array in the archive, without reading the arrays."""
     try:
         with open_regular(file) as stream, open_archive(stream) as archive:
             heads = {}
@@ -69,7 +69,7 @@ def _heads(request: Request, file: Path) -> dict[str, Head]:
                     shape, fortran, dtype = _header(content)
                     start = content.tell()
                 name = member.filename.removesuffix(".npy")
-                if not dtype.hasobject:  # its pickles have any length, and are never read
+                if not dtype.hasobject:  # its pickles can have any length and are not read
                     _check_size(request, name, (shape, fortran, dtype), member.file_size - start)
                 heads[name] = (shape, dtype)
             return heads
@@ -84,14 +84,14 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
 
 
 def _check_size(request: Request, name: str, head: tuple[tuple[int, ...], bool, Any], size: int) -> None:
-    """Raise ValueError when an array cannot be what its header says, or cannot be read in pieces."""
+    """Raise ValueError if an array does not match its header, or cannot be read in pieces."""
     shape, fortran, dtype = head
     needed = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or needed != size:
         raise ValueError(
             f"array `{name}` of shape {list(shape)} takes {needed:,} bytes, and it holds {size:,}"
         )
-    # Whole, it is held twice: as it was read, and as the rows that are cut from it.
+    # A whole array is in memory twice: as it was read, and as the rows taken from it.
     if fortran and len(shape) > 1 and needed > request.memory // 8:
         raise ValueError(
             f"array `{name}` of {needed:,} bytes is in Fortran order, which has no rows to read one by one: "
@@ -187,7 +187,7 @@ def _stream(
 
 
 def _pieces(member: IO[bytes], step: int) -> Iterator[Array]:
-    """An array in pieces of `step` rows; one in Fortran order has no rows to stream and is read whole."""
+    """Yield an array in pieces of `step` rows; one in Fortran order cannot be streamed and is read whole."""
     shape, fortran, dtype = _header(member)
     if fortran:
         whole = np.frombuffer(member.read(), dtype).reshape(shape, order="F")

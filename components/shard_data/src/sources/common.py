@@ -1,4 +1,4 @@
-"""What every kind of source gives: numbered batches of plain arrays, checked, with faults told by place."""
+"""What every kind of source provides: numbered, checked batches of arrays, and errors that name the row."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from wsshards.regular_files import open_regular
 from wssources.unpack_limits import LimitedGzip
 
 Array = npt.NDArray[Any]
-BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small beside a shard
+BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small compared with a shard
 BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
 MAX_CLASSES = 10_000
-MAX_COLUMNS = 100_000  # of a table; pyarrow takes 5 KB for each
-ROW_SHARE = 16  # of the memory limit: readers, sorter and writer hold about as many copies of a row
-_COMPARED = 10_000  # names that a misspelt one is compared with
-# What libraries raise for files that are damaged, or made to harm.
+MAX_COLUMNS = 100_000  # of a table; pyarrow needs 5 KB for each
+ROW_SHARE = 16  # of the memory limit: reader, sorter and writer hold about this many copies of a row
+_COMPARED = 10_000  # names that a misspelt name is compared with
+# What libraries raise for damaged or malicious files.
 FAULTS = (
     OSError,
     ValueError,
@@ -49,7 +49,7 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows: features `[n, width]` as they are stored, labels as an Arrow array `[n]` or None."""
+    """Consecutive rows: features `[n, width]` as stored, labels as an Arrow array `[n]` or None."""
 
     features: Array
     labels: Any = None
@@ -57,13 +57,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Source:
-    """A stream of rows and what they are.
+    """A stream of rows and their description.
 
     Attributes:
         task: `classification` or `language_model`.
-        features: what one row holds.
+        features: what one row contains.
         label: name of the label, or None.
-        batches: starts the stream; rows always come in the same order.
+        batches: starts the stream; the order of the rows is always the same.
     """
 
     task: str
@@ -73,7 +73,7 @@ class Source:
 
 
 class Files(Sequence[Path]):
-    """Files of a folder, kept as their names: a path for each of millions would take gigabytes."""
+    """Files of a folder, stored as names, because millions of path objects would take gigabytes."""
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
         self._root, self._names = root, names
@@ -93,7 +93,7 @@ class Files(Sequence[Path]):
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked to read; `memory` is the limit in bytes."""
+    """What the user wants to read; `memory` is the limit in bytes."""
 
     root: Path
     files: Sequence[Path]
@@ -103,14 +103,14 @@ class Request:
     memory: int
 
     def show(self, path: Path) -> str:
-        """How messages call a file: its path inside the data."""
+        """Return the name of a file in messages: its path inside the data."""
         if path == self.root:
             return path.name
         return path.relative_to(self.root).as_posix()
 
 
 def check_row(what: str, row_bytes: int, memory: int) -> None:
-    """Raise UserError when there is nothing in a row, or too much for the memory there is to work in."""
+    """Raise UserError if a row is empty or too large for the memory limit."""
     if row_bytes < 1:
         raise UserError(f"{what} has no values", "give every row at least one number")
     if row_bytes > memory // ROW_SHARE:
@@ -123,17 +123,17 @@ def check_row(what: str, row_bytes: int, memory: int) -> None:
 
 
 def numeric(width: int, *, shape: Sequence[int] = ()) -> Features:
-    """Features of `width` numbers kept as float32."""
+    """Describe features of `width` numbers stored as float32."""
     return Features("features", "float32", tuple(shape) or (width,))
 
 
 def rows_per_batch(row_bytes: int) -> int:
-    """Rows in a batch of about `BATCH_BYTES`."""
+    """Return the number of rows in a batch of about `BATCH_BYTES`."""
     return max(1, BATCH_BYTES // max(row_bytes, 1))
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`did you mean …` for a misspelt word, else the list of what there is."""
+    """Return `did you mean …` for a misspelt word, else the list of options."""
     names = list(islice(known, _COMPARED))
     close = difflib.get_close_matches(clip_text(word), [name for name in names if len(name) <= 100], n=1)
     if close:
@@ -143,7 +143,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list[str]:
-    """The feature columns of a table: those asked for, or all but the label.
+    """Return the feature columns of a table: the requested ones, or all except the label.
 
     Raises:
         UserError: the label or a feature is not a column, no feature is left, or there are too many.
@@ -183,7 +183,7 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
 def same_columns(
     request: Request, first: Path, expected: Sequence[str], file: Path, found: Sequence[str]
 ) -> None:
-    """Raise UserError when a further file lacks a column that the first one has."""
+    """Raise UserError if a file lacks a column that the first file has."""
     there = set(found)
     missing = next((name for name in expected if name not in there), None)
     if missing is not None:
@@ -194,7 +194,7 @@ def same_columns(
 
 
 def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, the next one being read while the caller works on this one."""
+    """Yield the same batches, and read the next one while the caller uses the current one."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (batch := coming.result()) is not None:
@@ -203,12 +203,12 @@ def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def check_finite(values: Array, place: Callable[[int], str]) -> None:
-    """Raise UserError for the first row that holds a NaN or an infinity; `place` names a row by index."""
+    """Raise UserError for the first row with a NaN or an infinity; `place` names a row by index."""
     if values.dtype.kind != "f":
         return
     with np.errstate(all="ignore"):
         total = values.sum()
-    # A sum is finite only if its terms are, and needs no second array. It may overflow, so then look closer.
+    # A sum is finite only if its terms are, and needs no second array. It may overflow; then check each term.
     if not np.isfinite(total) and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise UserError(
@@ -217,18 +217,18 @@ def check_finite(values: Array, place: Callable[[int], str]) -> None:
 
 
 def is_packed(file: Path) -> bool:
-    """Whether a file of text is packed by gzip."""
+    """Return whether a text file is compressed with gzip."""
     return file.suffix.lower() == ".gz"
 
 
 def open_data(file: Path) -> IO[bytes]:
-    """The content of a regular file, unpacked where it is packed; reading it raises OSError alone."""
+    """Open a regular file and decompress it if needed; reading it raises only OSError."""
     stream = open_regular(file)
     return io.BufferedReader(LimitedGzip(stream), 1 << 20) if is_packed(file) else stream
 
 
 def unreadable(name: str, reason: object) -> UserError:
-    """A file that cannot be opened or decoded."""
+    """Return the error for a file that cannot be opened or decoded."""
     text = (reason.strerror or str(reason)) if isinstance(reason, OSError) else str(reason)
     if isinstance(reason, RecursionError):
         text = "it is nested too deeply"
@@ -238,6 +238,6 @@ def unreadable(name: str, reason: object) -> UserError:
 
 
 def first_line(text: str) -> str:
-    """The first line of a library's message, at most 160 characters, as part of a sentence."""
+    """Return the first line of a library's message, at most 160 characters, as part of a sentence."""
     line = text.strip().splitlines()[0] if text.strip() else "unknown reason"
     return line[:160].rstrip(". ")

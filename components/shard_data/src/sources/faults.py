@@ -1,4 +1,4 @@
-"""Finding the exact line of a fault: slow and careful, and only run once a fast reader has given up."""
+"""Finds the exact line of a fault. It is slow and runs only after a fast reader has failed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FILL = "fill or drop missing values before sharding"
 
 
 class _Lines:
-    """The lines of a CSV file, as long as they and the row that they belong to are not too long.
+    """Yield the lines of a CSV file while they and their row are not too long.
 
-    A quote that is not closed takes the rest of the file for one value.
+    An unclosed quote makes the rest of the file one value.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
@@ -38,7 +38,7 @@ class _Lines:
             yield line
 
     def rows(self) -> Iterator[list[str]]:
-        """The rows, with `first` the line that each begins on."""
+        """Yield the rows; `first` is the line on which a row begins."""
         reader = csv.reader(self)
         while True:
             self._row, self.first = 0, self.number + 1
@@ -62,7 +62,7 @@ def _explain_line(request: Request, file: Path, lines: _Lines | None, error: obj
 
 
 def csv_header(request: Request, file: Path) -> list[str]:
-    """The column names of a CSV file.
+    """Read the column names of a CSV file.
 
     Raises:
         UserError: the file is empty, unreadable, or starts with a row of numbers.
@@ -86,7 +86,7 @@ def csv_header(request: Request, file: Path) -> list[str]:
 
 
 def explain_csv(request: Request, file: Path, columns: list[str], error: object) -> UserError:
-    """Find the first line that a CSV reader cannot take and say what is wrong there."""
+    """Find the first line that a CSV reader cannot read and report what is wrong with it."""
     name = request.show(file)
     lines = None
     try:
@@ -127,7 +127,7 @@ def _csv_fault(
 
 
 def first_object(request: Request, file: Path) -> dict[str, Any]:
-    """The first object of a JSON Lines file; raises UserError when there is none."""
+    """Read the first object of a JSON Lines file; raises UserError if there is none."""
     for block in line_blocks(request, file, 1 << 16):
         for line in block.splitlines():
             if line.strip():
@@ -136,7 +136,7 @@ def first_object(request: Request, file: Path) -> dict[str, Any]:
 
 
 def line_blocks(request: Request, file: Path, size: int) -> Iterator[bytes]:
-    """The file in pieces of about `size` bytes that end with whole lines, none longer than `BLOCK_BYTES`."""
+    """Yield the file in pieces of about `size` bytes of whole lines, none longer than `BLOCK_BYTES`."""
     done = 0
     try:
         with open_data(file) as stream:
@@ -168,7 +168,7 @@ def _shown(value: object) -> str:
 
 
 def json_type(request: Request, file: Path, name: str, value: object) -> Any:
-    """The Arrow type of a feature, from the first value seen."""
+    """Return the Arrow type of a feature, given its first value."""
     if isinstance(value, list) and value and all(isinstance(item, int | float) for item in value):
         return pa.list_(pa.float32())
     if isinstance(value, int | float):
@@ -181,7 +181,7 @@ def json_type(request: Request, file: Path, name: str, value: object) -> Any:
 
 
 def json_label_type(value: object) -> Any:
-    """The Arrow type of a label, from the first value seen."""
+    """Return the Arrow type of a label, given its first value."""
     if isinstance(value, bool):
         return pa.bool_()
     return pa.int64() if isinstance(value, int) else pa.float64() if isinstance(value, float) else pa.string()
@@ -190,7 +190,7 @@ def json_label_type(value: object) -> Any:
 def explain_jsonl(
     request: Request, file: Path, block: bytes, schema: Any, *, start: int, error: object
 ) -> UserError:
-    """Find the first line of a block that is not an object of the first line's shape."""
+    """Find the first line of a block that is not an object like that of the first line."""
     number = start
     for line in block.splitlines():
         if not line.strip():

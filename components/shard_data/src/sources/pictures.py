@@ -1,4 +1,4 @@
-"""Pictures in one folder per class: decoded in parallel, kept as bytes, read as numbers from 0 to 1."""
+"""Images in one folder per class: decoded in parallel, stored as bytes, read as numbers from 0 to 1."""
 
 from __future__ import annotations
 
@@ -29,20 +29,28 @@ from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular_files import read_regular
 
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # no other is tried, whatever a file's name
-_LEAST = 16 << 20  # bytes of a picture's file that are read under any memory limit
+_FORMATS = (
+    "BMP",
+    "GIF",
+    "JPEG",
+    "PNG",
+    "PPM",
+    "TIFF",
+    "WEBP",
+)  # no other format is tried, regardless of the file's name
+_LEAST = 16 << 20  # bytes of an image file that are read under any memory limit
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF
 _SCAN = b"\xff\xda"  # begins one
 _MOST_SCANS = 200
-# Modes without a plain meaning as channels become the one that loses nothing.
+# Modes that are not plain channels are converted to the mode that loses nothing.
 _PLAIN = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "LA": "RGBA", "PA": "RGBA"}
 
 
 def read_images(request: Request) -> Source:
-    """Rows of a folder with one folder of pictures per class: `cats/1.png`, `dogs/a/2.png`.
+    """Read a folder with one folder of images per class: `cats/1.png`, `dogs/a/2.png`.
 
     Raises:
-        UserError: a picture lies outside a class folder, a class is empty, or a picture cannot be read.
+        UserError: an image is outside a class folder, a class is empty, or an image cannot be read.
     """
     for file in request.files:
         if request.root in {file, file.parent}:
@@ -52,7 +60,7 @@ def read_images(request: Request) -> Source:
             )
         _check_class(request, file)
     _no_empty_class(request)
-    warnings.filterwarnings("ignore", module="PIL")  # what is wrong with a picture is said in a sentence
+    warnings.filterwarnings("ignore", module="PIL")  # a fault in an image is reported in one sentence
     first = _decode(request, request.files[0])
     shape = _shape(first)
     features = Features("features", "float32", shape, stored="uint8", scale=1 / 255)
@@ -92,14 +100,14 @@ def _no_empty_class(request: Request) -> None:
 
 
 def _decode(request: Request, file: Path) -> Array:
-    """The bytes of a file's first picture, `[height, width]` or `[height, width, channels]`."""
+    """Decode the first image in a file to bytes, `[height, width]` or `[height, width, channels]`."""
     from PIL import Image, UnidentifiedImageError  # only this source needs it
 
     name = request.show(file)
     try:
-        # A picture that is stored as it is takes as much as its row, and what describes it takes little.
+        # An uncompressed image takes as much as its row, and its metadata takes little.
         data = read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
-        Image.MAX_IMAGE_PIXELS = None  # judged below, by the memory there is, and in a sentence
+        Image.MAX_IMAGE_PIXELS = None  # checked below against the memory limit, with one sentence
         with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
             mode = _PLAIN.get(picture.mode, picture.mode)
             if mode not in {"L", "RGB", "RGBA"}:
@@ -118,12 +126,12 @@ def _decode(request: Request, file: Path) -> Array:
 
 
 def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
-    """Raise ValueError for a picture in pieces that are larger, or more, than it needs."""
+    """Raise ValueError for an image whose pieces are larger, or more numerous, than it needs."""
     if picture.format == "TIFF":
         width, height = (picture.tag_v2.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_HEIGHT))
         if width * height * 4 > request.memory // ROW_SHARE:
             raise ValueError(f"it is cut in tiles of {width}×{height} pixels")
-    # Each scan of a JPEG goes over all of the picture; those that are shown bit by bit have about ten.
+    # Each scan of a JPEG covers the whole image; a progressive JPEG has about ten.
     if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MOST_SCANS:
         raise ValueError(f"it has {scans:,} scans, and may have {_MOST_SCANS}")
 

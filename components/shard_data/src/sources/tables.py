@@ -1,4 +1,4 @@
-"""CSV, Parquet and JSON Lines: streamed by pyarrow a batch at a time, columns stacked without a row loop."""
+"""CSV, Parquet and JSON Lines: pyarrow streams batches, and columns are stacked without a loop over rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from wssources.unpack_limits import FREE_BYTES
 
 TEXT_BYTES = 32 << 20  # of texts, in a batch
 PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time
-ROW_GROUP_BYTES = 32 << 20  # up to which a whole row group is decoded at once
+ROW_GROUP_BYTES = 32 << 20  # largest row group that is decoded at once
 
 
 def read_parquet(request: Request) -> Source:
@@ -73,22 +73,22 @@ def read_parquet(request: Request) -> Source:
 
 
 class _Parquet:
-    """A Parquet file whose description was read once, and whose columns are judged before they are."""
+    """A Parquet file whose metadata is read once, and whose columns are checked before they are read."""
 
     def __init__(self, request: Request, file: Path, path: str, stream: IO[bytes]) -> None:
         check_footer(stream)
         self._request, self._name, self._path, self._stream = request, request.show(file), path, stream
         self.metadata = pq.read_metadata(path)
-        # One long text may be the label of every row: as a dictionary, it is held once.
+        # One long text may be the label of every row: a dictionary stores it once.
         self._once = dictionary_columns(self.metadata, [request.label])
         self.schema = self.open().schema_arrow
 
     def open(self, **options: Any) -> Any:
-        """The file as pyarrow reads it, as often as one likes."""
+        """Open the file with pyarrow; may be called repeatedly."""
         return pq.ParquetFile(self._path, metadata=self.metadata, read_dictionary=self._once, **options)
 
     def check_types(self, columns: list[str]) -> None:
-        """Raise UserError when a column holds something else than numbers, or the label no classes."""
+        """Raise UserError if a feature column is not numeric, or the label column has no classes."""
         for name in columns:
             kind = self.schema.field(name).type
             _check_numeric(
@@ -103,11 +103,11 @@ class _Parquet:
             )
 
     def check_sizes(self, names: list[str]) -> UnpackedSizes:
-        """What the columns unpack to.
+        """Return the uncompressed size of the columns.
 
         Raises:
-            UserError: too much of them is held at a time.
-            ValueError: they unpack to far more than data does.
+            UserError: too much of them is in memory at a time.
+            ValueError: they expand far more than real data does.
         """
         memory = self._request.memory
         once = [name for name in self._once if pa.types.is_dictionary(self.schema.field(name).type)]
@@ -123,7 +123,7 @@ class _Parquet:
         return unpacked
 
     def check_lists(self, columns: list[str], width: int | None) -> None:
-        """Raise UserError where lists that are too long to be looked at cannot all have one length."""
+        """Raise UserError if lists that are too long to be read cannot all have the same length."""
         if len(columns) > 1 or not _is_list(self.schema.field(columns[0]).type):
             return
         leaf = next(
@@ -153,8 +153,8 @@ def _open_parquet(request: Request, file: Path) -> Iterator[_Parquet]:
 def _parquet_batches(
     opened: _Parquet, names: list[str], unpacked: UnpackedSizes, width: int
 ) -> Iterator[Any]:
-    """Record batches in the order of the file; small row groups are decoded two lots at a time."""
-    # Texts that are long, or may be, are read a few at a time.
+    """Yield record batches in the order of the file; two sets of small row groups are decoded at a time."""
+    # Texts that are or may be long are read a few at a time.
     step = min(rows_per_batch(4 * width), max(1, TEXT_BYTES // max(unpacked.value, 1)))
     groups = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
     sizes = [
@@ -162,7 +162,7 @@ def _parquet_batches(
     ]
     lots = _lots(sizes)
     if len(lots) < 2 or max(sizes) > ROW_GROUP_BYTES:
-        # Of a column of a large group, only a piece is held at a time.
+        # Only a piece of a column of a large group is in memory at a time.
         piece = PIECE_BYTES if max(sizes, default=0) > 8 * ROW_GROUP_BYTES else 0
         yield from opened.open(pre_buffer=False, buffer_size=piece).iter_batches(step, columns=names)
         return
@@ -180,7 +180,7 @@ def _parquet_batches(
 
 
 def _lots(sizes: list[int]) -> list[list[int]]:
-    """Row groups to decode together: each takes a while to begin with, however small it is."""
+    """Group row groups that are decoded together, because each one has a fixed cost."""
     lots: list[list[int]] = []
     room = 0
     for group, size in enumerate(sizes):
@@ -193,7 +193,7 @@ def _lots(sizes: list[int]) -> list[list[int]]:
 
 
 def _parquet_columns(request: Request, file: Path) -> tuple[list[str], int]:
-    """The feature columns and how many numbers a row of them holds."""
+    """Return the feature columns and the number of values in a row."""
     try:
         with _open_parquet(request, file) as opened:
             columns = choose_columns(request, file, opened.schema.names)
@@ -216,7 +216,7 @@ def _parquet_columns(request: Request, file: Path) -> tuple[list[str], int]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a batch comes from, so that messages can name its rows; they count from 1."""
+    """The origin of a batch, so that messages can name its rows; rows count from 1."""
 
     file: str
     start: int
@@ -240,7 +240,7 @@ def _table_batch(batch: Any, place: _Place, columns: list[str], label: str, widt
 
 
 def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
-    """One float32 array `[n, width]` of the batch's feature columns."""
+    """Stack the batch's feature columns into one float32 array `[n, width]`."""
     first = batch.column(columns[0])
     if len(columns) == 1 and _is_list(first.type):
         lengths = first.value_lengths().to_numpy(zero_copy_only=False) if batch.num_rows else np.empty(0)
@@ -350,7 +350,7 @@ def _csv_stream(file: Path) -> Iterator[Any]:
 
 
 def read_jsonl(request: Request) -> Source:
-    """Rows of JSON Lines files: one object a line, numbers in its fields or one list of numbers.
+    """Rows of JSON Lines files: one object per line, with numbers in its fields or one list of numbers.
 
     Raises:
         UserError: a file cannot be read, or its first line does not fit.

@@ -1,4 +1,4 @@
-"""Text files as one stream of bytes, cut into windows: the rows of a byte-level language model."""
+"""Text files as one stream of bytes, divided into windows: the rows of a byte-level language model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUFFIXES = (
     ".txt",
     ".xml",
 )
-# Parts of the standard library that distributions leave out, or that are not prose of its kind.
+# Parts of the standard library that some distributions omit, or that are not typical source code.
 _LEFT_OUT = frozenset(
     [
         "__pycache__",
@@ -57,10 +57,10 @@ def read_text(request: Request) -> Source:
 
 
 def read_python_source(sequence_length: int) -> Source:
-    """The first 4 MiB of this Python's own standard library, file by file in the order of names.
+    """Read the first 4 MiB of this Python's standard library, file by file in the order of names.
 
     Raises:
-        UserError: this Python carries less text than that.
+        UserError: this Python contains less text than that.
     """
     root = Path(sysconfig.get_path("stdlib"))
     files = sorted(
@@ -94,7 +94,7 @@ def _windows(blocks: Callable[[], Iterable[bytes]], sequence_length: int) -> Sou
 
 
 def _blocks(request: Request, files: Iterable[Path]) -> Iterator[bytes]:
-    """The bytes of all files in pieces of about `BATCH_BYTES`, however small the files are."""
+    """Yield the bytes of all files in pieces of about `BATCH_BYTES`, even if the files are smaller."""
     pending: list[bytes] = []
     size = 0
     for data in (data for file in files for data in _read(request, file)):

@@ -154,7 +154,7 @@ def test_ranks_that_were_told_different_things_are_named(
     shutil.copytree(snapshots("train_horovod"), code)
     (code / "train.py").rename(code / "own.py")
     told = "sys.argv += ['--seed', os.environ['OMPI_COMM_WORLD_RANK']]"
-    (code / "train.py").write_text(f"import os, sys, own\n{told}\nown.entry(own.main)\n")
+    (code / "train.py").write_text(f"import os, sys, own\n{told}\nown.run_main(own.main)\n")
     values = LAW | {"gradient_accumulation_steps": 4, "shards": digits}
     run = training(2, component="train_horovod", code=code, **values)
     assert run.ranks[0].status == 2

@@ -56,8 +56,8 @@ def test_built_in_models_name_most_of_their_parameters(name: str, count: int) ->
         (lambda _: [nn.Linear(2, 2)], "`blocks[0]` of the model, a `Linear`, is not one of its submodules"),
         (lambda model: [model[0], "one"], "`blocks[1]` of the model, a `str`, is not one of its submodules"),
         (lambda model: [model], "`blocks[0]` of the model, a `Sequential`, is not one of its submodules"),
-        (lambda model: [model[0], model[0]], "a block of the model stands in `blocks` twice"),
-        (lambda model: [model[1], model[1][0]], "a block of the model stands in `blocks` twice, or within"),
+        (lambda model: [model[0], model[0]], "a block of the model is in `blocks` twice"),
+        (lambda model: [model[1], model[1][0]], "a block of the model is in `blocks` twice, or within"),
     ],
 )
 def test_blocks_that_are_none(give: Any, message: str) -> None:

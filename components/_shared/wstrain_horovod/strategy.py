@@ -17,15 +17,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from wsshards.errors import UserError
 from wstrain_horovod.communication import load_horovod
+from wstrain_horovod.reduction import ADASUM
 from wstrain_torch import optimizers
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.batch_norm import SynchronisedBatchNorm
 from wstrain_torch.strategies.gradient_accumulation import accumulate
 from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
-
-ADASUM = "adasum"
 
 
 class Horovod:
@@ -41,7 +39,6 @@ class Horovod:
         self._adasum = updates.options["reduction"] == ADASUM
         self._optimizer: Any = optimizers.build_optimizer(self.model, updates.optimizer, learning_rate=0.0)
         if self._hvd is not None:
-            _expect_adasum_possible(self._adasum, updates, group)
             _synchronise_batch_norm(self.model, self._hvd, group.launch.world_size)
             self._optimizer = self._distributed(updates)
             self._agree()
@@ -125,23 +122,6 @@ class Horovod:
             self._hvd.broadcast_optimizer_state(self._optimizer, root_rank=0)
 
 
-def _expect_adasum_possible(adasum: bool, updates: UpdateSettings, group: Group) -> None:
-    size = group.launch.world_size
-    if not adasum:
-        return
-    if size & (size - 1):
-        raise UserError(
-            f"`reduction: adasum` combines ranks in pairs, and {size} is not a power of 2",
-            "change `instance_count` or `process_count_per_instance`, or use `reduction: average`",
-        )
-    if updates.precision.scaler.is_enabled():
-        # An overflow makes one rank skip its step; the others would wait for it.
-        raise UserError(
-            "`reduction: adasum` cannot be used with `precision: fp16`, where a rank may skip a step alone",
-            "use `bf16` or `fp32`",
-        )
-
-
 def _synchronise_batch_norm(model: nn.Module, hvd: Any, world_size: int) -> None:
     def add_up(values: Tensor) -> None:
         hvd.allreduce_(values, op=hvd.Sum, name=f"worldsize.batch_norm.{list(values.shape)}")
@@ -152,9 +132,5 @@ def _synchronise_batch_norm(model: nn.Module, hvd: Any, world_size: int) -> None
 
 
 def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> Horovod:
-    """Return the strategy around ``model``.
-
-    Raises:
-        UserError: Adasum cannot combine this many ranks, or not in this precision.
-    """
+    """Return the strategy around ``model``."""
     return Horovod(model, updates, group)

@@ -76,6 +76,15 @@ def test_references_all_lead_somewhere():
     assert references == {f"#/$defs/{name}" for name in SCHEMA["$defs"]}, "unknown or unused definitions"
 
 
+def test_only_annotations_stand_beside_a_reference() -> None:
+    """References are inlined for speed; another keyword beside one would replace that of the definition."""
+    parts: list[dict[str, Any]] = []
+    json.loads(json.dumps(SCHEMA), object_hook=lambda part: parts.append(part) or part)
+    beside = [set(part) - {"$ref"} for part in parts if "$ref" in part]
+    assert beside
+    assert set().union(*beside) <= {"title", "description", "examples", "default"}
+
+
 def test_time_zones_are_the_ones_of_the_table():
     assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(schedule.load_time_zones())
 

@@ -306,8 +306,6 @@ def test_a_right_spec_loads_no_rules_for_scripts_and_native_jobs() -> None:
     loaded = result.stdout.split()
     late = {
         "click",
-        "dataclasses",
-        "jsonschema",
         "pathspec",
         "rich",
         "ruamel.yaml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -13,7 +14,6 @@ from msgspec import Struct
 
 from worldsize import resources
 from worldsize.base import limits
-from worldsize.spec.accept import accepts, exact, is_number
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -40,8 +40,6 @@ def load_schema() -> Mapping[str, Any]:
 
 def find_violations(instance: object) -> list[Violation]:
     """Find the violations of the schema with jsonschema, up to a few hundred."""
-    if accepts(instance, load_schema(), load_schema()):
-        return []
     return [_violation(error) for error in islice(_validator().iter_errors(instance), limits.SAME)]
 
 
@@ -61,19 +59,51 @@ def matches_schema(text: str, subschema: Mapping[str, Any]) -> bool:
     """Whether a text satisfies the enumeration and pattern of a part of the schema."""
     wanted = subschema.get("enum")
     pattern = subschema.get("pattern", "")
-    return (wanted is None or text in wanted) and re.search(exact(pattern), text) is not None
+    return (wanted is None or text in wanted) and re.search(_exact(pattern), text) is not None
 
 
 @cache
 def _validator() -> Any:
-    # Imported here: loading jsonschema costs more than everything else `check` does for a spec.
+    # Imported here: a check of native YAML needs no jsonschema, and loading it takes a tenth of a second.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
-    checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: is_number(instance))
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: _is_number(instance))
     make: Any = extend  # typeshed's stub leaves it untyped
     strict = make(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
-    return strict(load_schema())
+    schema = load_schema()
+    return strict(_inline_references(schema, schema["$defs"]))
+
+
+def _inline_references(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """Replace each ``$ref`` by what it refers to, which jsonschema would look up again for every value.
+
+    No definition of the schema refers to itself.
+    """
+    if isinstance(part, list):
+        return [_inline_references(item, definitions) for item in part]
+    if not isinstance(part, dict):
+        return part
+    reference = part.get("$ref")
+    referred = definitions[reference.removeprefix("#/$defs/")] if reference else {}
+    whole = {**referred, **part}
+    return {
+        key: _inline_references(value, definitions)
+        for key, value in whole.items()
+        if key not in ("$ref", "$defs")
+    }
+
+
+def _is_number(instance: object) -> bool:
+    """Whether a value is a finite number; JSON has no others."""
+    if isinstance(instance, float):
+        return math.isfinite(instance)
+    return isinstance(instance, int) and not isinstance(instance, bool)
+
+
+def _exact(pattern: str) -> str:
+    """Let ``$`` match at the very end only, as in ECMA 262; Python's also matches before a final newline."""
+    return re.sub(r"\$$", r"\\Z", pattern)
 
 
 def _pattern(
@@ -81,5 +111,5 @@ def _pattern(
 ) -> Iterator[ValidationError]:
     from jsonschema.exceptions import ValidationError
 
-    if isinstance(instance, str) and not re.search(exact(pattern), instance):
+    if isinstance(instance, str) and not re.search(_exact(pattern), instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")

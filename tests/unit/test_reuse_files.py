@@ -87,6 +87,13 @@ def test_a_digest_does_not_depend_on_place_or_time(data: Path, tmp_path: Path) -
     assert settled().tree(tmp_path / "elsewhere").digest() == before
 
 
+def test_caches_that_python_leaves_are_not_content(data: Path) -> None:
+    before = Digests().tree(data).digest()
+    (data / "__pycache__").mkdir()
+    (data / "__pycache__" / "model.cpython-311.pyc").write_bytes(b"compiled")
+    assert Digests().tree(data).digest() == before
+
+
 def test_a_file_is_read_once_until_it_changes(data: Path, tmp_path: Path) -> None:
     first = settled(tmp_path / "memo")
     first.tree(data)

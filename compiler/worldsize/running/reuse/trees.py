@@ -12,6 +12,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any, Literal
 
 MOST_ENTRIES = 2_000_000  # of one tree; what has more is not hashed, so its steps run every time
+CACHES = "__pycache__"  # written by Python beside what it imports, from a saved model, too: not content
 MOST_REPEATED = 10_000  # entries that are listed once more, where links lead to a folder again
 Kind = Literal["file", "folder", "other", "missing"]
 Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
@@ -97,7 +98,7 @@ class TreeEntry:
 
 
 def walk_tree(path: Path) -> Iterator[TreeEntry]:
-    """Everything at and below a path, links followed, except into a folder that is being listed.
+    """Everything at and below a path but Python's caches, links followed, except into a folder being listed.
 
     The path itself comes first, at the place ``""``. Links that lead to each other make millions of places
     of a few folders: after :data:`MOST_REPEATED`, a folder that was listed before is an ``other`` that
@@ -157,4 +158,4 @@ def _below(root: str) -> Iterator[TreeEntry]:
 
 def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
+        return sorted((entry for entry in entries if entry.name != CACHES), key=lambda entry: entry.name)

@@ -11,7 +11,6 @@ from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous
 from worldsize.base.wording import quoted_list, shorten
-from worldsize.spec import schema
 from worldsize.spec.locate import NodeLocation, Path, format_path
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest
@@ -141,15 +140,8 @@ def _both_of(where: NodeLocation, path: Path, error: Violation) -> Problem:
 
 def _written(properties: Mapping[str, Any], key: str) -> str:
     """``key: example``, with the schema's first example."""
-    found = properties.get(key, {})
-    examples = found.get("examples") or _definition(found).get("examples") or [""]
+    examples = properties.get(key, {}).get("examples") or [""]
     return f"{key}: {write_flow(examples[0])}"
-
-
-def _definition(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    name = str(found.get("$ref", "")).rpartition("/")[2]
-    definition: Mapping[str, Any] = schema.load_schema()["$defs"].get(name, {})
-    return definition
 
 
 def _subject(where: NodeLocation) -> str:

@@ -44,8 +44,7 @@ BUILT: dict[str, tuple[str, ...]] = {
     "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
-    "spec/schema.py:_pattern": (),
-    "spec/schema.py:matches_schema": (),
+    "spec/schema.py:_compile": (),
     "yaml/segments.py:trace_segments": (),
 }
 

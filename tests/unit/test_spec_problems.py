@@ -332,6 +332,19 @@ def test_a_file_that_is_no_mapping_is_told_what_a_spec_is(problems, text):
     assert help_ == "write a mapping with `name`, `compute`, `steps`"
 
 
+@pytest.mark.parametrize(
+    ("key", "entry", "maximum"), [("compute", "{target: azureml:x}", 1000), ("steps", "{uses: x}", 10_000)]
+)
+def test_too_many_entries_are_one_problem_at_the_first_extra_one(problems, key, entry, maximum):
+    lines = "".join(f"  n{index}: {entry}\n" for index in range(maximum + 2))
+    text = {"compute": "compute: {c: {target: azureml:x}}\n", "steps": "steps: {s: {uses: x}}\n"}
+    found = problems("name: many\n" + "".join({**text, key: f"{key}:\n{lines}"}.values()))
+    assert [(slug, message) for slug, _, _, message, _ in found] == [
+        ("spec-out-of-range", f"`{key}` has {maximum + 2} entries but may have at most {maximum}")
+    ]
+    assert found[0][1:3] == (maximum + {"compute": 3, "steps": 4}[key], 3)
+
+
 def test_yaml_faults_come_through(problems):
     assert [slug for slug, *_ in problems("name: [")] == ["yaml-syntax"]
     assert [slug for slug, *_ in problems("")] == ["yaml-empty"]

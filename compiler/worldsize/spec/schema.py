@@ -59,7 +59,7 @@ def matches_schema(text: str, subschema: Mapping[str, Any]) -> bool:
     """Whether a text satisfies the enumeration and pattern of a part of the schema."""
     wanted = subschema.get("enum")
     pattern = subschema.get("pattern", "")
-    return (wanted is None or text in wanted) and re.search(_exact(pattern), text) is not None
+    return (wanted is None or text in wanted) and _compile(pattern).search(text) is not None
 
 
 @cache
@@ -101,9 +101,10 @@ def _is_number(instance: object) -> bool:
     return isinstance(instance, int) and not isinstance(instance, bool)
 
 
-def _exact(pattern: str) -> str:
-    """Let ``$`` match at the very end only, as in ECMA 262; Python's also matches before a final newline."""
-    return re.sub(r"\$$", r"\\Z", pattern)
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Let ``$`` match only at the end, as in ECMA 262; Python's also matches before a final newline."""
+    return re.compile(re.sub(r"\$$", r"\\Z", pattern))
 
 
 def _pattern(
@@ -111,5 +112,5 @@ def _pattern(
 ) -> Iterator[ValidationError]:
     from jsonschema.exceptions import ValidationError
 
-    if isinstance(instance, str) and not re.search(_exact(pattern), instance):
+    if isinstance(instance, str) and _compile(pattern).search(instance) is None:
         yield ValidationError(f"{instance!r} does not match {pattern!r}")

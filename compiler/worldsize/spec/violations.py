@@ -34,23 +34,24 @@ _LONGEST_EXAMPLE = 110
 
 def check_schema(root: Node) -> list[Problem]:
     """Report the violations of the spec's schema in a YAML tree, one problem per cause, in file order."""
-    crowded = _too_many_steps(root)
-    if crowded is not None:
-        return [crowded]
+    crowded = list(_too_many_entries(root))
+    if crowded:
+        return crowded
     problems: list[Problem] = []
     for path, errors in _by_path(schema.find_violations(to_plain(root))).items():
         problems += _at_one_value(locate(root, path), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
-def _too_many_steps(root: Node) -> Problem | None:
-    """Report too many steps before jsonschema, which would take a minute to check them all."""
-    steps = root.get("steps") if isinstance(root, Mapping) else None
-    most = schema.load_schema()["properties"]["steps"]["maxProperties"]
-    if not isinstance(steps, Mapping) or len(steps.entries) <= most:
-        return None
-    message = f"`steps` has {len(steps.entries)} entries but may have at most {most}"
-    return Problem("spec-out-of-range", steps.entries[most][0].span, message, "split the pipeline")
+def _too_many_entries(root: Node) -> Iterator[Problem]:
+    """Report too many steps or profiles before jsonschema, which would take a minute to check them all."""
+    for key in ("compute", "steps"):
+        section = root.get(key) if isinstance(root, Mapping) else None
+        maximum = schema.load_schema()["properties"][key]["maxProperties"]
+        if isinstance(section, Mapping) and len(section.entries) > maximum:
+            message = f"`{key}` has {len(section.entries)} entries but may have at most {maximum}"
+            first_extra = section.entries[maximum][0].span
+            yield Problem("spec-out-of-range", first_extra, message, "split the pipeline")
 
 
 def _by_path(errors: Iterable[Violation]) -> dict[tuple[str | int, ...], list[Violation]]:

@@ -62,11 +62,6 @@ class Launch(Struct, frozen=True):
     flags_by_name: Mapping[str, list[Flag]]  # those that have a value
 
     @property
-    def native(self) -> bool:
-        """Whether the counts are the user's own YAML; those of a spec are checked while it is planned."""
-        return self.job.raw is not None
-
-    @property
     def fallback_span(self) -> Span:
         """Where to point when there is nothing better."""
         return (
@@ -85,8 +80,13 @@ class Launch(Struct, frozen=True):
 
     @property
     def world(self) -> int | None:
-        """All processes of a pytorch or mpi step."""
+        """All processes of a pytorch or mpi step; None where a VM size has fewer GPUs than processes.
+
+        That is a fault of its own, and nothing else should be judged by the wrong number.
+        """
         if self.kind not in STARTS_PROCESSES or self.instances.value is None or self.processes.value is None:
+            return None
+        if self.size is not None and 0 < self.size.devices < self.processes.value:
             return None
         return self.instances.value * self.processes.value
 

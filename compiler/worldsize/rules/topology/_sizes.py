@@ -1,4 +1,4 @@
-"""Where a native file names a VM size itself: ``size`` of a compute file, ``instance_type`` of a step."""
+"""Where a file names a VM size: ``size`` of a compute cluster, ``instance_type`` of a step."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class SizeName(NamedTuple):
 
 
 def find_size_names(context: Context, subject: Job | Compute) -> Iterator[SizeName]:
-    """The VM sizes that a native file names. Those of a spec are checked while it is planned."""
+    """The VM sizes that a job or cluster names."""
     if isinstance(subject, Compute):
         size = subject.size
         if size is not None and isinstance(size.value, str) and size.span is not None:
             yield SizeName(size.value, size.span)
-    elif subject.raw is not None:
+    else:
         for step in subject.steps.values():
             if step.type == "spark":
                 continue  # serverless Spark has a short list of its own

@@ -14,8 +14,6 @@ _COUNTS = ("process_count_per_instance", "worker_count", "instance_count", "max_
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if job.raw is None:
-        return
     for step in job.steps.values():
         if not graph.is_inline(step):  # a count of an inline job takes no binding at all
             yield from _step(job, step)

@@ -1,4 +1,4 @@
-"""A step asks for more instances than its cluster may have."""
+"""More instances than the cluster can have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worldsize.rules.launch import read_launches
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         count, cluster = launch.instances, launch.cluster
-        if not launch.native or cluster is None or count.value is None or count.span is None:
+        if cluster is None or count.value is None or count.span is None:
             continue
         most = cluster.max_instances
         if most is not None and most > 0 and count.value > most:

@@ -1,4 +1,4 @@
-"""Fewer TensorFlow workers are started than there are instances."""
+"""Fewer TensorFlow workers than instances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worldsize.rules.launch import read_launches
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         workers, instances, servers = launch.workers, launch.instances, launch.servers
-        if not launch.native or launch.kind != "tensorflow" or workers.span is None:
+        if launch.kind != "tensorflow" or workers.span is None:
             continue
         if workers.value is None or instances.value is None or servers.value is None:
             continue

@@ -28,6 +28,11 @@ SPEC_CANNOT = {
     "output-binding-blanks": "a spec has no outputs of its own",
     "pipeline-output-unwritten": "a spec is not a component",
     "optional-feeds-required": "a spec is not a component",
+    "count-not-positive": "the schema of specs refuses such a count",
+    "count-from-wrong-input": "the counts of a spec take no binding",
+    "max-instances-below-count": "a step of a spec has no `max_instance_count`",
+    "shm-size-invalid": "the schema of specs refuses such a size",
+    "variable-name-impossible": "the schema of specs refuses such a name",
     "parallel-without-input-data": "a step of a spec is a command",
     "search-space-empty": "a step of a spec is a command",
     "grid-needs-choice": "a step of a spec is a command",
@@ -40,6 +45,8 @@ PIPELINE_CANNOT = {
     "memory-exceeded": "the estimate needs the plan of a spec",
     "memory-nearly-full": "the estimate needs the plan of a spec",
 }
+
+EXTRA = ["WS225"]  # whether Azure still adds a VM size: a spec describes its clusters itself
 
 # Rules that still see one of the two files only. To become empty.
 PENDING = {
@@ -58,71 +65,6 @@ PENDING = {
     "environment-variable-not-text",
     "binding-unknown-output",
     "binding-in-text",
-    "vm-size-unknown",
-    "vm-size-retired",
-    "processes-exceed-gpus",
-    "processes-below-gpus",
-    "worker-count-disagrees",
-    "instance-count-exceeds-max",
-    "vm-size-retiring",
-    "workers-below-instances",
-    "count-not-positive",
-    "count-from-wrong-input",
-    "max-instances-below-count",
-    "mpirun-in-mpi-job",
-    "launcher-inside-launcher",
-    "instances-without-distribution",
-    "parameter-servers-unused",
-    "parameter-servers-share-instances",
-    "mpi-image-without-mpi",
-    "nccl-on-cpu",
-    "infiniband-disabled",
-    "instances-without-infiniband",
-    "shm-size-invalid",
-    "shm-size-small",
-    "ranks-share-file",
-    "degree-does-not-divide",
-    "tensor-parallel-across-instances",
-    "gpu-without-kernels",
-    "cpu-build-on-gpu-size",
-    "cuda-driver-too-old",
-    "image-for-other-processor",
-    "world-size-flag-disagrees",
-    "batch-flags-disagree",
-    "deepspeed-batch-disagrees",
-    "deepspeed-key-unknown",
-    "deepspeed-value-invalid",
-    "zero-stage-disagrees",
-    "deepspeed-batch-missing",
-    "deepspeed-key-refused",
-    "deepspeed-wrong-type",
-    "deepspeed-text-for-value",
-    "deepspeed-auto-left",
-    "deepspeed-made-twice",
-    "deepspeed-block-unused",
-    "deepspeed-stage-refused",
-    "deepspeed-offload-ignored",
-    "deepspeed-precision-conflict",
-    "deepspeed-loss-scale-invalid",
-    "deepspeed-offload-path",
-    "deepspeed-key-deprecated",
-    "deepspeed-key-removed",
-    "deepspeed-optimizer-refused",
-    "deepspeed-schedule-refused",
-    "deepspeed-plan-disagrees",
-    "deepspeed-not-json",
-    "deepspeed-json-lenient",
-    "deepspeed-key-twice",
-    "deepspeed-config-missing",
-    "learning-rate-in-two-places",
-    "multi-node-without-timeout",
-    "checkpoints-in-outputs",
-    "low-priority-without-resume",
-    "text-splits-in-shell",
-    "text-runs-in-shell",
-    "variable-name-impossible",
-    "environment-unpinned",
-    "component-unpinned",
 }
 
 
@@ -163,8 +105,8 @@ def say(diagnostic: Diagnostic) -> dict[str, Any]:
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if slug(pair) not in PENDING], ids=name)
 def test_a_rule_says_the_same_of_a_spec_and_of_a_pipeline(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pair)
-    of_pipeline = [say(each) for each in worldsize.check("pipeline.yml").diagnostics]
-    of_spec = [say(each) for each in worldsize.check("spec.yml").diagnostics]
+    of_pipeline = [say(each) for each in worldsize.check("pipeline.yml", ignore=EXTRA).diagnostics]
+    of_spec = [say(each) for each in worldsize.check("spec.yml", ignore=EXTRA).diagnostics]
     assert of_spec == of_pipeline
     assert {each["code"] for each in of_spec} == {name(pair).partition("-")[0]}, "one cause"
 

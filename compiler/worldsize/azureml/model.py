@@ -28,7 +28,7 @@ class Keys(Struct, frozen=True):
     bindings: tuple[str, ...] = ("parent.jobs.STEP.outputs.NAME", "parent.inputs.NAME")  # of inputs of steps
     in_command: tuple[str, ...] = ("inputs", "outputs", "search_space")  # the scopes that a command may use
     default_compute: str = "`default_compute` under `settings:`"  # what saves a step its `compute`
-    timeout: str = "limits: {timeout: 43200}"  # the time limit of a step
+    timeout: str = "`limits: {timeout: 43200}`"  # the time limit of a step
 
 
 AZURE_ML = Keys()
@@ -37,7 +37,7 @@ SPEC = Keys(
     bindings=("parent.jobs.STEP.outputs.NAME", "plan.NAME"),
     in_command=("inputs", "outputs", "plan"),
     default_compute="a single profile under `compute:`",
-    timeout="timeout: 43200",
+    timeout="`timeout: 43200`",
 )
 
 

@@ -20,7 +20,7 @@ def _judge(context: Context, job: Job) -> Iterator[Problem]:
     seen: set[object] = set()  # many steps share an environment and a size
     for launch in read_launches(context, job):
         component = launch.step.component
-        if component is None or component.environment is None:
+        if component is None or component.environment is None or component.folder is None:
             continue
         if launch.size is None or not launch.size.devices:
             continue
@@ -37,13 +37,8 @@ def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Ite
 
     component, size = launch.step.component, launch.size
     assert component is not None
-    assert component.environment is not None
+    assert component.folder is not None
     assert size is not None
-    node = component.environment.node
-    path = component.path or (Path(node.source.path) if node is not None else None)
-    folder = path.parent if path is not None else component.folder
-    if folder is None:
-        return
 
     def document(path: Path) -> Node | None:
         return context.document(path).root if context.readable(path) and path.is_file() else None
@@ -53,7 +48,7 @@ def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Ite
         return source.text if source is not None else None
 
     own = component.path is None or not context.built_in(component.path)
-    for framework in frameworks.read_installed(component.environment, folder, document, text):
+    for framework in frameworks.read_installed(component.environment, component.folder, document, text):
         problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=own)
         if problem is not None:
             yield problem

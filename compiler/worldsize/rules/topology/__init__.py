@@ -19,7 +19,7 @@ RULES = (
          "a process count on a step that is not distributed"),
     Rule("WS207", "tensorflow-one-process", "error", "several TensorFlow processes per instance"),
     Rule("WS208", "worker-count-disagrees", "error",
-         "a TensorFlow worker count that differs from the number of instances", on=("Job",)),
+         "more TensorFlow workers than instances", on=("Job",)),
     Rule("WS209", "instance-count-exceeds-max", "error", "more instances than the cluster can have",
          on=("Job",)),
     Rule("WS210", "vm-size-retiring", "warning", "a VM size that Azure will retire soon",

@@ -1,4 +1,4 @@
-"""A count is bound to a pipeline input that is not a whole number of at least 1."""
+"""A count is bound to a pipeline input that is not a positive whole number."""
 
 from __future__ import annotations
 

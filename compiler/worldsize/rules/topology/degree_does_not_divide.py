@@ -1,4 +1,4 @@
-"""Degrees of parallelism that do not divide the world size."""
+"""A tensor or pipeline degree does not divide the world size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More instances than the cluster can have."""
+"""A step asks for more instances than its cluster can have."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         if most is not None and most > 0 and count.value > most:
             message = f"`instance_count` is {count.value} but the cluster has `max_instances` {most}"
             place = cluster.max_span
-            related = (Related(place, "the most instances of the cluster"),) if place else ()
+            related = (Related(place, "the maximum of the cluster"),) if place else ()
             help_ = f"write at most {most}, or raise `max_instances` to {count.value}"
             yield Finding(count.span, message, help_, related=related)

@@ -1,4 +1,4 @@
-"""Fewer processes per instance than it has GPUs."""
+"""Fewer processes per instance than GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More processes per instance than it has GPUs."""
+"""More processes per instance than GPUs."""
 
 from __future__ import annotations
 

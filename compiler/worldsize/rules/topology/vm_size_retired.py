@@ -1,4 +1,4 @@
-"""The VM size was retired: no instance of it can be had."""
+"""Azure has retired the VM size."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def _retired(context: Context, subject: Job | Compute) -> Iterator[Finding]:
         if size is not None and size.status == "retired":
             day = size.retirement_date
             when = f"Azure retired it on {day}" if day else "it no longer deploys"
-            message = f"no instance of `{named.name}` can be had: {when}"
+            message = f"`{named.name}` is not available: {when}"
             yield Finding(named.span, message, suggest_replacement(size))

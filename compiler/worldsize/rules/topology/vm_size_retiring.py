@@ -1,4 +1,4 @@
-"""Azure has announced the day on which the VM size is retired."""
+"""Azure has announced a retirement date for the VM size."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import read_launches
 
@@ -20,6 +21,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         idle = instances.value - workers.value - servers.value
         if idle > 0:
             counts = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}"
-            message = f"{counts}: {idle} run nothing"
+            message = f"{counts}: {plural(idle, 'instance')} would run nothing"
             related = (Related(instances.span, "paid for"),) if instances.span else ()
             yield Finding(workers.span, message, f"write {instances.value - servers.value}", related=related)

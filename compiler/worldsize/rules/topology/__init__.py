@@ -8,8 +8,9 @@ from worldsize.rules.rule import Rule
 # fmt: off
 RULES = (
     Rule("WS201", "vm-size-unknown", "warning", "a VM size that is not in the catalogue",
-         on=("Compute", "Job")),
-    Rule("WS202", "vm-size-retired", "error", "a VM size that Azure has retired", on=("Compute", "Job")),
+         on=("Compute", "Job"), checked_in="_vm_sizes"),
+    Rule("WS202", "vm-size-retired", "error", "a VM size that Azure has retired",
+         on=("Compute", "Job"), checked_in="_vm_sizes"),
     Rule("WS203", "processes-exceed-gpus", "error", "more processes per instance than GPUs",
          on=("Job",)),
     Rule("WS204", "processes-below-gpus", "warning", "fewer processes per instance than GPUs",
@@ -23,7 +24,7 @@ RULES = (
     Rule("WS209", "instance-count-exceeds-max", "error", "more instances than the cluster can have",
          on=("Job",)),
     Rule("WS210", "vm-size-retiring", "warning", "a VM size that Azure will retire soon",
-         on=("Compute", "Job")),
+         on=("Compute", "Job"), checked_in="_vm_sizes"),
     Rule("WS211", "compute-conflict", "error", "two profiles that describe the same cluster differently"),
     Rule("WS212", "workers-below-instances", "warning", "fewer TensorFlow workers than instances",
          on=("Job",)),

@@ -1,4 +1,7 @@
-"""Where a file names a VM size: ``size`` of a compute cluster, ``instance_type`` of a step."""
+"""VM sizes that are not in the catalogue, or that Azure has retired or will retire.
+
+A compute cluster names one as ``size``, a step as ``instance_type``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from worldsize.azureml.compute import Compute
 from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Job
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 
@@ -26,7 +30,40 @@ class SizeName(NamedTuple):
     span: Span
 
 
-def find_size_names(context: Context, subject: Job | Compute) -> Iterator[SizeName]:
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _judge(context, job)
+
+
+def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
+    yield from _judge(context, compute)
+
+
+def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
+    for name, span in _find_size_names(subject):
+        size = context.vm_size(name)
+        if size is None:
+            if _looks_wrong(name):
+                yield _unknown(name, span)
+        elif size.status == "retired":
+            day = size.retirement_date
+            why = f"Azure retired it on {day}" if day else "it no longer deploys"
+            message = f"`{name}` is not available: {why}"
+            yield Problem("vm-size-retired", span, message, _suggest_replacement(size))
+        elif size.status == "retiring":
+            message = f"`{name}` will be retired by Azure on {size.retirement_date}"
+            yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
+
+
+def _unknown(name: str, span: Span) -> Problem:
+    from worldsize.facts import vm_sizes  # only a fault needs the list of names
+
+    near = vm_sizes.suggest(name)
+    message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
+    help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
+    return Problem("vm-size-unknown", span, message, help_)
+
+
+def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
     """The VM sizes that a job or cluster names."""
     if isinstance(subject, Compute):
         size = subject.size
@@ -42,7 +79,7 @@ def find_size_names(context: Context, subject: Job | Compute) -> Iterator[SizeNa
                     yield SizeName(typed.value, typed.span)
 
 
-def looks_wrong(name: str) -> bool:
+def _looks_wrong(name: str) -> bool:
     """Whether a name that the catalogue lacks is not a size at all, rather than one of the many others.
 
     On Kubernetes ``instance_type`` is any name, so only what begins like Azure's own is judged.
@@ -53,7 +90,7 @@ def looks_wrong(name: str) -> bool:
     return shape is None or shape[1].upper() in ("NC", "ND")
 
 
-def suggest_replacement(size: VmSize) -> str:
+def _suggest_replacement(size: VmSize) -> str:
     """What to choose instead of a size that is gone: one that can be had, with as many GPUs."""
     from worldsize.facts import vm_sizes  # only a fault reads the whole catalogue
 

@@ -113,7 +113,7 @@ class Interface(Struct, frozen=True):
 # What is judged by the world size. Where the counts behind it are wrong, these are consequences.
 _FOLLOW_FROM_COUNTS = frozenset({
     "batch-identity", "degree-does-not-divide", "global-batch-does-not-factor", "kappa-below-one",
-    "learning-rate-disagrees", "micro-batch-small", "parallelism-product",
+    "learning-rate-disagrees", "micro-batch-small", "parallelism-product", "pipeline-bubble",
     "pipeline-degree-does-not-divide-layers", "rows-fewer-than-global-batch", "sqrt-rule-out-of-range",
     "strategy-contradicts-degrees", "tensor-degree-does-not-divide-model",
     "tensor-parallel-across-instances", "training-shorter-than-one-step", "warmup-longer-than-training",

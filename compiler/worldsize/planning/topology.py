@@ -124,7 +124,7 @@ def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> No
     if typed is not None:
         near = vm_sizes.suggest(typed.value)
         hint = f"did you mean `{near}`? else " if near else ""
-        pin = f"write `process_count_per_instance:` in step `{step.name}`, one a GPU"
+        pin = f"write `process_count_per_instance:` in step `{step.name}`, one per GPU"
         if _drives_all(step):
             pin = "write a size of the catalogue: TensorFlow drives all GPUs of an instance"
         help_ = hint + pin

@@ -215,7 +215,7 @@ def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
         least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
         if room is not None and least > room:
             message = (
-                f"`gpt` of {layers} layers needs {format_bytes(least)} a process for its weights alone,"
+                f"`gpt` of {layers} layers needs {format_bytes(least)} per process for its weights alone,"
                 f" cut over {plural(topology.world_size, 'process')},"
                 f" but a process on `{topology.instance_type}` has {format_bytes(room)}"
             )

@@ -202,7 +202,8 @@ def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
     """
     resolved = checked.resolved
     if resolved is None or resolved.plan is None:
-        raise _spec_error(list(checked.problems), checked)
+        consequences = resolved.consequences if resolved is not None else ()
+        raise _spec_error([*checked.problems, *consequences], checked)
     return resolved, resolved.plan
 
 

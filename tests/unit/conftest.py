@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+import worldsize
 from worldsize import spec as spec_layer
 from worldsize import yaml
 from worldsize.base.problem import Problem
+from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.planning import Plan, Training, derive
 from worldsize.spec.model import Spec
+
+T = TypeVar("T")
 
 
 class Planner:
@@ -54,20 +58,27 @@ class Planner:
         return "\n".join(parts) + "\n"
 
     def planned(self, text: str, **options: Any) -> tuple[Plan, list[Problem]]:
-        plan, problems = derive(self.load(text), **options)
+        plan, problems = derive(self.load(text), **options)[:2]
         assert plan is not None, problems
         return plan, problems
+
+    def check(self, folder: Path, text: str) -> list[Diagnostic]:
+        """What is reported of a spec, the rules included, except that Azure adds no more of its VM size."""
+        (folder / "spec.yml").write_text(text, encoding="utf-8")
+        (folder / "train.py").write_text("print()\n", encoding="utf-8")
+        found = worldsize.check(folder / "spec.yml", ignore=["WS225", "WS720"])
+        return list(found.diagnostics)
 
     def training(self, plan: Plan) -> Training:
         found = plan.steps["train"].training
         assert found is not None
         return found
 
-    def only(self, problems: list[Problem]) -> Problem:
+    def only(self, problems: list[T]) -> T:
         assert len(problems) == 1, problems
         return problems[0]
 
-    def marked(self, text: str, problem: Problem) -> str:
+    def marked(self, text: str, problem: Problem | Diagnostic) -> str:
         """The text under a problem's caret."""
         line = text.splitlines()[problem.span.line - 1]
         return line[problem.span.column - 1 : problem.span.end_column - 1]

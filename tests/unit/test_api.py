@@ -21,7 +21,19 @@ from worldsize.running.prepare import preparation
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SPECS = sorted(PIPELINES.glob("*.yml"))
-PLACES = {"span", "key_span", "node", "comment", "sources", "parts", "raw", "start", "end", "name_start"}
+PLACES = {
+    "span",
+    "key_span",
+    "node",
+    "comment",
+    "sources",
+    "parts",
+    "raw",
+    "start",
+    "end",
+    "name_start",
+    "keys",
+}
 ONCE = {
     "read": "worldsize.spec.from_document",
     "validated": "worldsize.spec.violations.check_schema",

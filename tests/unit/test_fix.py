@@ -83,11 +83,19 @@ def test_versions_and_dates_are_quoted(tree: Path) -> None:
     assert len(list(difflib.ndiff(COMPONENT.splitlines(), fixed.splitlines()))) > 0
 
 
-def test_the_world_size_becomes_the_processes_of_an_instance(tree: Path) -> None:
+def test_processes_beyond_the_gpus_become_one_per_gpu(tree: Path) -> None:
     (tree / "worldsize.yml").write_text("compute: {gpu: {instance_type: Standard_NC96ads_A100_v4}}\n")
     job = MENDED.replace("gpu-cluster", "gpu").replace("instance: 4", "instance: 8")
     assert b"instance: 4" in fix_bytes(tree, job.encode())
-    assert b"instance: 6" in fix_bytes(tree, job.replace("instance: 8", "instance: 6").encode())
+    assert b"instance: 4" in fix_bytes(tree, job.replace("instance: 8", "instance: 6").encode())
+    alone = job.replace("resources: {instance_count: 2}\n", "")  # the help also asks for `instance_count: 2`
+    assert b"instance: 8" in fix_bytes(tree, alone.encode())
+    spec = (
+        "name: d\ncompute:\n  gpu: {target: azureml:g, instance_type: Standard_NC96ads_A100_v4}\n"
+        "steps:\n  train: {command: echo, environment: 'azureml:e:1', instance_count: 2,"
+        " distribution: {type: pytorch, process_count_per_instance: 8}}\n"
+    )
+    assert fix_bytes(tree, spec.encode()).decode() == spec.replace("instance: 8", "instance: 4")
 
 
 def test_specs_are_fixed(tree: Path) -> None:

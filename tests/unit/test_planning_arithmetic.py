@@ -12,7 +12,6 @@ from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning import batch, learning_rate, topology
 from worldsize.planning.learning_rate import Adam, batch_growth
 from worldsize.planning.model import Launcher
-from worldsize.planning.train import shards_per_rank
 
 sizes = st.integers(1, 10_000)
 
@@ -152,11 +151,11 @@ def test_steps() -> None:
 
 @given(st.integers(1, 512), st.integers(0, 16), st.integers(0, 10**7))
 def test_shards_are_even(world: int, workers: int, rows: int) -> None:
-    per_rank = shards_per_rank(world, workers, rows)
+    per_rank = batch.count_shards_per_rank(world, workers, rows)
     assert per_rank >= 1
     if rows >= world:
         assert per_rank * world <= rows
-    assert shards_per_rank(world, workers, None) == max(workers, 1)
+    assert batch.count_shards_per_rank(world, workers, None) == max(workers, 1)
 
 
 def test_numbers() -> None:

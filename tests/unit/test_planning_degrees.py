@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from worldsize.facts import vm_sizes
 from worldsize.planning import degrees as arithmetic
-from worldsize.planning.splits import crosses_instances, has_spanning_link
 
 
 def test_the_arithmetic_of_degrees() -> None:
@@ -42,7 +41,7 @@ def test_a_tensor_group_crosses_exactly_where_neighbours_lie_apart(groups_of: tu
     tensor, processes, instances = groups_of
     groups = [range(first, first + tensor) for first in range(0, processes * instances, tensor)]
     apart = any(len({rank // processes for rank in group}) > 1 for group in groups)
-    assert crosses_instances(tensor, processes, instances) == apart
+    assert arithmetic.crosses_instances(tensor, processes, instances) == apart
 
 
 def test_links_of_the_catalogue() -> None:
@@ -53,7 +52,9 @@ def test_links_of_the_catalogue() -> None:
     assert vm_sizes.inter_node_link(infiniband) == vm_sizes.Link("InfiniBand", 25)
     assert vm_sizes.intra_node_link(ethernet) == vm_sizes.Link("PCIe 4.0", 32)
     assert vm_sizes.inter_node_link(ethernet) == vm_sizes.Link("Ethernet", 2.5)
-    assert has_spanning_link(vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6"))
+    rack = vm_sizes.lookup("Standard_ND128isr_NDR_GB200_v6")
+    assert rack is not None
+    assert vm_sizes.link_spans_instances(rack)
     for name in vm_sizes.names():
         size = vm_sizes.lookup(name)
         assert size is not None

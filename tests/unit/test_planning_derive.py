@@ -89,7 +89,7 @@ def test_batches_that_do_not_agree(
     planner: Planner, pins: tuple[str, ...], slug: str, mark: str, says: str
 ) -> None:
     text = planner.write(planner.scaled("optimizer: sgd", *pins))
-    plan, problems = derive(planner.load(text))
+    plan, problems = derive(planner.load(text))[:2]
     assert plan is None
     problem = planner.only(problems)
     assert (problem.slug, planner.marked(text, problem)) == (slug, mark)
@@ -98,7 +98,7 @@ def test_batches_that_do_not_agree(
 
 def test_a_reference_batch_that_its_gpus_cannot_share(planner: Planner) -> None:
     text = planner.write("{reference: {batch_size: 100, gpus: 8, learning_rate: 0.1}, optimizer: sgd}")
-    plan, problems = derive(planner.load(text))
+    plan, problems = derive(planner.load(text))[:2]
     assert plan is None
     assert planner.only(problems).slug == "reference-batch-does-not-divide"
     assert "96 or 104" in (planner.only(problems).help or "")
@@ -140,7 +140,7 @@ def test_auto_needs_an_optimizer_it_knows(
     planner: Planner, said: tuple[str, ...], mark: str, says: str
 ) -> None:
     text = planner.write(planner.scaled(*said))
-    plan, problems = derive(planner.load(text))
+    plan, problems = derive(planner.load(text))[:2]
     assert plan is None
     assert planner.only(problems).slug == "optimizer-unknown"
     assert planner.marked(text, planner.only(problems)) == mark
@@ -304,7 +304,9 @@ def test_the_laws(
         [f"reference: {{batch_size: {reference}, learning_rate: 0.1}}", f"optimizer: {optimizer}", *given_]
     )
     more = f"instance_count: {instances}\n    process_count_per_instance: {processes}"
-    plan, problems = derive(planner.load(planner.write(f"{{{scale}}}", size="Standard_D16s_v5", more=more)))
+    plan, problems = derive(planner.load(planner.write(f"{{{scale}}}", size="Standard_D16s_v5", more=more)))[
+        :2
+    ]
     if plan is None:
         assert whole is not None
         assert {problem.slug for problem in problems} <= {"global-batch-does-not-factor", "batch-identity"}

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import worldsize
 from worldsize.planning import Interface, derive
 
 Planner = Any  # the fixture's class lives in conftest.py
 
 
 @pytest.mark.parametrize(
-    ("more", "slug", "mark"),
+    ("more", "slug", "numbers"),
     [
-        ("process_count_per_instance: 16", "processes-exceed-gpus", "16"),
-        ("process_count_per_instance: 1", "processes-below-gpus", "1"),
-        ("instance_count: 5", "instance-count-exceeds-max", "5"),
+        ("process_count_per_instance: 16", "processes-exceed-gpus", ("16", "4")),
+        ("process_count_per_instance: 2", "processes-below-gpus", ("2", "4")),
+        ("instance_count: 5", "instance-count-exceeds-max", ("5", "4")),
     ],
 )
-def test_pinned_counts_are_verified(planner: Planner, more: str, slug: str, mark: str) -> None:
-    text = planner.write(more=more, profile=", max_instances: 4")
-    problem = planner.only(planner.planned(text)[1])
-    assert (problem.slug, planner.marked(text, problem)) == (slug, mark)
-    numbers = {"processes-exceed-gpus": ("16", "4"), "processes-below-gpus": ("1", "4")}
-    assert all(number in problem.message for number in numbers.get(slug, ("5", "4")))
-    assert (
-        planner.planned(planner.write(more="process_count_per_instance: 4", profile=", max_instances: 4"))[1]
-        == []
-    )
+def test_pinned_counts_are_judged_by_one_rule_each(
+    planner: Planner, tmp_path: Path, more: str, slug: str, numbers: tuple[str, ...]
+) -> None:
+    pinned = ", rows: 10000, epochs: 1, global_batch_size: 7"  # 7 is a multiple of no world size
+    text = planner.write(f"{planner.sgd[:-1]}{pinned if numbers[0] != '2' else ''}}}", more=more)
+    text = text.replace(planner.gpu, f"{planner.gpu}, max_instances: 4")
+    problem = planner.only(planner.check(tmp_path, text))
+    assert (problem.slug, planner.marked(text, problem)) == (slug, numbers[0])
+    assert all(number in problem.message for number in numbers)
+
+
+def test_what_follows_from_a_wrong_count_is_said_where_that_is_silenced(
+    planner: Planner, tmp_path: Path
+) -> None:
+    scale = f"{planner.sgd[:-1]}, global_batch_size: 7}}"
+    text = planner.write(scale, more="process_count_per_instance: 16  # worldsize: ignore[WS203] known")
+    assert planner.check(tmp_path, text) == []
+    with pytest.raises(worldsize.SpecError, match="which is not a multiple of world size 16"):
+        worldsize.plan(tmp_path / "spec.yml")
 
 
 def test_a_fraction_of_a_card_takes_one_process(planner: Planner) -> None:
@@ -56,41 +66,36 @@ def test_a_cpu_size_takes_what_is_pinned(planner: Planner) -> None:
         ("Standard_HB120rs_v2", "vm-size-retiring", "2027-05-31"),
     ],
 )
-def test_sizes_that_go_or_are_gone(planner: Planner, size: str, slug: str, says: str) -> None:
-    problem = planner.only(
-        planner.planned(
-            planner.write(size=size, more=f"process_count_per_instance: {4 if '24' in size else 1}")
-        )[1]
-    )
+def test_sizes_that_are_retired_or_will_be(
+    planner: Planner, tmp_path: Path, size: str, slug: str, says: str
+) -> None:
+    problem = planner.only(planner.check(tmp_path, planner.write(size=size)))
     assert problem.slug == slug
     assert says in problem.message
 
 
-def test_the_day_may_be_chosen(planner: Planner) -> None:
-    text = planner.write(size="Standard_HB120rs_v2")
-    assert planner.only(planner.planned(text, today=date(2027, 6, 1))[1]).slug == "vm-size-retired"
-
-
-def test_an_unknown_size_matters_only_where_gpus_are_counted(planner: Planner) -> None:
+def test_an_unknown_size_matters_only_where_gpus_are_counted(planner: Planner, tmp_path: Path) -> None:
     typo = "Standard_NC96ads_A100v4"
-    plan, problems = derive(planner.load(planner.write(size=typo)))
-    assert plan is None
-    assert planner.only(problems).slug == "process-count-unknown"
-    assert f"`{planner.gpu}`" in (planner.only(problems).help or "")
-    warned = planner.only(planner.planned(planner.write(size=typo, more="process_count_per_instance: 4"))[1])
+    assert derive(planner.load(planner.write(size=typo))).plan is None
+    problem = planner.only(planner.check(tmp_path, planner.write(size=typo)))
+    assert problem.slug == "process-count-unknown"
+    assert f"`{planner.gpu}`" in (problem.help or "")
+    pinned = planner.write(size=typo, more="process_count_per_instance: 4")
+    warned = planner.only(planner.check(tmp_path, pinned))
     assert (warned.slug, warned.help) == ("vm-size-unknown", f"did you mean `{planner.gpu}`?")
+    assert planner.planned(pinned)[1] == []
+    single = planner.write(None, size=typo, distribution=None)
+    assert planner.only(planner.check(tmp_path, single)).slug == "vm-size-unknown"
     assert (
-        planner.only(planner.planned(planner.write(None, size=typo, distribution=None))[1]).slug
-        == "vm-size-unknown"
+        planner.only(derive(planner.load(planner.write(size=None))).problems).slug == "process-count-unknown"
     )
-    assert planner.only(derive(planner.load(planner.write(size=None)))[1]).slug == "process-count-unknown"
     assert planner.planned(planner.write(size=None, more="process_count_per_instance: 4"))[1] == []
 
 
-def test_a_size_of_two_steps_is_reported_once(planner: Planner) -> None:
+def test_a_size_of_two_steps_is_reported_once(planner: Planner, tmp_path: Path) -> None:
     text = planner.write(size="Standard_HB120rs_v2")
     again = text.split("steps:\n")[1].replace("train:", "again:", 1)
-    assert len(planner.planned(text + again)[1]) == 1
+    assert len(planner.check(tmp_path, text + again)) == 1
 
 
 def test_tensorflow_drives_all_gpus_with_one_process(planner: Planner) -> None:
@@ -103,15 +108,26 @@ def test_tensorflow_drives_all_gpus_with_one_process(planner: Planner) -> None:
     assert planner.training(plan).global_batch_size == 256
 
 
-def test_tensorflow_counts_are_verified(planner: Planner) -> None:
+def test_tensorflow_counts_are_verified(planner: Planner, tmp_path: Path) -> None:
     text = planner.write(distribution="{type: tensorflow, worker_count: 4}", more="instance_count: 2")
-    problem = planner.only(planner.planned(text)[1])
+    problem = planner.only(planner.check(tmp_path, text))
     assert (problem.slug, planner.marked(text, problem)) == ("worker-count-disagrees", "4")
     text = planner.write(distribution="{type: tensorflow}", more="process_count_per_instance: 4")
     assert planner.only(planner.planned(text)[1]).slug == "tensorflow-one-process"
     unknown = derive(planner.load(planner.write(distribution="{type: tensorflow}", size="Standard_Foo")))
-    assert unknown[0] is None
-    assert "TensorFlow drives all GPUs" in (planner.only(unknown[1]).help or "")
+    assert unknown.plan is None
+    assert "TensorFlow drives all GPUs" in (planner.only(unknown.problems).help or "")
+
+
+def test_parameter_servers_may_have_instances_of_their_own(planner: Planner, tmp_path: Path) -> None:
+    counts = "worker_count: 2, parameter_server_count: 1"
+    text = planner.write(distribution=f"{{type: tensorflow, {counts}}}", more="instance_count: 3")
+    plan, problems = planner.planned(text)
+    assert problems == []
+    assert plan.steps["train"].topology.world_size == 8
+    assert planner.check(tmp_path, text) == []
+    shared = planner.only(planner.check(tmp_path, text.replace("instance_count: 3", "instance_count: 2")))
+    assert shared.slug == "parameter-servers-share-instances"
 
 
 def test_processes_need_a_distribution(planner: Planner) -> None:
@@ -130,7 +146,7 @@ steps:
 def test_the_component_says_how_it_is_started(planner: Planner) -> None:
     spec = planner.load(COMPONENT % ("train_ddp", ""))
     interface = Interface({"epochs": 12, "loader_workers": 4}, "pytorch", instance_count=3)
-    plan, problems = derive(spec, {"train": interface}, {"train": 10_000})
+    plan, problems = derive(spec, {"train": interface}, {"train": 10_000})[:2]
     assert problems == []
     assert plan is not None
     assert plan.steps["train"].topology.world_size == 12
@@ -142,7 +158,7 @@ def test_the_component_says_how_it_is_started(planner: Planner) -> None:
 def test_a_component_that_cannot_be_seen_is_known_by_its_counts(
     planner: Planner, more: str, launcher: str
 ) -> None:
-    plan, problems = derive(planner.load(COMPONENT % ("azureml:mine:1", more)))
+    plan, problems = derive(planner.load(COMPONENT % ("azureml:mine:1", more)))[:2]
     assert problems == []
     assert plan is not None
     assert plan.steps["train"].topology.launcher == launcher

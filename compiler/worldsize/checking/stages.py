@@ -42,8 +42,6 @@ def _spec(run: Run, document: yaml.Document) -> None:
         run.incomplete.add(document.path)
         return
     run.feed(spec, spec.span)
-    for profile in spec.compute.values():
-        run.feed(_cluster(spec, profile), profile.span)
     if spec.schedule is not None:
         run.feed(spec.schedule, spec.schedule.span)
     _graph(run, spec)
@@ -60,6 +58,12 @@ def _graph(run: Run, spec: Spec) -> None:
         run.incomplete.add(str(spec.path))
     job = resolved.job
     run.context.placed[id(job)] = _profiles(spec)
+    if resolved.plan is not None:
+        run.context.plans[id(job)] = resolved.plan
+    underived = {problem.span for problem in resolved.problems if problem.slug == "process-count-unknown"}
+    for profile in spec.compute.values():
+        if profile.instance_type is None or profile.instance_type.span not in underived:
+            run.feed(_cluster(spec, profile), profile.span)
     run.feed(job, spec.span)
     for step in job.steps.values():
         run.feed(step, step.span or spec.span)

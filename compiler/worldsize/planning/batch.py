@@ -81,14 +81,3 @@ def count_shards_per_rank(world_size: int, loader_workers: int, rows: int | None
     """
     wanted = max(loader_workers, 1)
     return wanted if rows is None else max(1, min(wanted, rows // world_size))
-
-
-def count_shards(world_size: int, loader_workers: int, rows: int | None) -> int:
-    """Count all shards, a multiple of the world size: with uneven shards some ranks would wait for ever."""
-    return world_size * count_shards_per_rank(world_size, loader_workers, rows)
-
-
-def shard_sizes(rows: int, shards: int) -> list[int]:
-    """The rows of each shard: sizes differ by at most one, larger shards come first."""
-    size, rest = divmod(rows, shards)
-    return [size + (index < rest) for index in range(shards)]

@@ -131,8 +131,8 @@ def _warn_small(
         return
     near = " or ".join(str(value) for value in batch.nearest_multiples(pinned.value, start * replicas.number))
     message = (
-        f"`global_batch_size` {pinned.value} leaves {per_device} per device, {accumulation} times over:"
-        f" {per_device * accumulation} a process has no larger divisor up to {start}"
+        f"`global_batch_size` {pinned.value} leaves {per_device} per device in {accumulation} micro-batches:"
+        f" {per_device * accumulation} per process has no larger divisor up to {start}"
     )
     help_ = f"write {near} to keep {start} per device"
     notes.report("micro-batch-small", pinned.span, message, help_)

@@ -10,7 +10,7 @@ from worldsize.base.problem import Related
 from worldsize.base.wording import plural, show_number
 from worldsize.planning import degrees, options
 from worldsize.planning.model import Interface, Notes, Topology
-from worldsize.planning.topology import read_server_count
+from worldsize.planning.topology import pinned_count
 from worldsize.spec.model import Located, Step
 
 _SERVER = "parameter_server"
@@ -94,15 +94,9 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
 def _servers(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
     """Parameter servers and the one strategy that has them."""
     strategy, count = options.read_option(step, interface, "strategy"), topology.parameter_server_count or 0
-    given = read_server_count(step)
     if strategy != _SERVER:
-        named = options.named_strategy(step)
-        if count and given is not None and isinstance(strategy, str) and "${{" not in strategy:
-            message = f"`parameter_server_count` is {count}, but strategy `{strategy}` uses none"
-            help_ = f"write `strategy: {_SERVER}` under `with`, or remove `parameter_server_count`"
-            related = (Related(named.span, "a strategy without parameter servers"),) if named else ()
-            notes.report("parameter-servers-unused", given.span, message, help_, *related)
         return
+    given = pinned_count(step, "parameter_server_count")
     span = options.option_span(step, "strategy")
     if not count:
         message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
@@ -126,7 +120,7 @@ def _adasum(step: Step, interface: Interface, topology: Topology, notes: Notes) 
     if options.read_option(step, interface, "reduction") != "adasum":
         return
     world = topology.world_size
-    if world & (world - 1):
+    if world & (world - 1) and not notes.wrong_counts:
         message = (
             f"`reduction: adasum` combines ranks in pairs, but the world size {world} is not a power of 2"
         )

@@ -11,6 +11,8 @@ import math
 
 from msgspec import Struct
 
+from worldsize.base.wording import join_words, plural
+
 # A pipeline that idles less than this is usual: GPipe, Huang et al. 2019, wants four micro-batches a stage.
 TOLERABLE_BUBBLE = 0.2
 _TRIES = 10_000
@@ -56,6 +58,40 @@ def divisor_near(number: int, start: int, step: int) -> int | None:
 def largest_common_divisor(most: int, *numbers: int) -> int:
     """The largest number up to ``most`` that divides all of ``numbers``."""
     return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(most, 1))
+
+
+def crosses_instances(tensor: int, processes: int, instances: int) -> bool:
+    """Whether neighbouring ranks that share a layer are on two instances.
+
+    Args:
+        tensor: ranks that share each layer, consecutive ones.
+        processes: ranks of one instance.
+        instances: instances.
+    """
+    return tensor > 1 and instances > 1 and processes % tensor != 0
+
+
+def show_degrees(tensor: int, pipeline: int) -> str:
+    """``tensor 4``, ``pipeline 2``, ``tensor 4 × pipeline 2 = 8``."""
+    parts = [f"{name} {value}" for name, value in (("tensor", tensor), ("pipeline", pipeline)) if value > 1]
+    return " × ".join(parts) + (f" = {tensor * pipeline}" if len(parts) > 1 else "")
+
+
+def show_world_size(instances: int, processes: int) -> str:
+    """``8 (2 instances × 4 processes)``."""
+    return f"{instances * processes} ({plural(instances, 'instance')} × {plural(processes, 'process')})"
+
+
+def suggest_divisors(tensor: int, pipeline: int, world_size: int) -> str:
+    """The help for degrees whose product does not divide the world size: the nearest ones that do."""
+    name, value, other = ("tensor", tensor, pipeline) if tensor > 1 else ("pipeline", pipeline, tensor)
+    room, rest = divmod(world_size, other)
+    near = [divisor_near(room, min(value - 1, room), -1), divisor_near(room, value + 1, 1)]
+    known = [str(number) for number in near if number is not None]
+    if rest or not known:
+        return f"choose degrees whose product divides {world_size}, or run more processes"
+    beside = f" with pipeline {other}" if other > 1 else ""
+    return f"write a {name} degree of {join_words(known)}{beside}"
 
 
 def bubble_share(stages: int, micro_batches: int) -> float:

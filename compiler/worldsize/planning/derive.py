@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from typing import NamedTuple
 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.facts import vm_sizes
 from worldsize.planning import conflicts
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.parallelism import plan_mesh
@@ -15,53 +14,71 @@ from worldsize.planning.resilience import plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
 from worldsize.planning.topology import plan_topology
 from worldsize.planning.train import plan_training
-from worldsize.spec.model import Spec, Step
+from worldsize.spec.model import ComputeProfile, Spec, Step
+
+
+class Derived(NamedTuple):
+    """A plan, with what was found on the way.
+
+    The plan is None where a step cannot be planned at all. A plan that comes with problems is good for
+    showing, and for emitting where none of them is an error.
+    """
+
+    plan: Plan | None
+    problems: list[Problem]
+    topologies: Mapping[str, Topology]  # by step, also of steps that cannot be planned further
+    consequences: list[Problem]  # of counts that a rule reports
 
 
 def derive(
     spec: Spec,
     interfaces: Mapping[str, Interface] | None = None,
     rows: Mapping[str, int] | None = None,
-    *,
-    today: date = vm_sizes.AS_OF,
-) -> tuple[Plan | None, list[Problem]]:
+) -> Derived:
     """Derive the plan of a spec. Pure: reads no file, asks no clock.
 
     Args:
         spec: The spec.
         interfaces: The interface of each step's component; without steps whose component cannot be read.
         rows: The rows of the training split by training step, if they were counted.
-        today: The day for retirements of VM sizes. The default is the day the catalogue was read, so
-            that a spec plans the same way on every day.
-
-    Returns:
-        The plan and every problem met. The plan is None where a step cannot be planned at all; a plan
-        that comes with problems is good for showing, and for emitting where none of them is an error.
     """
     steps: dict[str, StepPlan] = {}
+    topologies: dict[str, Topology] = {}
     problems: list[Problem] = []
+    consequences: list[Problem] = []
     complete = True
     for name, step in spec.steps.items():
         limits.check_time()
         notes = Notes(name)
         interface = (interfaces or {}).get(name)
         counted = (rows or {}).get(name)
-        step_plan = _step(spec, step, interface, counted, notes=notes, today=today)
+        profile = spec.compute.get(step.compute.value) if step.compute else None
+        placed = plan_topology(step, profile, interface, notes)
+        step_plan = None
+        if placed is not None:
+            topologies[name] = placed
+            step_plan = _step(step, profile, placed, interface, counted=counted, notes=notes)
         problems += notes.problems
+        consequences += notes.consequences
         if step_plan is None:
             complete = False
         else:
             steps[name] = step_plan
+    plan = Plan(spec.name.value, steps) if complete else None
     unique = list(dict.fromkeys(problems))  # two steps on one profile meet the same VM size
-    return Plan(spec.name.value, steps) if complete else None, unique
+    return Derived(plan, unique, topologies, consequences)
 
 
 def _step(
-    spec: Spec, step: Step, interface: Interface | None, counted: int | None, *, notes: Notes, today: date
+    step: Step,
+    profile: ComputeProfile | None,
+    placed: Topology,
+    interface: Interface | None,
+    *,
+    counted: int | None,
+    notes: Notes,
 ) -> StepPlan | None:
-    profile = spec.compute.get(step.compute.value) if step.compute else None
-    placed = plan_topology(step, profile, interface, notes, today)
-    topology = plan_mesh(step, placed, interface, notes) if placed is not None else None
+    topology = plan_mesh(step, placed, interface, notes)
     if topology is None:
         return None
     conflicts.check_conflicts(step, interface, topology, notes)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
@@ -110,10 +110,22 @@ class Interface(Struct, frozen=True):
     outputs: frozenset[str] = frozenset()
 
 
+# What is judged by the world size. Where the counts behind it are wrong, these are consequences.
+_FOLLOW_FROM_COUNTS = frozenset({
+    "batch-identity", "degree-does-not-divide", "global-batch-does-not-factor", "kappa-below-one",
+    "learning-rate-disagrees", "micro-batch-small", "parallelism-product", "pipeline-bubble",
+    "pipeline-degree-does-not-divide-layers", "rows-fewer-than-global-batch", "sqrt-rule-out-of-range",
+    "strategy-contradicts-degrees", "tensor-degree-does-not-divide-model",
+    "tensor-parallel-across-instances", "training-shorter-than-one-step", "warmup-longer-than-training",
+})  # fmt: skip
+
+
 class Notes(Struct):
     """Collects table rows, advice and problems of one step, ``step``."""
 
     step: str
+    wrong_counts: bool = False  # whether a rule reports the counts of the step
+    consequences: list[Problem] = field(default_factory=list)
     derivations: list[Derivation] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -129,10 +141,10 @@ class Notes(Struct):
         message: str,
         help_: str | None = None,
         *related: Related,
-        fix: Fix | None = None,
     ) -> None:
-        """Add a problem."""
-        self.problems.append(Problem(slug, span, message, help_, related, fix))
+        """Add a problem, or the consequence of a count that a rule reports."""
+        follows = self.wrong_counts and slug in _FOLLOW_FROM_COUNTS
+        (self.consequences if follows else self.problems).append(Problem(slug, span, message, help_, related))
 
     def given(self, place: str) -> str:
         """The source of a value that the user wrote."""

@@ -35,10 +35,7 @@ def plan_mesh(step: Step, topology: Topology, interface: Interface | None, notes
     mesh = _mesh(step, tensor.value, pipeline.value, topology, notes)
     if mesh is None:
         return None
-    before = len(notes.problems)
     planned = splits.check_splits(step, interface, mesh, topology, notes)
-    if len(notes.problems) == before:
-        splits.check_across_instances(step, mesh, topology, notes)  # a degree that is possible, if not wise
     if step.parallelism is not None or mesh.tensor * mesh.pipeline > 1:
         _explain(step, mesh, tensor, pipeline, notes)
     if planned is not None:
@@ -135,38 +132,20 @@ def _mesh(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Not
 
 
 def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> None:
-    world = topology.world_size
-    name, value, other = ("tensor", tensor, pipeline) if tensor > 1 else ("pipeline", pipeline, tensor)
-    if other > 1:
-        message = f"tensor {tensor} × pipeline {pipeline} = {tensor * pipeline} does not divide"
-    else:
-        message = f"`{name}` {value} does not divide"
-    message += f" the world size {_world(topology)}"
-    fits = world % other == 0
-    near = " or ".join(f"`{name}: {number}`" for number in _near(world // other, value)) if fits else ""
+    """Report degrees that leave no mesh. The rule ``degree-does-not-divide`` says the same of flags."""
+    message = f"{degrees.show_degrees(tensor, pipeline)} does not divide the world size {_world(topology)}"
+    help_ = degrees.suggest_divisors(tensor, pipeline, topology.world_size)
     if topology.launcher == "none":
         help_ = "add `distribution: {type: pytorch}` to the step or to its component"
-    elif near:
-        help_ = f"write {near}" + (f" with pipeline {other}" if other > 1 else "")
-    else:
-        help_ = f"choose `tensor` and `pipeline` whose product divides {world}, or run more processes"
-    span = options.degree_span(step, name)
+    span = options.degree_span(step, "tensor" if tensor > 1 else "pipeline")
     notes.report("degree-does-not-divide", span, message, help_, *_instances(step))
 
 
-def _near(room: int, wanted: int) -> list[int]:
-    """The divisors of ``room`` next to a number, below and above it."""
-    start = min(wanted - 1, room)
-    neighbours = (degrees.divisor_near(room, start, -1), degrees.divisor_near(room, wanted + 1, 1))
-    return [number for number in neighbours if number is not None]
-
-
 def _world(topology: Topology) -> str:
-    """``8 (2 instances × 4 processes)``."""
     if topology.launcher == "none":
         return "1: the step is not distributed"
-    instances, each = topology.instance_count, topology.world_size // topology.instance_count
-    return f"{topology.world_size} ({plural(instances, 'instance')} × {plural(each, 'process')})"
+    instances = topology.instance_count
+    return degrees.show_world_size(instances, topology.world_size // instances)
 
 
 def _instances(step: Step) -> tuple[Related, ...]:

@@ -162,7 +162,7 @@ def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, note
     reference = scale.reference_batch_size.value
     most_samples = show_number(round_noise(most * reference))
     help_ = f"keep κ below {show_number(round_noise(most))}, a global batch under {most_samples}"
-    help_ += "; beyond it tune the rate anew"
+    help_ += "; for a larger batch tune the rate again"
     notes.report("sqrt-rule-out-of-range", span, message, help_)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from worldsize.base.problem import Related
 from worldsize.base.wording import plural
-from worldsize.facts import vm_sizes
 from worldsize.planning import degrees, options
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.model import Interface, Notes, Topology
@@ -237,64 +236,3 @@ def _layers(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> No
 def _beside(step: Step, name: str) -> tuple[Related, ...]:
     given = step.with_.get(name)
     return (Related(given.span, f"`{name}`"),) if given is not None else ()
-
-
-def crosses_instances(tensor: int, processes: int, instances: int) -> bool:
-    """Whether neighbouring ranks that share a layer lie on two instances.
-
-    Args:
-        tensor: ranks that share each layer, consecutive ones.
-        processes: ranks of one instance.
-        instances: instances.
-    """
-    return tensor > 1 and instances > 1 and processes % tensor != 0
-
-
-def has_spanning_link(size: vm_sizes.VmSize | None) -> bool:
-    """Whether the fast link inside an instance goes on to its neighbours."""
-    return size is not None and vm_sizes.link_spans_instances(size)
-
-
-def describe_slow_link(tensor: int, processes: int, size: vm_sizes.VmSize | None) -> str:
-    """The message, with the speeds of a GPU inside and between instances if they are known."""
-    inside, between = (
-        (vm_sizes.intra_node_link(size), vm_sizes.inter_node_link(size))
-        if size is not None and size.devices
-        else (None, None)
-    )
-    speeds = [f"{inside.shown()} inside"] if inside is not None else []
-    speeds += [f"{between.shown()} between them"] if between is not None else []
-    said = f"the tensor degree {tensor} spans instances of {plural(processes, 'process')}"
-    return (
-        f"{said}: a GPU has {', '.join(speeds)}" if speeds else f"{said}: every layer waits for the network"
-    )
-
-
-def suggest_tensor_degree(tensor: int, processes: int, room: int) -> str:
-    """The help: a tensor degree that stays inside an instance.
-
-    Args:
-        tensor: the degree as it is.
-        processes: ranks of one instance.
-        room: ranks that tensor and data parallelism share.
-    """
-    fits = degrees.largest_common_divisor(tensor, processes, room)
-    keep = f"write a tensor degree of {fits}" if fits > 1 else "leave the tensor degree at 1"
-    return f"{keep}, which stays inside an instance; data or pipeline parallelism may span them"
-
-
-def check_across_instances(step: Step, mesh: Degrees, topology: Topology, notes: Notes) -> None:
-    """Warn where ranks that exchange activations in every layer do so over the network.
-
-    Source: Narayanan et al. 2021 (arXiv:2104.04473), section 3.2: tensor parallelism inside a server.
-    """
-    processes, instances = topology.process_count_per_instance, topology.instance_count
-    size = vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
-    if not crosses_instances(mesh.tensor, processes, instances) or has_spanning_link(size):
-        return
-    said = describe_slow_link(mesh.tensor, processes, size)
-    help_ = suggest_tensor_degree(mesh.tensor, processes, topology.world_size // mesh.pipeline)
-    related = (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
-    notes.report(
-        "tensor-parallel-across-instances", options.degree_span(step, "tensor"), said, help_, *related
-    )

@@ -1,10 +1,7 @@
-"""Plans instances and processes of a step; verifies pinned counts against the VM size."""
+"""Plans the instances and processes of a step. Rules compare pinned counts with the VM size."""
 
 from __future__ import annotations
 
-from datetime import date
-
-from worldsize.base.problem import Fix, Related
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import frameworks, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
@@ -13,27 +10,37 @@ from worldsize.spec.model import ComputeProfile, Located, Step
 
 
 def plan_topology(
-    step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes, today: date
+    step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes
 ) -> Topology | None:
     """Plan the topology of a step; None if it cannot be derived. Problems are added to ``notes``."""
     launcher = launcher_of(step, interface)
-    size = _size(profile, notes, today, needed=_needs_gpus(step, launcher))
-    instances = _instances(step, profile, interface, notes)
+    size = vm_sizes.lookup(profile.instance_type.value) if profile and profile.instance_type else None
+    pinned = step.instance_count
+    instances = pinned.value if pinned else (interface and interface.instance_count) or 1
     devices = size.devices if size else 0
     processes = _processes(step, launcher, profile, size, notes)
     if processes is None:
         return None
-    total = count_ranks(launcher, instances, processes, devices)
-    workers = _workers(step, instances, notes) if launcher == "tensorflow" else None
-    given = read_server_count(step) if launcher == "tensorflow" else None
-    _explain(step, notes, launcher, size, instances=instances, processes=processes)
+    workers, servers = (
+        (pinned_count(step, "worker_count"), pinned_count(step, "parameter_server_count"))
+        if launcher == "tensorflow"
+        else (None, None)
+    )
+    nodes = workers.value if workers else instances
+    total = count_ranks(launcher, nodes, processes, devices)
+    most = profile.max_instances if profile else None
+    notes.wrong_counts = (
+        nodes > instances or 0 < devices < processes or (most is not None and instances > most.value)
+    )
+    _explain(step, notes, launcher, size, nodes=nodes, instances=instances, processes=processes)
     if launcher != "none":
         unit = (
             plural(devices, "GPU")
             if _one_each(launcher, processes, devices)
             else plural(processes, "process")
         )
-        notes.derive("world_size", total, f"{plural(instances, 'instance')} × {unit}", "W = n·p")
+        node = "instance" if nodes == instances else "worker"
+        notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
     return Topology(
         launcher=launcher,
         instance_type=profile.instance_type.value if profile and profile.instance_type else None,
@@ -41,8 +48,8 @@ def plan_topology(
         gpus_per_instance=size.gpus if size else None,
         process_count_per_instance=processes,
         world_size=total,
-        worker_count=workers,
-        parameter_server_count=given.value if given else None,
+        worker_count=nodes if launcher == "tensorflow" else None,
+        parameter_server_count=servers.value if servers else None,
     )
 
 
@@ -66,72 +73,21 @@ def _needs_gpus(step: Step, launcher: Launcher) -> bool:
     """Whether the world size depends on the number of GPUs."""
     if launcher == "tensorflow":
         return step.scale is not None
-    return launcher != "none" and _pin(step, "process") is None
+    return launcher != "none" and pinned_count(step, "process_count_per_instance") is None
 
 
-_PINS = {
-    "process": "process_count_per_instance",
-    "worker": "worker_count",
-    "server": "parameter_server_count",
-}
-
-
-def _pin(step: Step, which: str) -> Located[int] | None:
-    name = _PINS[which]
+def pinned_count(step: Step, name: str) -> Located[int] | None:
+    """A count of processes that the user wrote in the step or in its ``distribution``."""
     outer: Located[int] | None = getattr(step, name)
     inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
     return outer or inner
 
 
-def read_server_count(step: Step) -> Located[int] | None:
-    """TensorFlow's parameter servers, as the step or its distribution counts them."""
-    return _pin(step, "server")
-
-
-def _size(profile: ComputeProfile | None, notes: Notes, today: date, *, needed: bool) -> VmSize | None:
-    """The VM size of a profile; reports unknown and retired sizes."""
-    if profile is None or profile.instance_type is None:
-        return None
-    typed = profile.instance_type
-    size = vm_sizes.lookup(typed.value)
-    if size is None:
-        if not needed:
-            near = vm_sizes.suggest(typed.value)
-            help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
-            notes.report("vm-size-unknown", typed.span, _unknown(typed.value), help_)
-        return None
-    status, day = size.status_on(today), size.retirement_date
-    if status == "retired":
-        when = f"Azure retired it on {day}" if day else "it no longer deploys"
-        message = f"no instance of `{typed.value}` can be had: {when}"
-        notes.report("vm-size-retired", typed.span, message, "choose a current size with as many GPUs")
-    elif status == "retiring":
-        message = f"`{typed.value}` will be retired by Azure on {day}"
-        notes.report("vm-size-retiring", typed.span, message, "move to a current size before that day")
-    return size
-
-
-def _unknown(name: str) -> str:
-    return f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
-
-
-def _instances(step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes) -> int:
-    pinned = step.instance_count
-    count = pinned.value if pinned else (interface and interface.instance_count) or 1
-    most = profile.max_instances if profile else None
-    if pinned and profile and most and count > most.value:
-        message = f"`instance_count` is {count} but profile `{profile.name}` has `max_instances` {most.value}"
-        help_ = f"write at most {most.value}, or raise `max_instances` to {count}"
-        label = Related(most.span, "the most instances of the cluster")
-        notes.report("instance-count-exceeds-max", pinned.span, message, help_, label)
-    return count
-
-
 def _processes(
     step: Step, launcher: Launcher, profile: ComputeProfile | None, size: VmSize | None, notes: Notes
 ) -> int | None:
-    """Processes on each instance: derived, or pinned and verified."""
-    pinned = _pin(step, "process")
+    """Processes on each instance: derived, or pinned."""
+    pinned = pinned_count(step, "process_count_per_instance")
     if launcher in ("none", "tensorflow"):
         if pinned and pinned.value != 1:
             _one_process(step, launcher, pinned, size, notes)
@@ -139,14 +95,12 @@ def _processes(
             _underivable(step, profile, notes)
             return None
         return 1
-    if pinned is None:
-        if size is None:
-            _underivable(step, profile, notes)
-            return None
-        return count_processes(launcher, size.devices)
-    if size is not None and size.devices:
-        _against_gpus(pinned, size, notes, profile)
-    return pinned.value
+    if pinned is not None:
+        return pinned.value
+    if size is None:
+        _underivable(step, profile, notes)
+        return None
+    return count_processes(launcher, size.devices)
 
 
 def _one_process(
@@ -170,11 +124,12 @@ def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> No
     if typed is not None:
         near = vm_sizes.suggest(typed.value)
         hint = f"did you mean `{near}`? else " if near else ""
-        pin = f"write `process_count_per_instance:` in step `{step.name}`, one a GPU"
+        pin = f"write `process_count_per_instance:` in step `{step.name}`, one per GPU"
         if _drives_all(step):
             pin = "write a size of the catalogue: TensorFlow drives all GPUs of an instance"
         help_ = hint + pin
-        notes.report("process-count-unknown", typed.span, _unknown(typed.value), help_)
+        message = f"`{typed.value}` is not in the catalogue of VM sizes, so its GPUs are unknown"
+        notes.report("process-count-unknown", typed.span, message, help_)
         return
     name = f"profile `{profile.name}`" if profile else f"step `{step.name}`"
     span = profile.span if profile else step.span
@@ -190,35 +145,15 @@ def _drives_all(step: Step) -> bool:
     return step.distribution is not None and step.distribution.type.value == "tensorflow"
 
 
-def _against_gpus(pinned: Located[int], size: VmSize, notes: Notes, profile: ComputeProfile | None) -> None:
-    wanted, devices = pinned.value, size.devices
-    related: tuple[Related, ...] = ()
-    if profile and profile.instance_type:
-        related = (Related(profile.instance_type.span, f"{plural(devices, 'GPU')} an instance"),)
-    message = f"`process_count_per_instance` is {wanted} but `{size.name}` has {plural(devices, 'GPU')}"
-    if wanted > devices:
-        help_ = f"write {devices}, or remove it: one process a GPU is derived"
-        fix = Fix(pinned.span, str(devices))
-        notes.report("processes-exceed-gpus", pinned.span, message, help_, *related, fix=fix)
-    elif wanted < devices:
-        help_ = f"write {devices}, or remove it; {plural(devices - wanted, 'GPU')} an instance would idle"
-        notes.report("processes-below-gpus", pinned.span, message, help_, *related)
-
-
-def _workers(step: Step, instances: int, notes: Notes) -> int:
-    pinned_count = _pin(step, "worker")
-    if pinned_count is not None and pinned_count.value != instances:
-        message = f"`worker_count` is {pinned_count.value} but `instance_count` is {instances}"
-        related: tuple[Related, ...] = ()
-        if step.instance_count:
-            related = (Related(step.instance_count.span, "one worker an instance"),)
-        help_ = f"write {instances}, or remove it: it is derived"
-        notes.report("worker-count-disagrees", pinned_count.span, message, help_, *related)
-    return instances
-
-
 def _explain(
-    step: Step, notes: Notes, launcher: Launcher, size: VmSize | None, *, instances: int, processes: int
+    step: Step,
+    notes: Notes,
+    launcher: Launcher,
+    size: VmSize | None,
+    *,
+    nodes: int,
+    instances: int,
+    processes: int,
 ) -> None:
     """Rows of the table for what one instance is and runs."""
     if launcher == "none":
@@ -229,23 +164,26 @@ def _explain(
         card = f"{show_number(size.gpus)} × {size.gpu_model}"
         notes.derive("gpus_per_instance", devices, card, f"VM size {size.name}")
     if launcher == "tensorflow":
-        notes.derive("worker_count", instances, "one process an instance", "TensorFlow on Azure ML")
-        given = read_server_count(step)
-        if given is not None and given.value:
-            notes.derive("parameter_server_count", given.value, "", _given_servers(step, notes))
+        if nodes == instances:
+            notes.derive("worker_count", nodes, "one process an instance", "TensorFlow on Azure ML")
+        else:
+            notes.derive("worker_count", nodes, "", _given(step, "worker_count", notes))
+        servers = pinned_count(step, "parameter_server_count")
+        if servers is not None and servers.value:
+            notes.derive(
+                "parameter_server_count", servers.value, "", _given(step, "parameter_server_count", notes)
+            )
         return
-    pinned = _pin(step, "process")
-    place = "distribution.process_count_per_instance"
-    if step.process_count_per_instance:
-        place = "process_count_per_instance"
+    name = "process_count_per_instance"
+    pinned = pinned_count(step, name) is not None
     how = "one a GPU" if _one_each(launcher, processes, devices) else "" if pinned else "one an instance"
-    source = notes.given(place) if pinned else f"{launcher} on Azure ML"
-    notes.derive("process_count_per_instance", processes, how, source)
+    source = _given(step, name, notes) if pinned else f"{launcher} on Azure ML"
+    notes.derive(name, processes, how, source)
 
 
-def _given_servers(step: Step, notes: Notes) -> str:
-    place = "" if step.parameter_server_count else "distribution."
-    return notes.given(f"{place}parameter_server_count")
+def _given(step: Step, name: str, notes: Notes) -> str:
+    """The source of a pinned count."""
+    return notes.given(name if getattr(step, name) else f"distribution.{name}")
 
 
 def _one_each(launcher: Launcher, processes: int, devices: int) -> bool:

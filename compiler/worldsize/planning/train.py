@@ -6,7 +6,7 @@ from worldsize.azureml import literals
 from worldsize.base.span import Span
 from worldsize.base.wording import plural, show_number
 from worldsize.planning import learning_rate, stages
-from worldsize.planning.batch import Steps, count_steps
+from worldsize.planning.batch import Steps, count_shards_per_rank, count_steps
 from worldsize.planning.batches import Batches, Replicas, plan_batches
 from worldsize.planning.learning_rate import batch_growth as growth
 from worldsize.planning.model import Interface, Notes, Topology, Training
@@ -207,22 +207,10 @@ def _explain_steps(
         notes.derive("warmup_steps", counts.warmup, formula, "rounded half up")
 
 
-def shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> int:
-    """Shards for each rank: one a loader worker, fewer where rows are few, never fewer than one.
-
-    Args:
-        world_size: ranks that read.
-        loader_workers: processes or threads that load data for one rank; 0 counts as 1.
-        rows: training rows, None where unknown.
-    """
-    wanted = max(loader_workers, 1)
-    return wanted if rows is None else max(1, min(wanted, rows // world_size))
-
-
 def _shards(settings: Settings, replicas: Replicas, rows: int | None, notes: Notes) -> int:
     loaders = settings.find("loader_workers")
     workers = literals.parse_number(loaders.value) if loaders else None
-    per_rank = shards_per_rank(replicas.number, int(workers or 1), rows)
+    per_rank = count_shards_per_rank(replicas.number, int(workers or 1), rows)
     formula = f"{replicas.number} × {per_rank}"
     notes.derive("shard_count", replicas.number * per_rank, formula, f"{replicas.name} × shards per rank")
     source = f"{loaders.source}: loader_workers" if loaders else "default"

@@ -18,7 +18,6 @@ from worldsize.planning.model import Plan
 from worldsize.resolving import (
     arguments,
     components,
-    gpu_builds,
     own_command,
     plan_values,
     quality_gate,
@@ -47,6 +46,7 @@ class ResolvedSpec(Struct, frozen=True):
     templates: Mapping[str, Mapping[str, str]]
     files: Files  # what was read on the way, and what may be copied
     problems: tuple[Problem, ...]
+    consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
 
 
 def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
@@ -60,15 +60,14 @@ def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
     by_step, problems = components.find_components(spec, files)
     state = ResolveState(spec, by_step, files, problems=problems)
     _bind(state)
-    _plan(state)
+    consequences = _plan(state)
     _fill(state)
     _report_missing(state)
     added = {step: user_files.collect_files(state, step) for step in spec.steps}
     job = step_settings.build_job(spec, {step: _build_step(state, step) for step in spec.steps})
-    if state.plan is not None:
-        state.problems += gpu_builds.check_gpu_builds(spec, job, state.plan, files)
-        state.problems += _check_memory(spec, state.plan, job)
-    return ResolvedSpec(spec, state.plan, job, added, state.templates, files, tuple(state.problems))
+    return ResolvedSpec(
+        spec, state.plan, job, added, state.templates, files, tuple(state.problems), tuple(consequences)
+    )
 
 
 def _bind(state: ResolveState) -> None:
@@ -80,12 +79,15 @@ def _bind(state: ResolveState) -> None:
     wiring.wire_by_name(state)
 
 
-def _plan(state: ResolveState) -> None:
+def _plan(state: ResolveState) -> list[Problem]:
+    """Derive the plan; return what follows from counts that a rule reports."""
     from worldsize.planning import derive  # the catalogue of VM sizes is read by it
 
     interfaces = components.read_interfaces(state.components)
-    state.plan, problems = derive(state.spec, interfaces, rows.count_rows(state))
-    state.problems += problems
+    derived = derive(state.spec, interfaces, rows.count_rows(state))
+    state.plan, state.topologies = derived.plan, derived.topologies
+    state.problems += derived.problems
+    return derived.consequences
 
 
 def _fill(state: ResolveState) -> None:
@@ -134,15 +136,3 @@ def _build_step(state: ResolveState, step: str) -> Step:
         display_name=as_field(spec_step.display_name),
         comment=as_field(spec_step.description),
     )
-
-
-def _check_memory(spec: Spec, plan: Plan, job: Job) -> list[Problem]:
-    """Steps that do not fit their VM size; the formulas are loaded only for steps of some size."""
-    from worldsize.planning.memory import workload  # only steps that train need it
-
-    planned = [(step, plan.steps[name]) for name, step in job.steps.items() if name in plan.steps]
-    if not any(workload.may_matter(job, step, each) for step, each in planned):
-        return []
-    from worldsize.planning.memory import step_memory  # few specs train something that large
-
-    return list(step_memory.check_memory(spec, job, plan))

@@ -13,7 +13,7 @@ from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
-from worldsize.planning.model import Plan, StepPlan
+from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import ComputeProfile, Located, Spec
 from worldsize.yaml.nodes import Scalar
 
@@ -25,6 +25,7 @@ class ResolveState(Struct):
     components: dict[str, Component | None]
     files: Files = field(default_factory=Files)  # what may be read and copied
     plan: Plan | None = None
+    topologies: Mapping[str, Topology] = field(default_factory=dict)  # also of steps without a plan
     problems: list[Problem] = field(default_factory=list)
     arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
     templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}

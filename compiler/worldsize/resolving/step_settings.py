@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.model import Field, Job, OutputSetting, Step, join_fields
+from worldsize.azureml.model import SPEC, Field, Job, OutputSetting, Step, join_fields
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean
 from worldsize.planning.model import PlanValue
@@ -35,6 +35,7 @@ def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
     return Job(
         path=None,
         type="pipeline",
+        keys=SPEC,
         display_name=as_field(spec.display_name) or as_field(spec.name),
         description=as_field(spec.description),
         experiment_name=as_field(spec.experiment_name) or as_field(spec.name),
@@ -82,10 +83,10 @@ def compute(state: ResolveState, step: str) -> Field[Any] | None:
 
 def resources(state: ResolveState, step: str) -> Field[Any] | None:
     """Instances and shared memory, where they are not Azure ML's defaults."""
-    plan, spec_step = state.step_plan(step), state.spec.steps[step]
+    plan, topology, spec_step = state.step_plan(step), state.topologies.get(step), state.spec.steps[step]
     block: dict[str, Field[Any]] = {}
-    if plan is not None and (plan.topology.instance_count > 1 or spec_step.instance_count is not None):
-        block["instance_count"] = _count(state, step, "instance_count", plan.topology.instance_count)
+    if topology is not None and (topology.instance_count > 1 or spec_step.instance_count is not None):
+        block["instance_count"] = _count(state, step, "instance_count", topology.instance_count)
     shared = as_field(spec_step.shm_size)
     if shared is not None:
         block["shm_size"] = shared
@@ -97,11 +98,10 @@ def resources(state: ResolveState, step: str) -> Field[Any] | None:
 
 
 def distribution(state: ResolveState, step: str) -> Field[Any] | None:
-    """The launcher's block with its counts."""
-    plan = state.step_plan(step)
-    if plan is None or plan.topology.launcher == "none":
+    """The launcher's block with its counts, also of a step that cannot be planned further."""
+    topology, own = state.topologies.get(step), state.spec.steps[step].distribution
+    if topology is None or topology.launcher == "none":
         return None
-    topology, own = plan.topology, state.spec.steps[step].distribution
     block: dict[str, Field[Any]] = {
         "type": Field(topology.launcher, *((own.type.span, own.type.key_span) if own else ()))
     }
@@ -116,12 +116,10 @@ def distribution(state: ResolveState, step: str) -> Field[Any] | None:
 def _count(state: ResolveState, step: str, quantity: str, value: PlanValue | None) -> Field[Any]:
     """A planned value of a step's settings: at its pin, or with what it is derived from."""
     plan, spec_step = state.step_plan(step), state.spec.steps[step]
-    assert plan is not None
-    why = None if quantity in _UNCOMMENTED else comment(plan, quantity)
+    why = None if plan is None or quantity in _UNCOMMENTED else comment(plan, quantity)
     for block in (spec_step, spec_step.distribution):
         pinned = getattr(block, quantity, None)
-        # Planning puts parameter servers beside workers on purpose: no rule shall point at their number.
-        if isinstance(pinned, model.Located) and quantity != "parameter_server_count":
+        if isinstance(pinned, model.Located):
             return Field(value, pinned.span, pinned.key_span, pinned.node, why)
     return Field(value, comment=why, sources=plan_values.source_spans(state, step, quantity))
 

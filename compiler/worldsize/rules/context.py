@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from worldsize.azureml.compute import Compute
     from worldsize.base.span import Span
     from worldsize.facts.vm_sizes import VmSize
+    from worldsize.planning.model import Plan
 
 T = TypeVar("T")
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
@@ -45,6 +46,7 @@ class Context(Struct):
     budgets: Budgets = field(default_factory=Budgets)
     files: Files = field(default_factory=Files)
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
+    plans: dict[int, Plan] = field(default_factory=dict)  # of specs, by job
     _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
     _roots: tuple[str, ...] = ()  # links resolved
     _folders: dict[str, str] = field(default_factory=dict)  # links resolved

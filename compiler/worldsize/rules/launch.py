@@ -62,11 +62,6 @@ class Launch(Struct, frozen=True):
     flags_by_name: Mapping[str, list[Flag]]  # those that have a value
 
     @property
-    def native(self) -> bool:
-        """Whether the counts are the user's own YAML; those of a spec are checked while it is planned."""
-        return self.job.raw is not None
-
-    @property
     def fallback_span(self) -> Span:
         """Where to point when there is nothing better."""
         return (
@@ -85,8 +80,13 @@ class Launch(Struct, frozen=True):
 
     @property
     def world(self) -> int | None:
-        """All processes of a pytorch or mpi step."""
+        """All processes of a pytorch or mpi step; None where a VM size has fewer GPUs than processes.
+
+        That is a fault of its own, and nothing else should be judged by the wrong number.
+        """
         if self.kind not in STARTS_PROCESSES or self.instances.value is None or self.processes.value is None:
+            return None
+        if self.size is not None and 0 < self.size.devices < self.processes.value:
             return None
         return self.instances.value * self.processes.value
 
@@ -101,25 +101,27 @@ class Launch(Struct, frozen=True):
         """The flags of these names (``batch_size``) that have a value."""
         return [flag for name in names for flag in self.flags_by_name.get(name, ())]
 
+    @property
+    def code_folder(self) -> Path | None:
+        """The local folder of the code; None where there is none."""
+        component = self.step.component
+        code = component.code.value if component is not None and component.code is not None else None
+        if component is None or component.folder is None or not isinstance(code, str):
+            return None
+        return local_path(code, component.folder)
+
     def scripts(self, context: Context) -> list[Source]:
         """The Python and shell files of the code folder that the command names and that can be read."""
-        component = self.step.component
-        raw = component.raw if component is not None else None
-        if (
-            component is None
-            or raw is None
-            or component.code is None
-            or not isinstance(component.code.value, str)
-        ):
+        folder = self.code_folder
+        if folder is None:
             return []
-        folder = local_path(component.code.value, Path(raw.source.path).parent)
         names = {
             word.bare
             for command in self.commands
             for word in command.words
             if word.bare.endswith((".py", ".sh")) and "$" not in word.text
         }
-        sources = [context.text(folder / name) for name in sorted(names)] if folder is not None else []
+        sources = [context.text(folder / name) for name in sorted(names)]
         return [source for source in sources if source is not None]
 
     def number(self, flag: Flag) -> float | None:

@@ -11,6 +11,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
@@ -22,7 +23,6 @@ from worldsize.planning.memory.remedies import Knobs
 from worldsize.planning.memory.verdict import Machine, format_bytes
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
-from worldsize.spec.model import Located, Spec
 
 _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
@@ -66,31 +66,32 @@ def estimate_steps(
     return found
 
 
-def check_memory(spec: Spec, job: Job, plan: Plan) -> Iterator[Problem]:
-    """Report the steps that need more memory than a process has, or nearly all."""
+def check_memory(job: Job, plan: Plan, sizes: Mapping[str, Span | None]) -> Iterator[Problem]:
+    """Report the steps that need more memory than a process has, or nearly all.
+
+    Args:
+        job: The resolved graph.
+        plan: Its plan.
+        sizes: By step where its VM size is written.
+    """
     yield from _check_deep_models(job, plan)
     for name, need in estimate_steps(job, plan).items():
         step, topology = job.steps[name], plan.steps[name].topology
         size = _size(topology)
-        if size is None or step.component is None:
-            continue
+        if size is None or step.component is None or 0 < size.devices < topology.process_count_per_instance:
+            continue  # a rule reports more processes than GPUs
         processes = Machine(size, topology.process_count_per_instance)
         knobs = _knobs(step.component)
         judged = verdict.judge_memory(need.network, need.setup, need.breakdown, processes, knobs)
         if judged is None:
             continue
         slug, message, help_ = judged
-        typed = _instance_type(spec, name)
-        related = (Related(typed.span, "the VM size"),) if typed is not None else ()
+        at_size = sizes.get(name)
+        related = (Related(at_size, "the VM size"),) if at_size is not None else ()
         chosen = step.inputs.get("model") or step.reference
-        span = (chosen.span if chosen is not None else None) or step.span or spec.span
-        yield Problem(slug, span, message, help_, related)
-
-
-def _instance_type(spec: Spec, step: str) -> Located[str] | None:
-    chosen = spec.steps[step].compute
-    profile = spec.compute.get(chosen.value) if chosen is not None else None
-    return profile.instance_type if profile is not None else None
+        span = (chosen.span if chosen is not None else None) or step.span
+        if span is not None:
+            yield Problem(slug, span, message, help_, related)
 
 
 def _knobs(component: Component) -> Knobs:
@@ -214,7 +215,7 @@ def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
         least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
         if room is not None and least > room:
             message = (
-                f"`gpt` of {layers} layers needs {format_bytes(least)} a process for its weights alone,"
+                f"`gpt` of {layers} layers needs {format_bytes(least)} per process for its weights alone,"
                 f" cut over {plural(topology.world_size, 'process')},"
                 f" but a process on `{topology.instance_type}` has {format_bytes(room)}"
             )

@@ -38,7 +38,7 @@ def judge_memory(
         return None
     over = breakdown.total > room
     needed = format_bytes(breakdown.total)
-    message = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {needed} a process"
+    message = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {needed} per process"
     message += f", {'but' if over else 'and'} {_where(place, room)}"
     if over:
         message += (

@@ -216,11 +216,7 @@ def _paths(launch: Launch) -> Iterator[Path]:
 
 def _beside(launch: Launch, name: str) -> Path | None:
     """A file of the code folder."""
-    component = launch.step.component
-    raw, code = (component.raw, component.code) if component is not None else (None, None)
-    if raw is None or code is None or not isinstance(code.value, str):
-        return None
-    folder = local_path(code.value, Path(raw.source.path).parent)
+    folder = launch.code_folder
     if folder is None or not name.endswith(".json") or "$" in name or name.startswith("/"):
         return None
     return folder / name

@@ -1,4 +1,4 @@
-"""The command gives a world size that is not the number of processes that Azure ML starts."""
+"""The command sets a world size that is not the number of processes."""
 
 from __future__ import annotations
 

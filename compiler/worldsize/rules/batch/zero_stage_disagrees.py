@@ -1,4 +1,4 @@
-"""The command or step asks for another ZeRO stage than the DeepSpeed configuration."""
+"""The command or step sets a different ZeRO stage than the DeepSpeed configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
         if asked is not None and stage is not None and stage[0] != asked[0]:
             given, span, who, other = asked
-            message = f"{who} asks for ZeRO stage {given:g}, the DeepSpeed configuration for {stage[0]}"
+            message = f"{who} sets ZeRO stage {given:g}, but the DeepSpeed configuration sets {stage[0]}"
             related = (Related(stage[1].span, "the stage of the configuration"),)
             yield Finding(span, message, f"write {stage[0]}, or remove {other}", related=related)
 

@@ -1,4 +1,4 @@
-"""The command gives another learning rate than the optimizer of the DeepSpeed configuration."""
+"""The command sets a different learning rate than the DeepSpeed configuration."""
 
 from __future__ import annotations
 

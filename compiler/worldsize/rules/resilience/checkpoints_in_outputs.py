@@ -1,4 +1,4 @@
-"""Checkpoints go to ``./outputs`` of the job rather than to a mounted output."""
+"""Checkpoints are written to `./outputs` instead of a mounted output."""
 
 from __future__ import annotations
 

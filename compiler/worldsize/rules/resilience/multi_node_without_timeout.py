@@ -19,7 +19,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         if step.type != "command":
             continue  # a sweep has limits of its own
-        what = "limits: {timeout: 43200}" if launch.native else "timeout: 43200"
         message = f"{count} GPU instances run step `{step.name}` with no time limit"
-        help_ = f"add `{what}` to the step: the longest that it may take, in seconds"
+        help_ = f"add {job.keys.timeout} to the step: the longest that it may take, in seconds"
         yield Finding(launch.instances.span or launch.fallback_span, message, help_)

@@ -1,4 +1,4 @@
-"""`create_job` is a mapping without `type`."""
+"""`create_job` has no `type`."""
 
 from __future__ import annotations
 

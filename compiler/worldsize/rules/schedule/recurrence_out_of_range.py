@@ -1,4 +1,4 @@
-"""A recurrence has an hour, a minute, a day or an interval that does not exist."""
+"""An hour, minute, day or interval of a recurrence is out of range."""
 
 from __future__ import annotations
 

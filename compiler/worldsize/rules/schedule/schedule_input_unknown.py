@@ -1,4 +1,4 @@
-"""A schedule gives an input that its pipeline does not have."""
+"""A schedule sets an input that its pipeline does not have."""
 
 from __future__ import annotations
 

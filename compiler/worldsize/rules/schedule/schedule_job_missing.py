@@ -1,4 +1,4 @@
-"""The job file that a schedule names does not exist."""
+"""A schedule refers to a job file that does not exist."""
 
 from __future__ import annotations
 

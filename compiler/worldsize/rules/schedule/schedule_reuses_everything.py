@@ -1,4 +1,4 @@
-"""A scheduled pipeline is deterministic, its inputs stay the same, and `force_rerun` is not set."""
+"""Every scheduled run after the first one reuses all results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A start or end time has a UTC offset that Azure ML drops."""
+"""Azure ML drops the UTC offset of a start or end time."""
 
 from __future__ import annotations
 

@@ -129,13 +129,9 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
 def _way(launch: Launch) -> object:
     """What a rule can tell two steps of one component apart by."""
     step, counts = launch.step, (launch.processes, launch.instances, launch.workers)
-    what: object = id(step.component)
-    varies: object = id(step) if step.environment_variables is not None else None
-    if launch.job.raw is None:  # a spec copies the component for each step, and sets some variables itself
-        path = step.component.path if step.component else None
-        variables = step.environment_variables
-        what, varies = path or id(step), repr(variables.value) if variables is not None else None
-    return what, launch.kind, tuple(count.value for count in counts), varies
+    path = step.component.path if step.component else None  # a spec copies a component for each step
+    variables = repr(step.environment_variables.value) if step.environment_variables is not None else None
+    return path or id(step.component), launch.kind, tuple(count.value for count in counts), variables
 
 
 def _stays(command: Command) -> bool:
@@ -202,9 +198,9 @@ def _named(command: Command) -> tuple[Word, list[str]] | None:
 def _roots(component: Component) -> list[tuple[Path, str | None]]:
     """Folders that a path of the command is relative to; with a name, only what begins with that name."""
     command = component.command
-    if command is None or not isinstance(command.node, Scalar):
+    folder = component.folder
+    if command is None or folder is None or not isinstance(command.node, Scalar):
         return []
-    folder = component.path.parent if component.path else Path(command.node.source.path).parent
     code = component.code.value if component.code is not None else None
     roots: list[tuple[Path, str | None]] = []
     at = local_path(code, folder) if isinstance(code, str) else None

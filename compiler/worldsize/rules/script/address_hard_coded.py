@@ -1,4 +1,4 @@
-"""The script sets the address of the first instance or the number of processes itself."""
+"""The script hard-codes the address of rank 0 or the number of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An option is read by ``type=bool``, and the command gives it a value."""
+"""The command sets an option that the script parses with `type=bool`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             for option in (constant_value(argument) for argument in call.args):
                 if isinstance(option, str) and option.lstrip("-").lower().replace("-", "_") in flag_names:
                     message = (
-                        f"`{option} False` is read as true: `bool` takes any text but the empty one for true"
+                        f"`{option} False` is read as true: `bool` of any text that is not empty is true"
                     )
                     help_ = 'write `type=lambda text: text.lower() == "true"`'
                     yield Finding(module.span(kind), message, help_, related=program.related)

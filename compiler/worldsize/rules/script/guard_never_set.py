@@ -1,4 +1,4 @@
-"""A part of the script runs only if a variable has a value, but nothing sets that variable."""
+"""A condition in the script uses a variable that nothing sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for name in module.once(_never_set):
-            message = f"`{name.id}` decides here, but nothing in the script sets it"
+            message = f"this condition reads `{name.id}`, but nothing in the script sets it"
             source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
             value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
             help_ = f"set it first: `{name.id} = {value}`"

@@ -1,4 +1,4 @@
-"""A Horovod optimizer averages gradients, but nothing makes the weights equal at the start."""
+"""A Horovod optimizer averages gradients, but the ranks start with different weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Horovod's ranks or optimizer are used, but ``hvd.init()`` is nowhere called."""
+"""The script uses Horovod but never calls `hvd.init()`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for name, call in module.calls:
             if name.startswith("horovod.") and name.rpartition(".")[2] in _NEEDS:
-                message = f"`{name.rpartition('.')[2]}` is called, but `hvd.init()` never is"
+                message = f"`{name.rpartition('.')[2]}` is called without `hvd.init()`"
                 yield Finding(module.span(call), message, "call `hvd.init()` first", related=program.related)
                 return

@@ -1,4 +1,4 @@
-"""``model.fit`` is called under ``MultiWorkerMirroredStrategy``, which Keras 3 no longer supports."""
+"""`model.fit` is called under `MultiWorkerMirroredStrategy`, which Keras 3 does not support."""
 
 from __future__ import annotations
 

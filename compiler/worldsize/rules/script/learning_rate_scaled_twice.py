@@ -1,4 +1,4 @@
-"""The plan has scaled the learning rate, and the script multiplies it by the world size again."""
+"""The script multiplies a learning rate that the plan has already scaled by the world size."""
 
 from __future__ import annotations
 

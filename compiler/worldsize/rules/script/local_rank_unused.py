@@ -1,4 +1,4 @@
-"""Several processes of an instance use CUDA, and none asks for its ``LOCAL_RANK``."""
+"""Several processes per instance use CUDA, but the script never reads `LOCAL_RANK`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A well-known module is used by name, and nothing imports it."""
+"""The script uses a well-known module without importing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file or package beside the script has the name of a package that is imported."""
+"""A file or package beside the script has the same name as an imported package."""
 
 from __future__ import annotations
 

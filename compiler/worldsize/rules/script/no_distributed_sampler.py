@@ -1,4 +1,4 @@
-"""A model is wrapped in ``DistributedDataParallel``, but its loader shuffles all rows on every rank."""
+"""The data loader of a `DistributedDataParallel` model shuffles all rows on every rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 constant_value(keyword_argument(call, "shuffle")) is True
                 and keyword_argument(call, "sampler") is None
             ):
-                message = "every rank reads all rows: nothing shares them out"
+                message = "every rank reads all rows: nothing divides them among the ranks"
                 help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
                 yield Finding(module.span(call), message, help_, related=program.related)
                 return

@@ -1,4 +1,4 @@
-"""Several processes train, and none of them joins a process group."""
+"""Several processes train without joining a process group."""
 
 from __future__ import annotations
 

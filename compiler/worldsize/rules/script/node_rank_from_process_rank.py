@@ -1,4 +1,4 @@
-"""``NODE_RANK`` is taken from ``OMPI_COMM_WORLD_RANK``, with several processes on each instance."""
+"""`NODE_RANK` is set from `OMPI_COMM_WORLD_RANK`, with several processes per instance."""
 
 from __future__ import annotations
 

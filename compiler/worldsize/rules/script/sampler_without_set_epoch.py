@@ -1,4 +1,4 @@
-"""A ``DistributedSampler`` is used for several epochs and never told which epoch it is."""
+"""A `DistributedSampler` is used for several epochs without `set_epoch`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         for call in module.called("DistributedSampler"):
             if constant_value(keyword_argument(call, "shuffle")) is False:
                 continue
-            message = "this sampler is never told the epoch, so every epoch has the same order"
+            message = "nothing calls `set_epoch` of this sampler, so every epoch has the same order"
             help_ = "call `sampler.set_epoch(epoch)` at the start of each epoch"
             yield Finding(module.span(call), message, help_, related=program.related)
             return

@@ -1,4 +1,4 @@
-"""A file is saved, or a metric logged, by every rank."""
+"""Every rank saves a file or logs a metric."""
 
 from __future__ import annotations
 

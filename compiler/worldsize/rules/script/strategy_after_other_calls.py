@@ -1,4 +1,4 @@
-"""``MultiWorkerMirroredStrategy`` is created after other TensorFlow calls."""
+"""`MultiWorkerMirroredStrategy` is created after other TensorFlow calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         if early_call is not None:
             call, early = early_call
             name = module.name_of(early.func).replace("tensorflow.", "tf.")
-            message = f"`{name}` starts TensorFlow before `MultiWorkerMirroredStrategy` is made"
+            message = f"`{name}` starts TensorFlow before `MultiWorkerMirroredStrategy` is created"
             line = module.span(call).line
             help_ = f"move the strategy of line {line} before it"
             yield Finding(module.span(early), message, help_, related=program.related)

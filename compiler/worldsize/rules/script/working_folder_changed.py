@@ -1,4 +1,4 @@
-"""A script of several processes changes its working folder."""
+"""A script that runs in several processes changes its working folder."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for call in module.called("os.chdir"):
             if not _ranks.is_guarded_by_rank(program.modules, module, call):
-                message = "`os.chdir` in every process makes relative paths lead elsewhere"
+                message = "`os.chdir` in every process changes what relative paths refer to"
                 help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
                 yield Finding(module.span(call), message, help_, related=program.related)

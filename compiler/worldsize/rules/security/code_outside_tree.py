@@ -1,4 +1,4 @@
-"""``code:`` points outside the checked folder."""
+"""`code:` points outside the checked folder."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
         return
     path = local_path(node.value, Path(node.source.path).parent)
     if path is not None and exists(path) and not context.inside(path):
-        message = f"`code` is `{node.value}`, which lies outside of the repository"
+        message = f"`code` is `{node.value}`, which is outside the repository"
         yield Finding(node.span, message, "move it into the repository, next to this file")

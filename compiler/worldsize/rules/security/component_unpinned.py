@@ -1,4 +1,4 @@
-"""A step uses the latest version of a registered component, whichever that is on the day."""
+"""A step uses the latest version of a registered component."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conda file names packages without versions."""
+"""A conda file lists packages without versions."""
 
 from __future__ import annotations
 

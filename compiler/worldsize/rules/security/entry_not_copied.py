@@ -1,4 +1,4 @@
-"""The code folder holds something that is neither a file nor a folder, or a link to a folder around it."""
+"""The code folder contains a pipe, a device, a broken link or an endless link."""
 
 from __future__ import annotations
 

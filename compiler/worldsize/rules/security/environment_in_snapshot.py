@@ -1,4 +1,4 @@
-"""The code folder holds an environment of installed packages, and all of it is uploaded."""
+"""The code folder contains an environment of installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step runs in the latest version of its environment, whichever that is on the day."""
+"""A step uses the latest version of its environment."""
 
 from __future__ import annotations
 

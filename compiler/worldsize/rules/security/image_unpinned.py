@@ -1,4 +1,4 @@
-"""An environment starts from an image without a tag, or from ``:latest``."""
+"""An environment uses an image without a tag, or with the tag `latest`."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     name, _, tag = node.text.rpartition("/")[2].partition(":")
     if name and tag in ("", "latest"):
         what = "`:latest`" if tag else "no tag"
-        message = f"image `{name}` has {what}, so it changes under the job"
+        message = f"image `{name}` has {what}, so the job may run another image each time"
         yield Finding(node.span, message, f"write `{name}:TAG` with the tag that was tested")

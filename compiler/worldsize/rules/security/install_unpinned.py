@@ -1,4 +1,4 @@
-"""A command installs packages without versions before it starts."""
+"""A command installs packages without versions."""
 
 from __future__ import annotations
 

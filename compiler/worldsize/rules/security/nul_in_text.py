@@ -1,4 +1,4 @@
-r"""A text holds a NUL character, written ``\0`` in double quotation marks."""
+"""A value contains a NUL character."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
         return
     for scalar in _scalars(document.root):
         if "\0" in scalar.text:
-            message = "this text holds a NUL character, which no command, variable or file name can"
+            message = (
+                "this text contains a NUL character, which a command, variable or file name cannot contain"
+            )
             yield Finding(scalar.span, message, "remove the `\\0`")
 
 

@@ -1,4 +1,4 @@
-"""The code folder holds a repository, and its whole history is uploaded."""
+"""The code folder contains a repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code folder holds files that usually keep keys or passwords, and they are uploaded with it."""
+"""The code folder contains files that usually hold keys or passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file holds a key, a token, a password or a private key."""
+"""A file contains a key, a token, a password or a private key."""
 
 from __future__ import annotations
 

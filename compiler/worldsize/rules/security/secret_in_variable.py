@@ -1,4 +1,4 @@
-"""A variable or input whose name says "secret" is given its value in the file."""
+"""A variable or input whose name suggests a secret has its value in the file."""
 
 from __future__ import annotations
 

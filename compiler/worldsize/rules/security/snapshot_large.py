@@ -1,4 +1,4 @@
-"""The code folder holds more than 50 MB, which is data, checkpoints or results rather than code."""
+"""The code folder contains more than 50 MB."""
 
 from __future__ import annotations
 

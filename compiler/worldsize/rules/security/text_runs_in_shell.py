@@ -1,4 +1,4 @@
-"""A text that the shell would run or break on is pasted into the command."""
+"""The command uses a value that the shell would execute or that ends its quotation."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def _judge(uses: Iterable[_shell.ShellUse]) -> Iterator[Finding]:
             obeyed = use.quote
         if obeyed is not None and use.argument.span is not None:
             shown = "a back-tick" if obeyed == "`" else f"`{obeyed}`"
-            message = f"`{use.name}` holds {shown}, which the shell obeys where the command uses it"
+            message = f"`{use.name}` contains {shown}, which the shell interprets in the command"
             help_ = "leave it out of the value, or let the script read the text from a file"
             yield Finding(use.argument.span, message, help_)

@@ -1,4 +1,4 @@
-"""A text with blanks or shell signs is pasted into the command without quotation marks."""
+"""The command uses a value with spaces or shell characters outside quotes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _judge(uses: Iterable[tuple[Step, _shell.ShellUse]]) -> Iterator[Finding]:
             continue
         command = step.component.command if step.component else None
         what = f"`{sign}`" if sign.strip() else "a line break" if sign == "\n" else "a blank"
-        message = f"`{use.name}` holds {what}, and the command uses it without quotation marks"
+        message = f"`{use.name}` contains {what}, and the command uses it without quotation marks"
         help_ = f'write `"{use.expression}"` in the command'
         related: tuple[Related, ...] = ()
         if command is not None and isinstance(command.node, Scalar) and command.node.text == command.value:

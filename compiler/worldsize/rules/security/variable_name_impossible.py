@@ -1,4 +1,4 @@
-"""The name of an environment variable is empty or contains ``=``."""
+"""The name of an environment variable is empty or contains `=`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Degrees of model parallelism that a native job gives its script as flags."""
+"""Degrees of model parallelism that a step gives its script, as flags or as inputs."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from worldsize.azureml import binding
+from worldsize.azureml import binding, literals
 from worldsize.base.span import Span
-from worldsize.rules.command_line import Flag
-from worldsize.rules.launch import Launch
+from worldsize.rules.launch import Launch, read_input
 from worldsize.rules.topology import _launchers
 
 _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")
@@ -19,8 +18,7 @@ class Degrees(NamedTuple):
 
     tensor: int
     pipeline: int
-    span: Span | None
-    shown: str
+    span: Span
 
     @property
     def product(self) -> int:
@@ -35,14 +33,11 @@ def read_degrees(launch: Launch) -> Degrees | None:
     """
     if not _one_process_a_rank(launch):
         return None
-    tensors, pipelines = launch.flags(*_TENSOR), launch.flags(*_PIPELINE)
-    tensor, pipeline = _value(launch, tensors), _value(launch, pipelines)
+    tensor, pipeline = _value(launch, _TENSOR), _value(launch, _PIPELINE)
     if tensor is None or pipeline is None or tensor * pipeline == 1:
         return None
-    flag = tensors[0] if tensor > 1 else pipelines[0]
-    parts = [f"{word} {value}" for word, value in (("tensor", tensor), ("pipeline", pipeline)) if value > 1]
-    product = f" = {tensor * pipeline}" if len(parts) > 1 else ""
-    return Degrees(tensor, pipeline, _span(launch, flag), " × ".join(parts) + product)
+    span = _span(launch, _TENSOR if tensor > 1 else _PIPELINE)
+    return Degrees(tensor, pipeline, span) if span is not None else None
 
 
 def _one_process_a_rank(launch: Launch) -> bool:
@@ -50,18 +45,26 @@ def _one_process_a_rank(launch: Launch) -> bool:
     return (alone or (launch.processes.value or 1) > 1) and not any(_launchers.find_inner_launchers(launch))
 
 
-def _value(launch: Launch, flags: list[Flag]) -> int | None:
-    if not flags:
+def _value(launch: Launch, names: tuple[str, ...]) -> int | None:
+    flags, component = launch.flags(*names), launch.step.component
+    if flags:
+        value = launch.number(flags[0]) if len(flags) == 1 else None
+    elif names[0] in launch.step.inputs or (component is not None and names[0] in component.inputs):
+        value = literals.parse_number(read_input(launch, names[0]))
+    else:
         return 1
-    value = launch.number(flags[0]) if len(flags) == 1 else None
     return int(value) if value is not None and value >= 1 and value == int(value) else None
 
 
-def _span(launch: Launch, flag: Flag) -> Span | None:
-    """Where the number is written: as an input of the step, or in its command."""
-    assert flag.value is not None
-    expression = binding.parse_expression(flag.value.bare)
-    if expression is not None and expression.port:
-        argument = launch.step.inputs.get(expression.port)
-        return argument.span if argument is not None else None
-    return launch.span(flag.value)
+def _span(launch: Launch, names: tuple[str, ...]) -> Span | None:
+    """Where the number is written: as an input of the step, in its command, or where the plan has it from."""
+    flags, port = launch.flags(*names), names[0]
+    if flags and flags[0].value is not None:
+        expression = binding.parse_expression(flags[0].value.bare)
+        if expression is None or not expression.port:
+            return launch.span(flags[0].value)
+        port = expression.port
+    argument = launch.step.inputs.get(port)
+    if argument is None:
+        return None
+    return argument.span or next(iter(argument.sources), None)

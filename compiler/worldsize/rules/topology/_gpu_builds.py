@@ -1,51 +1,54 @@
-"""What the environments of a native job install, against the GPUs of its steps' sizes."""
+"""Environments whose torch or TensorFlow cannot use the GPUs of the VM size that a step runs on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from worldsize.azureml.frameworks import Installed, read_installed
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
-from worldsize.planning import gpu_support
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.yaml.nodes import Node
 
 
 def check_job(context: Context, job: Job) -> Iterable[Problem]:
-    """Report builds that cannot use the GPUs of their step. Those of a spec are found while it is built."""
-    problems: list[Problem] = []
-    if job.raw is None:
-        return problems
+    return dict.fromkeys(_judge(context, job))  # steps that share a component share its fault
+
+
+def _judge(context: Context, job: Job) -> Iterator[Problem]:
+    seen: set[object] = set()  # many steps share an environment and a size
     for launch in read_launches(context, job):
+        component = launch.step.component
+        if component is None or component.environment is None or component.folder is None:
+            continue
         if launch.size is None or not launch.size.devices:
             continue
         trains = launch.kind in (*STARTS_PROCESSES, "tensorflow")
-        for framework in _frameworks(context, launch):
-            problem = gpu_support.report_build(
-                framework, launch.size, launch.size_span, trains=trains, shown=True
-            )
-            if problem is not None:
-                problems.append(problem)
-    return dict.fromkeys(problems)  # steps that share a component share its fault
+        key = (id(component.environment), launch.size.name, launch.size_span, trains)
+        if key not in seen:
+            seen.add(key)
+            yield from _judge_environment(context, launch, trains=trains)
 
 
-def _frameworks(context: Context, launch: Launch) -> list[Installed]:
-    component = launch.step.component
-    if component is None or component.environment is None:
-        return []
-    node = component.environment.node
-    here = component.path or (Path(node.source.path) if node is not None else None)
-    if here is None:
-        return []
+def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Iterator[Problem]:
+    from worldsize.azureml import frameworks  # only steps with GPUs need these
+    from worldsize.planning import gpu_support
+
+    component, size = launch.step.component, launch.size
+    assert component is not None
+    assert component.folder is not None
+    assert size is not None
 
     def document(path: Path) -> Node | None:
-        return context.document(path).root if context.exists(path) and not context.is_folder(path) else None
+        return context.document(path).root if context.readable(path) and path.is_file() else None
 
     def text(path: Path) -> str | None:
         source = context.text(path)
         return source.text if source is not None else None
 
-    return read_installed(component.environment, here.parent, document, text)
+    own = component.path is None or not context.built_in(component.path)
+    for framework in frameworks.read_installed(component.environment, component.folder, document, text):
+        problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=own)
+        if problem is not None:
+            yield problem

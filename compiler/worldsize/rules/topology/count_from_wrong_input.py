@@ -1,4 +1,4 @@
-"""A count is bound to a pipeline input that is not a whole number of at least 1."""
+"""A count is bound to a pipeline input that is not a positive whole number."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ _COUNTS = ("process_count_per_instance", "worker_count", "instance_count", "max_
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if job.raw is None:
-        return
     for step in job.steps.values():
         if not graph.is_inline(step):  # a count of an inline job takes no binding at all
             yield from _step(job, step)

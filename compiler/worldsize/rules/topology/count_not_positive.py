@@ -1,4 +1,4 @@
-"""A number of processes, workers or instances, or a time limit, is zero or negative."""
+"""A count or time limit is zero or negative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`NCCL_IB_DISABLE` switches InfiniBand off on a VM size that has it."""
+"""`NCCL_IB_DISABLE` turns off InfiniBand on a VM size that has it."""
 
 from __future__ import annotations
 

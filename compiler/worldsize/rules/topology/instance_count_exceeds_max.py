@@ -1,4 +1,4 @@
-"""A step asks for more instances than its cluster may have."""
+"""A step asks for more instances than its cluster can have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from worldsize.rules.launch import read_launches
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         count, cluster = launch.instances, launch.cluster
-        if not launch.native or cluster is None or count.value is None or count.span is None:
+        if cluster is None or count.value is None or count.span is None:
             continue
         most = cluster.max_instances
         if most is not None and most > 0 and count.value > most:
             message = f"`instance_count` is {count.value} but the cluster has `max_instances` {most}"
             place = cluster.max_span
-            related = (Related(place, "the most instances of the cluster"),) if place else ()
+            related = (Related(place, "the maximum of the cluster"),) if place else ()
             help_ = f"write at most {most}, or raise `max_instances` to {count.value}"
             yield Finding(count.span, message, help_, related=related)

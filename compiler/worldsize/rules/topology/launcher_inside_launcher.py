@@ -1,4 +1,4 @@
-"""A launcher stands in a command that Azure ML already starts several times on an instance."""
+"""A command that Azure ML starts several times per instance contains a launcher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             if span is None or (launch.kind == "mpi" and inner.name in _launchers.MPI):
                 continue
             each = f"{inner.starts} processes" if inner.starts else "processes"
-            total = f": {outer * inner.starts} on an instance" if inner.starts else ""
+            total = f": {outer * inner.starts} per instance" if inner.starts else ""
             message = f"`{inner.name}` starts {each} in each of the {outer} that Azure ML starts{total}"
             related = (
                 (Related(launch.processes.span, "started by Azure ML"),) if launch.processes.span else ()

@@ -1,4 +1,4 @@
-"""An mpi job runs in an image that has no MPI library."""
+"""An MPI job uses an image without an MPI library."""
 
 from __future__ import annotations
 

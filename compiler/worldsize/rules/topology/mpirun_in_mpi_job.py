@@ -1,4 +1,4 @@
-"""The command of an mpi job starts `mpirun` or `horovodrun` itself."""
+"""The command of an MPI job runs `mpirun` or `horovodrun` itself."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             if inner.name in _launchers.MPI and span is not None:
                 already = f" {launch.world} times" if launch.world is not None else " once a process"
                 message = (
-                    f"`{inner.name}` inside an mpi job: Azure ML already starts the command{already} by MPI"
+                    f"`{inner.name}` inside an mpi job: Azure ML already starts the command{already} with MPI"
                 )
                 yield Finding(span, message, f"write the command without `{inner.name}` and its options")

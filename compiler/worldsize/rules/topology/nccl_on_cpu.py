@@ -1,4 +1,4 @@
-"""The command, or the script that it starts, asks for the NCCL backend on a VM size without GPUs."""
+"""The command or its script uses the NCCL backend on a VM size without GPUs."""
 
 from __future__ import annotations
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.topology.parameter_servers_unused import find_strategy
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
@@ -20,16 +22,19 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         over = workers + servers.value - instances
         if over > 0:
             message = (
-                f"{workers} worker{'s' * (workers != 1)} and"
-                f" {servers.value} parameter server{'s' * (servers.value != 1)}"
-                f" share {instances} instance{'s' * (instances != 1)}"
+                f"{plural(workers, 'worker')} and {plural(servers.value, 'parameter server')}"
+                f" share {plural(instances, 'instance')}"
             )
             help_ = f"write `instance_count: {workers + servers.value}`"
+            if launch.workers.span is None:
+                help_ += f" and `worker_count: {workers}`"
             if workers > over:
                 help_ += f", or `worker_count: {workers - over}`"
             yield Finding(servers.span, message, help_)
 
 
 def _mirrored(context: Context, launch: Launch) -> bool:
-    """Whether another rule already says that the servers are of no use."""
+    """Whether another rule already says that the servers are not used."""
+    if find_strategy(launch) not in (None, "parameter_server"):
+        return True
     return any("MultiWorkerMirroredStrategy" in source.text for source in launch.scripts(context))

@@ -1,4 +1,4 @@
-"""Fewer processes are started on an instance than it has GPUs."""
+"""Fewer processes per instance than GPUs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 
@@ -21,26 +22,28 @@ _DRIVES_MORE = re.compile(
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         processes, size = launch.processes, launch.size
-        if not launch.native or launch.kind not in STARTS_PROCESSES or size is None:
+        if launch.kind not in STARTS_PROCESSES or size is None:
             continue
         if processes.value is None or processes.span is None or processes.value >= size.devices:
             continue
         if processes.value == 1 and not _plain(context, launch):
             continue
-        gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
+        gpus = plural(size.devices, "GPU")
         nodes = launch.instances.value or 1
         idle, total = nodes * (size.devices - processes.value), nodes * size.devices
         message = (
             f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}:"
             f" {idle} of {total} GPUs idle"
         )
-        related = (Related(launch.size_span, f"{gpus} an instance"),) if launch.size_span else ()
-        yield Finding(processes.span, message, f"write {size.devices}, one process a GPU", related=related)
+        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+        yield Finding(processes.span, message, f"write {size.devices}, one process per GPU", related=related)
 
 
 def _plain(context: Context, launch: Launch) -> bool:
-    """Whether one process surely drives one GPU: a script that can be read and names no other way."""
+    """Whether one process uses one GPU only: a built-in trainer, or a script that names no other way."""
     component = launch.step.component
+    if component is not None and component.path is not None and context.built_in(component.path):
+        return True
     command = component.command.value if component and component.command else ""
     if _DRIVES_MORE.search(str(command)):
         return False

@@ -1,4 +1,4 @@
-"""More processes are started on an instance than it has GPUs."""
+"""More processes per instance than GPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Fix, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 
@@ -13,35 +14,39 @@ from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         processes, size = launch.processes, launch.size
-        if not launch.native or launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
+        if launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
             continue
         if processes.value is None or processes.span is None or processes.value <= size.devices:
             continue
-        gpus = f"{size.devices} GPU{'s' * (size.devices != 1)}"
+        gpus = plural(size.devices, "GPU")
         message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
-        related = (Related(launch.size_span, f"{gpus} an instance"),) if launch.size_span else ()
-        world = _world(launch)
-        fix = Fix(processes.span, str(size.devices)) if world else None
-        yield Finding(processes.span, message + world, _help(launch), related=related, fix=fix)
+        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+        nodes = _nodes_wanted(launch, processes.value, size.devices)
+        fix = None if nodes else Fix(processes.span, str(size.devices))
+        help_ = _help(launch, processes.value, size.devices, nodes)
+        yield Finding(
+            processes.span, message + _world(launch, processes.value, size.devices), help_, related, fix
+        )
 
 
-def _world(launch: Launch) -> str:
-    """The classic mistake, said as such."""
-    size, count, instances = launch.size, launch.processes.value, launch.instances.value
-    assert size is not None
-    if instances is None or instances == 1 or count != instances * size.devices:
+def _world(launch: Launch, count: int, devices: int) -> str:
+    """Name the classic mistake: the world size in place of the processes of one instance."""
+    instances = launch.instances.value
+    if instances is None or instances == 1 or count != instances * devices:
         return ""
     return f": {count} is the world size of all {instances} instances"
 
 
-def _help(launch: Launch) -> str:
-    size, count, instances = launch.size, launch.processes.value, launch.instances
-    assert size is not None
-    assert count is not None
-    nodes, rest = divmod(count, size.devices)
-    if instances.field is None and not rest:
-        return f"write {size.devices}, and `instance_count: {nodes}` under `resources` for {count} processes"
-    if count % 8 == 0 and size.devices < 8 and instances.value == 1:
-        return f"write {size.devices}, or choose a size with 8 GPUs"
-    total = f": {instances.value} × {size.devices} processes" if instances.value else ""
-    return f"write {size.devices}, one process a GPU{total}"
+def _nodes_wanted(launch: Launch, count: int, devices: int) -> int | None:
+    """The instances that would have as many GPUs, where no number of instances is given."""
+    return count // devices if launch.instances.field is None and count % devices == 0 else None
+
+
+def _help(launch: Launch, count: int, devices: int, nodes: int | None) -> str:
+    instances = launch.instances.value
+    if nodes:
+        return f"write {devices}, and `instance_count: {nodes}` for {count} processes"
+    if count % 8 == 0 and devices < 8 and instances == 1:
+        return f"write {devices}, or choose a size with 8 GPUs"
+    total = f": {instances} × {devices} processes" if instances else ""
+    return f"write {devices}, one process per GPU{total}"

@@ -1,4 +1,4 @@
-"""The command of a distributed step writes one file, and every process runs the command."""
+"""Every process of a distributed step writes the same file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
                 launch.processes.value == 1 and "${{outputs." not in word.text
             )  # a file of its own instance
             if span is not None and not alone and not _own(word):
-                message = f"each of the {world} processes writes `{word.bare}` anew"
+                message = f"each of the {world} processes writes `{word.bare}`"
                 yield Finding(
                     span, message, f"write `{_with_rank(word.bare, launch.kind)}`, or let one rank write it"
                 )

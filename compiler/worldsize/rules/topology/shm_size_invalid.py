@@ -1,4 +1,4 @@
-"""`shm_size` is not a number with a unit, or is zero."""
+"""`shm_size` is zero, or not a number with a unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader workers of an instance have less than 64 MiB of shared memory each."""
+"""Each data loader worker has less than 64 MiB of shared memory."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _judge(launch: Launch, workers: int, word: Word) -> Iterator[Finding]:
         return
     name = f"`shm_size` {shm_size.value}" if shm_size else "the default `shm_size` of 2g"
     mebibytes = size / workers / 2**20
-    message = f"{name} is {mebibytes:.0f} MiB for each of the {workers} loader workers of an instance"
-    yield Finding(span, message, f"write `shm_size: {math.ceil(workers / 4)}g` under `resources`")
+    message = f"{name} is {mebibytes:.0f} MiB for each of the {workers} loader workers per instance"
+    yield Finding(span, message, f"write `shm_size: {math.ceil(workers / 4)}g`")
 
 
 def _bytes(text: object) -> float | None:

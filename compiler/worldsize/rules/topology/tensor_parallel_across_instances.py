@@ -1,32 +1,58 @@
-"""Ranks that share each layer lie on several instances."""
+"""Tensor parallelism across instances: every layer waits for the network.
+
+Source: Narayanan et al. 2021 (arXiv:2104.04473), section 3.2: tensor parallelism inside a server.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Finding
+from worldsize.base.problem import Finding, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch, read_launches
 from worldsize.rules.topology import _degrees
+
+if TYPE_CHECKING:
+    from worldsize.facts.vm_sizes import VmSize
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
-        degrees, world = _degrees.read_degrees(launch), launch.world
-        processes, instances = launch.processes.value, launch.instances.value
-        if not launch.native or degrees is None or world is None or processes is None or instances is None:
-            continue
-        if degrees.span is None or world % degrees.product:
-            continue
-        from worldsize.planning import splits  # only a job with such a degree needs it
+        found = _degrees.read_degrees(launch)
+        if found is not None and launch.world is not None and launch.world % found.product == 0:
+            yield from _judge(launch, found, launch.world // found.pipeline)
 
-        if splits.crosses_instances(degrees.tensor, processes, instances) and not splits.has_spanning_link(
-            launch.size
-        ):
-            message = splits.describe_slow_link(degrees.tensor, processes, launch.size)
-            yield Finding(
-                degrees.span,
-                message,
-                splits.suggest_tensor_degree(degrees.tensor, processes, world // degrees.pipeline),
-            )
+
+def _judge(launch: Launch, found: _degrees.Degrees, room: int) -> Iterator[Finding]:
+    """Judge the tensor degree; ``room`` is the number of ranks that it shares with the data degree."""
+    from worldsize.facts import vm_sizes  # only a job with such a degree needs these
+    from worldsize.planning import degrees
+
+    tensor, size, instances = found.tensor, launch.size, launch.instances
+    processes = launch.processes.value or 1
+    if not degrees.crosses_instances(tensor, processes, instances.value or 1):
+        return
+    if size is not None and vm_sizes.link_spans_instances(size):
+        return
+    message = f"the tensor degree {tensor} spans instances of {plural(processes, 'process')}"
+    message += _speeds(size) or ": every layer waits for the network"
+    fits = degrees.largest_common_divisor(tensor, processes, room)
+    keep = f"write a tensor degree of {fits}" if fits > 1 else "leave the tensor degree at 1"
+    help_ = f"{keep}, which stays inside an instance; data or pipeline parallelism may span them"
+    related = (Related(instances.span, "instances"),) if instances.span else ()
+    yield Finding(found.span, message, help_, related)
+
+
+def _speeds(size: VmSize | None) -> str:
+    """The bandwidth of a GPU inside and between instances, as far as it is known."""
+    from worldsize.facts import vm_sizes
+
+    if size is None or not size.devices:
+        return ""
+    inside, between = vm_sizes.intra_node_link(size), vm_sizes.inter_node_link(size)
+    speeds = [f"{inside.shown()} inside"] if inside is not None else []
+    speeds += [f"{between.shown()} between them"] if between is not None else []
+    return f": a GPU has {', '.join(speeds)}" if speeds else ""

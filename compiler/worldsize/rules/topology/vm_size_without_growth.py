@@ -1,4 +1,4 @@
-"""A cluster uses a VM size of which Azure adds no more capacity."""
+"""A cluster uses a VM size for which Azure adds no more capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``worker_count`` differs from the number of instances."""
+"""More TensorFlow workers than instances."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ from worldsize.rules.launch import read_launches
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         workers, instances = launch.workers, launch.instances
-        if (
-            not launch.native
-            or launch.kind != "tensorflow"
-            or workers.value is None
-            or instances.value is None
-        ):
+        if launch.kind != "tensorflow" or workers.value is None or instances.value is None:
             continue
         if workers.span is not None and workers.value > instances.value:
             where = "" if instances.field else " by default"
             message = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}{where}"
             message += ": several workers would share an instance and its GPUs"
-            related = (Related(instances.span, "one worker an instance"),) if instances.span else ()
-            help_ = f"write {instances.value}, or `instance_count: {workers.value}` under `resources`"
+            related = (Related(instances.span, "one worker per instance"),) if instances.span else ()
+            help_ = f"write {instances.value}, or `instance_count: {workers.value}`"
             yield Finding(workers.span, message, help_, related=related)

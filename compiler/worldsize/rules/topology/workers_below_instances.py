@@ -1,4 +1,4 @@
-"""Fewer TensorFlow workers are started than there are instances."""
+"""Fewer TensorFlow workers than instances."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import read_launches
 
@@ -13,13 +14,13 @@ from worldsize.rules.launch import read_launches
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         workers, instances, servers = launch.workers, launch.instances, launch.servers
-        if not launch.native or launch.kind != "tensorflow" or workers.span is None:
+        if launch.kind != "tensorflow" or workers.span is None:
             continue
         if workers.value is None or instances.value is None or servers.value is None:
             continue
         idle = instances.value - workers.value - servers.value
         if idle > 0:
             counts = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}"
-            message = f"{counts}: {idle} run nothing"
+            message = f"{counts}: {plural(idle, 'instance')} would run nothing"
             related = (Related(instances.span, "paid for"),) if instances.span else ()
             yield Finding(workers.span, message, f"write {instances.value - servers.value}", related=related)

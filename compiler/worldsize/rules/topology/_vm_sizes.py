@@ -1,0 +1,104 @@
+"""VM sizes that are not in the catalogue, or that Azure has retired or will retire.
+
+A compute cluster names one as ``size``, a step as ``instance_type``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from worldsize.azureml.compute import Compute
+from worldsize.azureml.distribution import read_member
+from worldsize.azureml.model import Job
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.rules.context import Context
+
+if TYPE_CHECKING:
+    from worldsize.facts.vm_sizes import VmSize
+
+# The catalogue holds the sizes that training uses, all of NC and ND; other families have many more.
+_SHAPE = re.compile(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
+
+
+class SizeName(NamedTuple):
+    """A VM size as written, and where."""
+
+    name: str
+    span: Span
+
+
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _judge(context, job)
+
+
+def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
+    yield from _judge(context, compute)
+
+
+def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
+    for name, span in _find_size_names(subject):
+        size = context.vm_size(name)
+        if size is None:
+            if _looks_wrong(name):
+                yield _unknown(name, span)
+        elif size.status == "retired":
+            day = size.retirement_date
+            why = f"Azure retired it on {day}" if day else "it no longer deploys"
+            message = f"`{name}` is not available: {why}"
+            yield Problem("vm-size-retired", span, message, _suggest_replacement(size))
+        elif size.status == "retiring":
+            message = f"`{name}` will be retired by Azure on {size.retirement_date}"
+            yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
+
+
+def _unknown(name: str, span: Span) -> Problem:
+    from worldsize.facts import vm_sizes  # only a fault needs the list of names
+
+    near = vm_sizes.suggest(name)
+    message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
+    help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
+    return Problem("vm-size-unknown", span, message, help_)
+
+
+def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
+    """The VM sizes that a job or cluster names."""
+    if isinstance(subject, Compute):
+        size = subject.size
+        if size is not None and isinstance(size.value, str) and size.span is not None:
+            yield SizeName(size.value, size.span)
+    else:
+        for step in subject.steps.values():
+            if step.type == "spark":
+                continue  # serverless Spark has a short list of its own
+            for block in (step.resources, step.component.resources if step.component else None):
+                typed = read_member(block, "instance_type")
+                if typed is not None and isinstance(typed.value, str) and typed.span is not None:
+                    yield SizeName(typed.value, typed.span)
+
+
+def _looks_wrong(name: str) -> bool:
+    """Whether a name that the catalogue lacks is not a size at all, rather than one of the many others.
+
+    On Kubernetes ``instance_type`` is any name, so only what begins like Azure's own is judged.
+    """
+    if not name.lower().startswith("standard"):
+        return False
+    shape = _SHAPE.fullmatch(name)
+    return shape is None or shape[1].upper() in ("NC", "ND")
+
+
+def _suggest_replacement(size: VmSize) -> str:
+    """What to choose instead of a size that is gone: one that can be had, with as many GPUs."""
+    from worldsize.facts import vm_sizes  # only a fault reads the whole catalogue
+
+    for name in vm_sizes.names():
+        other = vm_sizes.lookup(name)
+        if other is None or other.status != "current" or other.is_growth_restricted:
+            continue
+        if other.gpus == size.gpus and bool(other.rdma) == bool(size.rdma):
+            like = f"has as many GPUs ({other.gpu_model})" if size.gpus else "is current"
+            return f"`{other.name}` {like}"
+    return "choose a current size with as many GPUs"

@@ -1,0 +1,6 @@
+import deepspeed
+
+from model import build
+
+model = build()
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters())

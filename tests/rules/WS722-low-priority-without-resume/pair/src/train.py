@@ -1,0 +1,3 @@
+import argparse
+
+print(argparse.ArgumentParser().parse_args())

@@ -21,6 +21,24 @@ from worldsize.yaml.nodes import Node
 T = TypeVar("T")
 
 
+class Keys(Struct, frozen=True):
+    """The words of a file's format that messages quote: Azure ML's own, or those of a spec."""
+
+    inputs: str = "inputs"  # that a step gives to its component
+    bindings: tuple[str, ...] = ("parent.jobs.STEP.outputs.NAME", "parent.inputs.NAME")  # of inputs of steps
+    in_command: tuple[str, ...] = ("inputs", "outputs", "search_space")  # the scopes that a command may use
+    default_compute: str = "`default_compute` under `settings:`"  # what saves a step its `compute`
+
+
+AZURE_ML = Keys()
+SPEC = Keys(
+    inputs="with",
+    bindings=("parent.jobs.STEP.outputs.NAME", "plan.NAME"),
+    in_command=("inputs", "outputs", "plan"),
+    default_compute="a single profile under `compute:`",
+)
+
+
 class Field(Struct, Generic[T], frozen=True):
     """A value with its place.
 
@@ -93,6 +111,7 @@ class Component(Struct, frozen=True):
     graph: Job | None = None  # the inner graph of a pipeline component
     raw: Node | None = None
     folder: Path | None = None  # that its relative paths start at
+    keys: Keys = AZURE_ML  # the words of the file it is written in
 
 
 class Binding(Struct, frozen=True):
@@ -167,3 +186,4 @@ class Job(Struct, frozen=True):
     compute: Field[Any] | None = None
     raw: Node | None = None
     interface: Interface | None = None  # inside a pipeline component: the ports that it declares
+    keys: Keys = AZURE_ML  # the words of the file it is written in

@@ -11,8 +11,6 @@ from worldsize.rules.graph._common import NOWHERE
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None:
-        return
     for side, ports in (("inputs", component.inputs), ("outputs", component.outputs)):
         first: dict[str, str] = {}
         for name, port in ports.items():

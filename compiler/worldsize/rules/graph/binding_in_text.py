@@ -1,4 +1,4 @@
-"""A binding to another step has text around it."""
+"""A binding has text around it."""
 
 from __future__ import annotations
 

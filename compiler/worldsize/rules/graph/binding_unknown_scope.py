@@ -1,4 +1,4 @@
-"""An expression begins with something that has no meaning at its place."""
+"""An expression starts with a scope that is not allowed here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _in_variable(variable: Field[Any], keys: Keys) -> Iterator[Finding]:
         return
     for expression in find_expressions(node.text):
         if "." in expression.name and expression.scope not in keys.in_variable:
-            message = f"`{expression}` cannot stand in an environment variable"
+            message = f"`{expression}` is not allowed in an environment variable"
             help_ = f"write `${{{{{keys.bindings[1]}}}}}`, or pass it as an input of the command"
             yield Finding(node.subspan(expression.start, expression.end), message, help_)
 
@@ -72,7 +72,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
                 continue
             if "." not in expression.name:
                 continue
-            message = f"`{expression}` cannot stand in `{text.key}`"
+            message = f"`{expression}` is not allowed in `{text.key}`"
             yield Finding(
                 text.span(expression.start, expression.end), message, _in_command(expression, component.keys)
             )

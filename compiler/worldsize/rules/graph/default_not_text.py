@@ -1,4 +1,4 @@
-"""The default of a text input is written as a number or a truth value."""
+"""The default of a text input is a number or a boolean."""
 
 from __future__ import annotations
 

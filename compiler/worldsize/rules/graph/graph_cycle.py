@@ -1,4 +1,4 @@
-"""Steps of a pipeline depend on each other in a cycle."""
+"""Steps depend on each other in a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step does not give an input that its component requires."""
+"""A required input has no value, no binding and no matching earlier output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An input is given a value of another type than the component declares, or data where a value belongs."""
+"""The value of an input has another type than the component declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step is given an input that its component does not have."""
+"""A step sets an input that its component does not declare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The minimum of an input lies above its maximum."""
+"""The minimum of an input is greater than its maximum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An input has a name that Azure ML reserves."""
+"""An input has the name of a system environment variable."""
 
 from __future__ import annotations
 

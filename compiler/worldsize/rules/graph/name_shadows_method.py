@@ -1,4 +1,4 @@
-"""An input has the name of a method of Python's mappings."""
+"""An input has the name of a method of Python mappings."""
 
 from __future__ import annotations
 

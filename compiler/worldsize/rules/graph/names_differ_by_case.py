@@ -1,4 +1,4 @@
-"""Two inputs or two outputs of a component have names that differ only by upper and lower case."""
+"""Two inputs or two outputs of a component differ only in upper and lower case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binding of an output has blanks between the braces and the name."""
+"""The binding of an output has spaces inside the braces."""
 
 from __future__ import annotations
 

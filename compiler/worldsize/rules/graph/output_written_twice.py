@@ -1,4 +1,4 @@
-"""Two steps write the same output of the pipeline."""
+"""Two steps write the same pipeline output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parallel step does not say which input is split into batches."""
+"""A parallel step does not say which input to split into batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline component declares an output that no step in it writes."""
+"""No step writes a declared output of a pipeline component."""
 
 from __future__ import annotations
 

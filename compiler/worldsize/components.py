@@ -23,7 +23,7 @@ from worldsize.base.suggest import did_you_mean
 
 def names() -> list[str]:
     """The names of the built-in components, sorted."""
-    return sorted(found.parent.name for found in resources.components().glob("*/component.yml"))
+    return list(resources.component_names())
 
 
 def path(name: str) -> Path:

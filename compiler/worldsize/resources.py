@@ -21,6 +21,12 @@ def components() -> Path:
 
 
 @cache
+def component_names() -> tuple[str, ...]:
+    """The names of the built-in components, sorted: the folders with a ``component.yml``."""
+    return tuple(sorted(path.parent.name for path in components().glob("*/component.yml")))
+
+
+@cache
 def component_file(name: str) -> Path:
     """The ``component.yml`` of a built-in component, whether or not there is one of this name."""
     return components() / name / "component.yml"

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from worldsize import resources
 from worldsize.azureml.distribution import read_member
 from worldsize.azureml.model import Binding, Literal
-from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.resolving.components import built_in_names
+from worldsize.checking.checker import check_files
+from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving.resolve import ResolvedSpec, resolve_spec
 from worldsize.spec import load
 
@@ -39,12 +40,12 @@ OWN = """\
 """
 
 
-def built(folder: Path, steps: str) -> tuple[ResolvedSpec, list[Problem]]:
+def built(folder: Path, steps: str) -> tuple[ResolvedSpec, list[Diagnostic]]:
+    """The resolved spec, and everything that resolving and the rules say of it."""
     (folder / "spec.yml").write_text(HEAD + steps)
-    spec, problems, _ = load(folder / "spec.yml")
-    assert spec is not None, problems
-    resolved = resolve_spec(spec)
-    return resolved, list(resolved.problems)
+    report, (run,) = check_files([folder / "spec.yml"], ignore=["WS225", "WS720"])
+    (resolved,) = run.resolved
+    return resolved, list(report.diagnostics)
 
 
 def bindings(found: ResolvedSpec, step: str) -> dict[str, str]:
@@ -103,7 +104,7 @@ def test_an_own_command_takes_the_plan_as_inputs(tmp_path: Path) -> None:
         + """\
     distribution: {type: pytorch}
     command: >-
-      python t.py ${{inputs.shards}} --lr ${{plan.learning_rate}}
+      python -m t ${{inputs.shards}} --lr ${{plan.learning_rate}}
       --n ${{inputs.world_size}} ${{outputs.model}}
     with: {note: "rate ${{plan.learning_rate}}", batch: "${{plan.global_batch_size}}"}
     outputs: {model: mlflow_model}
@@ -183,7 +184,7 @@ FAULTS = {
     "input-unknown": (SHARD.replace("source:", "sourse:"), "sourse", "did you mean `source`?"),
     "input-missing": (
         "  r: {uses: register, compute: cpu, with: {model: 'azureml:m:1', metrics: 'azureml:n:1'}}\n",
-        "register", "write `model_name:` under `with:`",
+        "register", "add `model_name:` under `with:` of the step",
     ),
     "input-ambiguous": (
         SHARD + SHARD.replace("shard:", "again:", 1) + TRAIN,
@@ -200,24 +201,24 @@ FAULTS = {
     ),
     "binding-unknown-scope": (
         evaluate("shards: '${{jobs.shard.outputs.shards}}'"),
-        "'${{jobs.shard.outputs.shards}}'", "write `${{parent.jobs.STEP.outputs.NAME}}`",
+        "${{jobs.shard.outputs.shards}}", "write `${{parent.jobs.shard.outputs.shards}}`",
     ),
     "binding-in-text": (
         evaluate("shards: '${{parent.jobs.shard.outputs.shards}}/x'"),
         "${{parent.jobs.shard.outputs.shards}}", "join the path inside the script",
     ),
     "binding-malformed": (
-        OWN + "    command: python t.py\n    with: {note: 'a ${plan.learning_rate} b'}\n",
+        OWN + "    command: python -m t\n    with: {note: 'a ${plan.learning_rate} b'}\n",
         "${plan.learning_rate}", "write `${{plan.learning_rate}}`",
     ),
     "plan-unknown-quantity": (
-        OWN + "    command: python t.py --lr ${{plan.learnig_rate}}\n",
+        OWN + "    command: python -m t --lr ${{plan.learnig_rate}}\n",
         "${{plan.learnig_rate}}", "did you mean `learning_rate`?",
     ),
     "data-missing": (evaluate("shards: ./shrads"), "./shrads", ""),
-    "code-missing": (OWN + "    command: python t.py\n    code: ./scr\n", "./scr", ""),
+    "code-missing": (OWN + "    command: python -m t\n    code: ./scr\n", "./scr", ""),
     "environment-missing": (
-        OWN.replace("azureml:e:1", "{image: i, conda_file: ./conda.yml}") + "    command: python t.py\n",
+        OWN.replace("azureml:e:1", "{image: 'i:1', conda_file: ./conda.yml}") + "    command: python -m t\n",
         "./conda.yml", "",
     ),
     "gate-not-supported": (evaluate("split: train", ", when: {accuracy: '> 1'}"), "accuracy", ""),
@@ -318,7 +319,7 @@ def test_a_long_chain_is_resolved(tmp_path: Path) -> None:
 
 
 def test_the_built_in_components_are_those_on_disk() -> None:
-    assert set(built_in_names()) >= {"evaluate", "register", "shard_data", "train_ddp"}
+    assert set(resources.component_names()) >= {"evaluate", "register", "shard_data", "train_ddp"}
 
 
 def test_a_pinned_value_has_its_place_and_a_derived_one_the_places_it_comes_from(tmp_path: Path) -> None:

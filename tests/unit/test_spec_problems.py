@@ -266,15 +266,6 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
         "did you mean `gpu`? profiles: `gpu`",
     ),
     (
-        "steps:",
-        "  cpu: {target: azureml:cpu-cluster}\nsteps:",
-        "step-needs-compute",
-        6,
-        3,
-        "step `train` does not say which of the 2 compute profiles it runs on",
-        "one of `gpu`, `cpu`",
-    ),
-    (
         "target:",
         "min_instances: 5, max_instances: 4, target:",
         "compute-min-above-max",

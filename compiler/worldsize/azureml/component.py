@@ -14,8 +14,9 @@ from worldsize.base.span import Span
 from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
+CODE_INPUT = "worldsize_code_input"  # the tag that names the input for `path/to/file.py:function`
 DEEPEST = 50  # pipeline components inside each other
-FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
+_FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
 
 
 def read_component(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
@@ -59,7 +60,7 @@ def load_component(path: Path, files: Files) -> Component | None:
 
 def read_component_node(node: Mapping, path: Path | None, folder: Path, files: Files) -> Component:
     """A component from its mapping, ``path`` being None for an inline one."""
-    kind = fields.read_text(node, "type") or "command"
+    kind = "flow" if _FLOW & set(node) else fields.read_text(node, "type") or "command"
     interface = Interface(read_ports(node.get("inputs")), read_ports(node.get("outputs")))
     inner = None
     if kind == "pipeline":
@@ -87,9 +88,11 @@ def read_component_node(node: Mapping, path: Path | None, folder: Path, files: F
     )
 
 
-def is_flow(component: Component) -> bool:
-    """Whether a component's file is a prompt flow's."""
-    return isinstance(component.raw, Mapping) and bool(FLOW & set(component.raw))
+def read_tag(component: Component, name: str) -> str | None:
+    """The text of a tag of a component; None where it has no such text."""
+    tags = component.tags.value if component.tags is not None else None
+    text = tags.get(name) if isinstance(tags, dict) else None
+    return text if isinstance(text, str) else None
 
 
 def resolve_component(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as MappingType
 from typing import Any
 
 from worldsize.azureml.model import Field
@@ -18,6 +19,15 @@ def read_field(mapping: Mapping, key: str) -> Field[Any] | None:
     """The field under a key; None if the key is absent."""
     node = mapping.get(key)
     return None if node is None else read_node(node, mapping.key(key))
+
+
+def read_entries(block: Field[Any] | None) -> MappingType[str, Field[Any]]:
+    """The entries of a field that is a mapping, each with its place; none for any other field."""
+    if block is None:
+        return {}
+    if isinstance(block.node, Mapping):
+        return {key.text: read_node(node, key) for key, node in block.node.items()}
+    return block.parts or {}
 
 
 def read_text(mapping: Mapping, key: str) -> str | None:

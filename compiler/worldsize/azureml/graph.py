@@ -94,9 +94,7 @@ def read_arguments(node: Node | None) -> dict[str, Field[Argument]]:
     """Read the arguments under ``inputs:`` of a job or node, by input name."""
     if not isinstance(node, Mapping):
         return {}
-    return {
-        key.text: Field(_read_argument(value), value.span, key.span, value) for key, value in node.items()
-    }
+    return {key.text: Field(read_argument(value), value.span, key.span, value) for key, value in node.items()}
 
 
 def read_output_settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
@@ -109,12 +107,13 @@ def read_output_settings(node: Node | None) -> dict[str, Field[OutputSetting]]:
     }
 
 
-def _read_argument(node: Node) -> Argument:
+def read_argument(node: Node) -> Argument:
+    """Read what a step or job gives to one input."""
     value = fields.read_node(node).value
     if isinstance(node, Mapping):
         if "value" in node and not _DATA_KEYS & set(node):
             inner = node.get("value")
-            return _read_argument(inner) if inner is not None else Literal(None)
+            return read_argument(inner) if inner is not None else Literal(None)
         if _DATA_KEYS & set(node):
             path = fields.read_field(node, "path")
             expression = binding.parse_expression(path.value) if path else None
@@ -160,7 +159,8 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
     if target is None:
         component = _inline_component(kind, node, folder, outputs)
     elif component is not None and kind == "sweep" and reference is None:
-        component = replace(component, outputs={**_inline_outputs(outputs), **component.outputs})
+        outputs_of_trial = {**_inline_outputs(outputs), **component.outputs}
+        component = replace(component, outputs=outputs_of_trial, inline=True)
     return Step(
         name=name,
         type=kind,
@@ -200,6 +200,7 @@ def _inline_component(
         resources=fields.read_field(node, "resources"),
         raw=node,
         folder=folder,
+        inline=True,
     )
 
 
@@ -213,10 +214,7 @@ def _inline_outputs(outputs: MappingType[str, Field[OutputSetting]]) -> dict[str
 
 def is_inline(step: Step) -> bool:
     """Whether a step defines its own component, so that its arguments declare its ports."""
-    component = step.component
-    if component is None or component.raw is None:
-        return False
-    return component.raw is step.raw or (step.type == "sweep" and step.reference is None)
+    return step.component is not None and step.component.inline
 
 
 def _with_inline_inputs(

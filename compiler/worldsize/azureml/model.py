@@ -26,18 +26,26 @@ class Keys(Struct, frozen=True):
 
     inputs: str = "inputs"  # that a step gives to its component
     bindings: tuple[str, ...] = ("parent.jobs.STEP.outputs.NAME", "parent.inputs.NAME")  # of inputs of steps
-    in_command: tuple[str, ...] = ("inputs", "outputs", "search_space")  # the scopes that a command may use
-    default_compute: str = "`default_compute` under `settings:`"  # what saves a step its `compute`
+    default_compute: str = "set `default_compute` under `settings:`"  # what saves a step its `compute`
     timeout: str = "`limits: {timeout: 43200}`"  # the time limit of a step
+    in_command: frozenset[str] = frozenset({"inputs", "outputs", "search_space"})  # scopes of expressions
+    in_variable: frozenset[str] = frozenset(
+        {"parent.inputs", "parent.jobs", "inputs", "outputs", "search_space"}
+    )
+
+    def binds(self, scope: str) -> bool:
+        """Whether an input of a step may be bound to a scope such as ``parent.inputs``."""
+        return any(text.startswith(f"{scope}.") for text in self.bindings)
 
 
 AZURE_ML = Keys()
 SPEC = Keys(
     inputs="with",
     bindings=("parent.jobs.STEP.outputs.NAME", "plan.NAME"),
-    in_command=("inputs", "outputs", "plan"),
-    default_compute="a single profile under `compute:`",
+    default_compute="keep a single profile under `compute:`",
     timeout="`timeout: 43200`",
+    in_command=frozenset({"inputs", "outputs", "plan"}),
+    in_variable=frozenset({"plan"}),
 )
 
 
@@ -111,6 +119,7 @@ class Component(Struct, frozen=True):
     description: Field[Any] | None = None
     tags: Field[Any] | None = None
     graph: Job | None = None  # the inner graph of a pipeline component
+    inline: bool = False  # defined by a step, whose arguments declare its inputs
     raw: Node | None = None
     folder: Path | None = None  # that its relative paths start at
     keys: Keys = AZURE_ML  # the words of the file it is written in
@@ -169,6 +178,7 @@ class Step(Struct, frozen=True):
     display_name: Field[Any] | None = None
     comment: Field[Any] | None = None
     raw: Node | None = None
+    unwired: frozenset[str] = frozenset()  # inputs that resolving a spec left open, and reported
 
 
 class Job(Struct, frozen=True):

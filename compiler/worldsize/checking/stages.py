@@ -64,12 +64,7 @@ def _graph(run: Run, spec: Spec) -> None:
     for profile in spec.compute.values():
         if profile.instance_type is None or profile.instance_type.span not in underived:
             run.feed(_cluster(spec, profile), profile.span)
-    run.feed(job, spec.span)
-    for step in job.steps.values():
-        run.feed(step, step.span or spec.span)
-        path = step.component.path if step.component else None
-        if path is None or (run.context.inside(path) and not run.context.built_in(path)):
-            _feed_component(run, step.component)
+    _feed_job(run, job, spec.span)
 
 
 def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
@@ -107,16 +102,19 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
 
     if document.root is None:
         return
+    at_start = _start_of(document.path)
     if kind in shape.CHECKED:
         run.problems += shape.check_shape(document.root, kind)
     if kind.endswith("-job"):
         graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems
-        _feed_job(run, graph)
+        if graph is not None:
+            _feed_job(run, graph, at_start)
     elif kind.endswith("-component"):
         interface, problems = component.read_component(document.path, run.context.files)
         run.problems += problems
-        _feed_component(run, interface)
+        if interface is not None:
+            _feed_component(run, interface, at_start)
     elif kind in ("compute", "schedule") and isinstance(document.root, yaml.Mapping):
         (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
 
@@ -150,42 +148,46 @@ def _times(found: JobSchedule) -> Iterator[Problem]:
         yield from schedule.check_trigger(found.trigger)
 
 
-def _feed_job(run: Run, job: Job | None) -> None:
-    if job is None:
-        return
-    place = _place(job.path, job.raw)
+def _feed_job(run: Run, job: Job, place: Span) -> None:
+    """A graph, its steps and their components, whatever kind of file it was read from."""
     run.feed(job, place)
     for step in job.steps.values():
-        run.feed(step, step.span or place)
-        _feed_component(run, step.component)
+        at_step = step.span or place
+        run.feed(step, at_step)
+        component = step.component
+        if component is not None and _is_checked(run, component.path):
+            _feed_component(run, component, at_step)
 
 
-def _feed_component(run: Run, component: Component | None) -> None:
+def _is_checked(run: Run, path: Path | None) -> bool:
+    """Whether a component is checked with the files that use it: a built-in one is where it is made."""
+    return path is None or (run.context.inside(path) and not run.context.built_in(path))
+
+
+def _feed_component(run: Run, component: Component, place: Span) -> None:
     """A component is fed once, however many steps use it; so is the graph inside a pipeline component."""
-    if component is None or not run.first_time(component):
+    if not run.first_time(component):
         return
-    run.feed(component, _place(component.path, component.raw))
     if component.path is not None:
+        place = _start_of(component.path)
         run.referred.append((str(component.path), _kind(component)))
-    if component.raw is not None:
-        from worldsize.azureml import snapshot  # only a component has one
+    run.feed(component, place)
+    from worldsize.azureml import snapshot  # only a component has one
 
-        folder = Path(component.raw.source.path).parent
-        run.problems += snapshot.check_references(component, folder)
-        run.problems += snapshot.check_uploads(component, folder, run.context.files)
-    _feed_job(run, component.graph)
+    assert component.folder is not None
+    run.problems += snapshot.check_references(component, component.folder)
+    run.problems += snapshot.check_uploads(component, component.folder, run.context.files)
+    if component.graph is not None:
+        _feed_job(run, component.graph, place)
 
 
 def _kind(component: Component) -> str:
     """What a component's file is: its keys alone may be those of a job, too."""
-    from worldsize.azureml import component as components  # only Azure ML's files need it
-    from worldsize.azureml import shape
+    from worldsize.azureml import shape  # only Azure ML's files need it
 
     kind = f"{component.type.lower()}-component"
-    return kind if kind in shape.CHECKED and not components.is_flow(component) else ""
+    return kind if kind in shape.CHECKED else ""
 
 
-def _place(path: Path | None, node: yaml.Node | None) -> Span:
-    if path is not None:
-        return Span(str(path), 1, 1, 1, 1)
-    return node.span if node is not None else Span("", 1, 1, 1, 1)
+def _start_of(path: str | Path) -> Span:
+    return Span(str(path), 1, 1, 1, 1)

@@ -16,7 +16,7 @@ from worldsize.azureml import write
 from worldsize.azureml.component import load_component
 from worldsize.azureml.copying import Archive, CopyAccess
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Argument, Component, Data, Field, Job, Literal, Step
+from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base import limits
 from worldsize.base.problem import Problem
@@ -69,7 +69,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
         name: _place_step(resolved, _with_memory(step, needs.get(name)), shelf, out)
         for name, step in resolved.job.steps.items()
     }
-    job = replace(resolved.job, path=out / PIPELINE, steps=steps)
+    job = replace(resolved.job, path=out / PIPELINE, steps=steps, keys=AZURE_ML)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
@@ -138,6 +138,8 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
         component,
         path=path,
         folder=path.parent,
+        inline=False,
+        keys=AZURE_ML,
         code=replace(component.code or Field(code), value=code, node=None) if code is not None else None,
         environment=environment,
     )

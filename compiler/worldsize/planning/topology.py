@@ -120,7 +120,9 @@ def _one_process(
 
 
 def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> None:
-    typed = profile.instance_type if profile else None
+    if profile is None:
+        return  # the step names no profile, which its own rule reports
+    typed = profile.instance_type
     if typed is not None:
         near = vm_sizes.suggest(typed.value)
         hint = f"did you mean `{near}`? else " if near else ""
@@ -131,13 +133,14 @@ def _underivable(step: Step, profile: ComputeProfile | None, notes: Notes) -> No
         message = f"`{typed.value}` is not in the catalogue of VM sizes, so its GPUs are unknown"
         notes.report("process-count-unknown", typed.span, message, help_)
         return
-    name = f"profile `{profile.name}`" if profile else f"step `{step.name}`"
-    span = profile.span if profile else step.span
-    message = f"{name} has no `instance_type`, so the processes of step `{step.name}` cannot be counted"
+    message = (
+        f"profile `{profile.name}` has no `instance_type`,"
+        f" so the processes of step `{step.name}` cannot be counted"
+    )
     help_ = "add `instance_type:` to the profile"
     if not _drives_all(step):
         help_ += ", or `process_count_per_instance:` to the step"
-    notes.report("process-count-unknown", span, message, help_)
+    notes.report("process-count-unknown", profile.span, message, help_)
 
 
 def _drives_all(step: Step) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from worldsize import resources
@@ -24,29 +22,6 @@ from worldsize.spec.model import Located, Spec, Step
 Components = dict[str, Component | None]
 
 _LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow"}
-
-
-@cache
-def built_in_names() -> tuple[str, ...]:
-    """The names of the built-in components: folders with a ``component.yml``."""
-    folder = resources.components()
-    return tuple(sorted(path.parent.name for path in folder.glob("*/component.yml")))
-
-
-def with_input(name: str, word: str | None = None) -> list[str]:
-    """The built-in components that have an input, and ``word`` among its enumerated ones.
-
-    For the help of a mistake: the files are searched as text, which is quicker than reading them.
-    """
-    declared = re.compile(rf"^  {re.escape(name)}:\n((?:    .*\n)*)", re.MULTILINE)
-    found = []
-    for built_in in built_in_names():
-        text = resources.component_file(built_in).read_text(encoding="utf-8")
-        block = declared.search(text.partition("\noutputs:")[0])
-        words = re.search(r"enum: \[([^\[\]\n]*)\]", block[1]) if block is not None else None
-        if block is not None and (word is None or (words and word in words[1].split(", "))):
-            found.append(built_in)
-    return found
 
 
 def find_components(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:
@@ -104,7 +79,7 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
         return own_command.build_component(step, folder) if step.command else None
     uses = step.uses.value
     if is_built_in(uses):
-        if uses not in built_in_names():
+        if uses not in resources.component_names():
             files.problems.append(_unknown(step.uses, folder))
             return None
         return reader.load_component(resources.component_file(uses), files)
@@ -123,7 +98,9 @@ def _unknown(uses: Located[str], folder: Path) -> Problem:
     for beside in (f"{uses.value}.yml", f"{uses.value}/component.yml"):
         if is_file(folder / beside):
             return Problem("unknown-component", uses.span, message, f"for the file here write `./{beside}`")
-    return Problem("unknown-component", uses.span, message, did_you_mean(uses.value, built_in_names()))
+    return Problem(
+        "unknown-component", uses.span, message, did_you_mean(uses.value, resources.component_names())
+    )
 
 
 def _missing(uses: Located[str], path: Path) -> Problem:

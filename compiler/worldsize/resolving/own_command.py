@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.model import Binding, Component, Data, Field, Port
+from worldsize.azureml.model import SPEC, Binding, Component, Data, Field, Port
 from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
 from worldsize.base.span import Span
@@ -22,7 +22,7 @@ from worldsize.planning import missing
 from worldsize.resolving import plan_values
 from worldsize.resolving.quantities import NAMES, PLANNED, input_type
 from worldsize.resolving.state import ResolveState, as_field, part_span
-from worldsize.spec.model import Located, Step
+from worldsize.spec.model import Step
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet
 
@@ -62,6 +62,8 @@ def build_component(step: Step, folder: Path) -> Component:
         display_name=as_field(step.display_name),
         description=as_field(step.description),
         folder=folder,
+        keys=SPEC,
+        inline=True,
     )
 
 
@@ -71,11 +73,11 @@ def carry_plan(state: ResolveState, step: str) -> None:
     component = state.components.get(step)
     if spec_step.command is None or component is None:
         return
-    _check_command(state, step, spec_step.command, component)
     carried: dict[str, str] = {}  # by quantity the input that carries it
     for expression in plan_values.plan_expressions(spec_step.command.value):
         quantity = expression.port or ""
         name = f"plan_{quantity}" if quantity in spec_step.with_ else quantity
+        _check_quantity(state, step, quantity, part_span(spec_step.command, expression.start, expression.end))
         if quantity not in NAMES or quantity in carried:
             continue
         planned = plan_values.planned_value(state, step, quantity)
@@ -98,28 +100,6 @@ def _with_planned(component: Component, carried: Mapping[str, str]) -> Component
     ports = {name: Port(name, input_type(quantity)) for quantity, name in carried.items()}
     inputs = {**component.inputs, **ports}
     return replace(component, inputs=inputs, command=replace(component.command, value=command))
-
-
-def _check_command(state: ResolveState, step: str, command: Located[str], component: Component) -> None:
-    """Report expressions of a command that lead nowhere."""
-    template = binding.parse_template(command.value)
-    for start in template.unclosed:
-        span = part_span(command, start, start + 3)
-        text = command.value[start : start + 40]
-        state.report("binding-malformed", span, f"`{text}` is never closed", "close it with `}}` or `]]`")
-    for expression in template.expressions:
-        span = part_span(command, expression.start, expression.end)
-        if expression.scope == "outputs" and expression.port not in component.outputs:
-            message = f"the command writes to `{expression}`, which `outputs:` does not declare"
-            help_ = f"add `outputs: {{{expression.port}: uri_folder}}` to the step"
-            near = did_you_mean(expression.port or "", component.outputs) if component.outputs else None
-            state.report("binding-unknown-output", span, message, near or help_)
-        elif expression.scope == "plan":
-            _check_quantity(state, step, expression.port or "", span)
-        elif expression.scope not in ("inputs", "outputs"):
-            message = f"`{expression}` cannot stand in a command"
-            help_ = "bind it to an input under `with:` and write `${{inputs.NAME}}`"
-            state.report("binding-unknown-scope", span, message, help_)
 
 
 def _check_quantity(state: ResolveState, step: str, name: str, span: Span) -> None:

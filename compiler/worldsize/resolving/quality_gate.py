@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from worldsize.azureml.component import read_tag
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -43,9 +44,8 @@ def check_metrics(state: ResolveState, step: str) -> None:
 def produced(state: ResolveState, step: str) -> list[str] | None:
     """The metrics that a step's component says it can produce, or None where it does not say."""
     component = state.components.get(step)
-    tags = component.tags.value if component and component.tags else None
-    text = tags.get(METRICS_TAG) if isinstance(tags, dict) else None
-    return [name.strip() for name in text.split(",")] if isinstance(text, str) else None
+    text = read_tag(component, METRICS_TAG) if component is not None else None
+    return [name.strip() for name in text.split(",")] if text is not None else None
 
 
 def _set(state: ResolveState, step: str, key: str, text: str, place: Span) -> None:

@@ -22,7 +22,6 @@ from worldsize.resolving import (
     plan_values,
     quality_gate,
     rows,
-    shard_source,
     step_settings,
     user_files,
     wiring,
@@ -95,7 +94,6 @@ def _fill(state: ResolveState) -> None:
     step_settings.check_clusters(state)
     for step in state.spec.steps:
         limits.check_time()
-        user_files.check_named_files(state, step)
         arguments.fill_arguments(state, step)
     for step in state.spec.steps:
         limits.check_time()
@@ -108,10 +106,8 @@ def _report_missing(state: ResolveState) -> None:
     """Report what the graph still lacks, or cannot have."""
     for step in state.spec.steps:
         limits.check_time()
-        wiring.report_missing(state, step)
+        wiring.report_unplanned(state, step)
         quality_gate.check_metrics(state, step)
-        shard_source.check_shard_source(state, step)
-    wiring.report_cycle(state)
 
 
 def _build_step(state: ResolveState, step: str) -> Step:
@@ -135,4 +131,5 @@ def _build_step(state: ResolveState, step: str) -> Step:
         environment_variables=step_settings.environment_variables(state, step),
         display_name=as_field(spec_step.display_name),
         comment=as_field(spec_step.description),
+        unwired=frozenset(state.unwired.get(step, ())),
     )

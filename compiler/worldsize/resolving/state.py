@@ -13,6 +13,7 @@ from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
+from worldsize.base.suggest import closest
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import ComputeProfile, Located, Spec
 from worldsize.yaml.nodes import Scalar
@@ -28,6 +29,7 @@ class ResolveState(Struct):
     topologies: Mapping[str, Topology] = field(default_factory=dict)  # also of steps without a plan
     problems: list[Problem] = field(default_factory=list)
     arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
+    unwired: dict[str, set[str]] = field(default_factory=dict)  # step -> inputs that were reported
     templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
     _open: dict[int, tuple[Mapping[str, Port], list[Port]]] = field(default_factory=dict)
@@ -68,6 +70,11 @@ class ResolveState(Struct):
             ]
             self._open[id(ports)] = (ports, needed)
         return self._open[id(ports)][1]
+
+    def is_misspelt(self, step: str, port: str) -> bool:
+        """Whether the user gives an input of a similar name that the step does not have, and means this."""
+        ports = self.ports(step)
+        return any(name not in ports and closest(name, ports) == port for name in self.arguments[step])
 
     def outputs(self, step: str) -> Mapping[str, Port] | None:
         """The outputs that a step's component declares; None where it cannot be seen."""

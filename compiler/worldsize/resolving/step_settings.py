@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from worldsize.azureml import binding, literals
+from worldsize.azureml import literals
 from worldsize.azureml.model import SPEC, Field, Job, OutputSetting, Step, join_fields
 from worldsize.base.problem import Related
-from worldsize.base.suggest import did_you_mean
 from worldsize.planning.model import PlanValue
 from worldsize.resolving import plan_values
 from worldsize.resolving.quantities import comment
@@ -139,13 +138,8 @@ def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
             state.templates.setdefault(step, {})[f"${name}"] = str(located.value)
         text = literals.render_literal(filled.value)
         variables[name] = Field(
-            text, located.span, located.key_span, comment=filled.comment, sources=filled.sources
+            text, located.span, located.key_span, located.node, filled.comment, filled.sources
         )
-        strange = [part for part in binding.find_expressions(str(filled.value)) if part.scope != "plan"]
-        if strange:
-            message = f"`{strange[0]}` cannot stand in an environment variable"
-            help_ = "write `${{plan.NAME}}`, or pass it as an input of the command"
-            state.report("binding-unknown-scope", located.span, message, help_)
     return join_fields(variables) if variables else None
 
 
@@ -154,9 +148,6 @@ def outputs(state: ResolveState, step: str) -> dict[str, Field[OutputSetting]]:
     declared = state.outputs(step)
     settings: dict[str, Field[OutputSetting]] = {}
     for name, located in state.spec.steps[step].outputs.items():
-        if declared is not None and name not in declared:
-            message = f"step `{step}` has no output `{name}`"
-            state.report("binding-unknown-output", located.key_span, message, did_you_mean(name, declared))
         value = located.value
         keys = ("path", "mode", "name", "version")
         if isinstance(value, dict) and any(key in value for key in keys):

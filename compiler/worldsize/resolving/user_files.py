@@ -6,35 +6,18 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
+from worldsize.azureml.component import CODE_INPUT, read_tag
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import exists, is_file, local_path, normalise
 from worldsize.azureml.snapshot import Snapshot, describe_missing
-from worldsize.base.suggest import closest, did_you_mean
+from worldsize.base.suggest import did_you_mean
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
 from worldsize.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
     import ast
-
-CODE_INPUT_TAG = "worldsize_code_input"  # names the input that may hold `path/to/file.py:function`
-BUILT_IN_TAG = "worldsize_code_builtin"  # what else that input may hold, separated by commas
-
-
-def check_named_files(state: ResolveState, step: str) -> None:
-    """Report files that a step names and that do not exist: its code, its environment's files."""
-    component = state.components.get(step)
-    if state.spec.steps[step].command is not None and component is not None:
-        state.problems += snapshot.check_references(component, state.folder)
-        state.problems += snapshot.check_uploads(component, state.folder, state.files)
-        return
-    code = state.spec.steps[step].code
-    if code is None:
-        return
-    path = local_path(code.value, state.folder)
-    if path is not None and not exists(path):
-        state.problems.append(describe_missing("`code`", code.value, path, code.span).under("code-missing"))
 
 
 def collect_files(state: ResolveState, step: str) -> Snapshot:
@@ -45,7 +28,10 @@ def collect_files(state: ResolveState, step: str) -> Snapshot:
         return added
     if spec_step.code is not None:
         path = local_path(spec_step.code.value, state.folder)
-        if path is not None and exists(path) and state.files.may_judge(path):
+        if path is not None and not exists(path):
+            missing = describe_missing("`code`", spec_step.code.value, path, spec_step.code.span)
+            state.problems.append(missing.under("code-missing"))
+        elif path is not None and state.files.may_judge(path):
             state.problems += snapshot.add_to_snapshot(
                 added, path, spec_step.code.span, state.files.gate, path.name
             )
@@ -54,26 +40,14 @@ def collect_files(state: ResolveState, step: str) -> Snapshot:
 
 
 def _user_function(state: ResolveState, step: str, added: Snapshot) -> None:
-    """Check the input that names a built-in function or one of the user's, and take in the user's file."""
+    """Take in the user's file where an input names a function of it."""
     component = state.components.get(step)
-    tags = component.tags.value if component and component.tags else None
-    name = tags.get(CODE_INPUT_TAG) if isinstance(tags, dict) else None
-    located = state.spec.steps[step].with_.get(name) if isinstance(name, str) else None
-    argument = state.arguments[step].get(name) if isinstance(name, str) else None
-    if located is None or argument is None or not isinstance(argument.value, Literal):
+    name = read_tag(component, CODE_INPUT) if component is not None else None
+    located = state.spec.steps[step].with_.get(name) if name is not None else None
+    if located is None or name is None or not isinstance(state.arguments[step][name].value, Literal):
         return
-    text = located.node.text if isinstance(located.node, Scalar) else ""
-    if ".py" in text:
+    if isinstance(located.node, Scalar) and ".py" in located.node.text:
         _user_file(state, located, added)
-        return
-    built_in = tags.get(BUILT_IN_TAG) if isinstance(tags, dict) else None
-    names = [word.strip() for word in built_in.split(",")] if isinstance(built_in, str) else []
-    if names and text not in names:
-        message = f"`{text}` is no built-in `{name}`, nor a function of a file"
-        near = closest(text, names)
-        listed = ", ".join(f"`{word}`" for word in names)
-        help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
-        state.report("input-not-in-enum", located.span, message, help_)
 
 
 def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> None:

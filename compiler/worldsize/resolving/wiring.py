@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain, pairwise
+from itertools import chain
 
-from worldsize.azureml import binding, graph
+from worldsize.azureml import binding
 from worldsize.azureml.model import Binding, Field, Port
 from worldsize.base import limits
-from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.resolving.own_command import OPEN
@@ -58,49 +57,20 @@ def compatible(source: str, target: str) -> bool:
     return target in ("uri_folder", "path") and source in _FOLDERS
 
 
-def report_missing(state: ResolveState, step: str) -> None:
-    """Report every required input that has neither value, binding nor default."""
+def report_unplanned(state: ResolveState, step: str) -> None:
+    """Report every required input of a planned name that neither the user nor the plan gives."""
     spec_step = state.spec.steps[step]
     place = spec_step.uses.span if spec_step.uses else spec_step.span
     for port in state.ports(step).values():
         if port.name in state.arguments[step] or port.optional or port.default is not None:
             continue
-        if port.name in PLANNED:
+        if port.name in PLANNED and not state.is_misspelt(step, port.name):
+            state.unwired.setdefault(step, set()).add(port.name)
             if state.plan is None and (spec_step.scale is not None or port.name in OF_TOPOLOGY):
                 continue
             help_ = "add `scale:` to the step, so that it is planned" if spec_step.scale is None else None
             message = f"step `{step}` needs `{port.name}`, which the plan does not give"
             state.report("input-missing", place, message, help_ or f"write `{port.name}:` under `with:`")
-        elif not port.is_data:
-            message = f"step `{step}` needs input `{port.name}`, {_kind(port)}"
-            state.report("input-missing", place, message, f"write `{port.name}:` under `with:`")
-
-
-def find_cycle(state: ResolveState) -> list[str] | None:
-    """The steps of one cycle in the order data flows, or None. Linear in steps and bindings."""
-    return graph.find_cycle(state.spec.steps, state.upstream)
-
-
-def report_cycle(state: ResolveState) -> None:
-    """Report one cycle, pointing at the binding that closes it."""
-    cycle_steps = find_cycle(state)
-    if cycle_steps is None:
-        return
-    first, last = cycle_steps[0], cycle_steps[-1]
-    name, span = state.upstream(first)[last]
-    place = span or state.spec.steps[first].span
-    if len(cycle_steps) == 1:
-        message = f"input `{name}` of step `{first}` is bound to the step's own output"
-        state.report("graph-cycle", place, message, "bind it to an earlier step")
-        return
-    shown = cycle_steps if len(cycle_steps) <= 8 else [*cycle_steps[:7], "…"]
-    message = "steps wait for each other: " + " → ".join(f"`{step}`" for step in [*shown, first])
-    related = [
-        Related(span, f"`{step}` reads from `{source}`")
-        for source, step in pairwise(cycle_steps)
-        if (span := state.upstream(step)[source][1])
-    ]
-    state.report("graph-cycle", place, message, "remove one of these bindings", *related)
 
 
 def _bind(
@@ -121,11 +91,12 @@ def _bind(
         assert expression is not None
         state.arguments[step][port.name] = Field(Binding(expression))
         return source
+    state.unwired.setdefault(step, set()).add(port.name)
     if count:
         first = sorted(chain.from_iterable(each[:_SHOWN] for each in fitting), key=order.__getitem__)
         last = max((each[-1] for each in fitting), key=order.__getitem__)
         _ambiguous(state, step, port, first[:_SHOWN], last, count=count)
-    elif not silent:
+    elif not silent and not state.is_misspelt(step, port.name):
         refused = [(source, type_) for type_, sources in earlier.items() for source in sources[:_SHOWN]]
         _nowhere(state, step, port, dict(sorted(refused, key=lambda each: order[each[0]])))
     return None
@@ -188,7 +159,3 @@ def _readers_of(step: str, readers: Mapping[str, list[str]]) -> set[str]:
             seen.add(current)
             waiting += readers.get(current, ())
     return seen
-
-
-def _kind(port: Port) -> str:
-    return f"{'an' if port.type[:1] in 'aeiou' else 'a'} {port.type} without default"

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from worldsize.azureml.model import Binding
+
 if TYPE_CHECKING:
     from worldsize.azureml.model import Component
     from worldsize.rules.context import Context
 
 Subjects = Mapping[str, Sequence[tuple[Any, Any]]]
-Condition = Literal["native", "script", "deepspeed"]
+Condition = Literal["native", "bound-input", "bound-output", "script", "deepspeed"]
 
 _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec")
 
@@ -19,6 +21,27 @@ _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mp
 def native(_context: Context, subjects: Subjects) -> bool:
     """A job that was written as Azure ML's YAML, not made from a spec."""
     return any(job.raw is not None for job, _ in subjects.get("Job", ()))
+
+
+def bound_input(_context: Context, subjects: Subjects) -> bool:
+    """A step with an input that somebody bound; those that a spec's steps get by name cannot be wrong."""
+    return any(
+        isinstance(field.value, Binding) and field.span is not None
+        for job, _ in subjects.get("Job", ())
+        for step in job.steps.values()
+        for field in step.inputs.values()
+    )
+
+
+def bound_output(_context: Context, subjects: Subjects) -> bool:
+    """A pipeline component, or a step with an output that is bound to one of the pipeline."""
+    return any(
+        job.interface is not None
+        or any(
+            field.value.binding is not None for step in job.steps.values() for field in step.outputs.values()
+        )
+        for job, _ in subjects.get("Job", ())
+    )
 
 
 def script(context: Context, subjects: Subjects) -> bool:
@@ -54,6 +77,8 @@ def _is_built_in(context: Context, component: Component | None) -> bool:
 
 CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {
     "native": native,
+    "bound-input": bound_input,
+    "bound-output": bound_output,
     "script": script,
     "deepspeed": deepspeed,
 }

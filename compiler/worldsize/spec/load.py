@@ -79,12 +79,7 @@ def check_references(spec: Spec) -> Iterator[Problem]:
 
 def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:
     known = quoted_list(spec.compute)
-    if step.compute is None:
-        message = (
-            f"step `{step.name}` does not say which of the {len(spec.compute)} compute profiles it runs on"
-        )
-        yield Problem("step-needs-compute", step.span, message, f"add `compute:` with one of {known}")
-    elif step.compute.value not in spec.compute:
+    if step.compute is not None and step.compute.value not in spec.compute:
         near = closest(step.compute.value, spec.compute)
         message = (
             f"step `{step.name}` runs on `{step.compute.value}`, which is not a profile under `compute:`"

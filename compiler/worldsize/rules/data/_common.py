@@ -27,13 +27,11 @@ class DataArgument(NamedTuple):
 
 
 def find_data_arguments(context: Context, job: Job) -> list[DataArgument]:
-    """The data of a native job and its steps. A spec's was checked while it was resolved."""
+    """The data that a job and its steps name."""
     return context.all_of(_given_data, job)
 
 
 def _given_data(_context: Context, job: Job) -> Iterator[DataArgument]:
-    if job.raw is None:
-        return
     for field in job.inputs.values() if job.interface is None else ():
         yield from _one(field, None)
     for step in job.steps.values():
@@ -45,7 +43,7 @@ def _given_data(_context: Context, job: Job) -> Iterator[DataArgument]:
 def _one(field: Field[Any], type_: str | None) -> Iterator[DataArgument]:
     value, node = field.value, field.node
     if isinstance(value, Data):
-        path = node.get("path") if isinstance(node, Mapping) else None
+        path = value.path.node if value.path is not None else None
         yield from _at(path, value.type or type_ or "uri_folder")
     elif isinstance(value, Literal) and type_ is not None:
         yield from _at(node, type_)

@@ -1,4 +1,4 @@
-"""The code of a step is the address of a Git repository."""
+"""The code of a step is the URL of a Git repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conda file of an environment cannot be read."""
+"""The conda file of an environment is not valid."""
 
 from __future__ import annotations
 

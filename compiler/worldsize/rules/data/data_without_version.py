@@ -1,4 +1,4 @@
-"""An input names a registered data asset without its version."""
+"""An input names a registered data asset without a version."""
 
 from __future__ import annotations
 

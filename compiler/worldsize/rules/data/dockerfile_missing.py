@@ -1,4 +1,4 @@
-"""The folder of an environment's build has no Dockerfile."""
+"""The build folder of an environment has no Dockerfile."""
 
 from __future__ import annotations
 

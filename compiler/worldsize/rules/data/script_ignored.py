@@ -1,4 +1,4 @@
-"""The command starts a script that the ignore file of the code folder leaves out."""
+"""The command starts a script that the ignore file excludes from the upload."""
 
 from __future__ import annotations
 

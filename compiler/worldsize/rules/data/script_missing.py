@@ -1,4 +1,4 @@
-"""The command starts a script that the code folder does not have."""
+"""The command starts a script that is not in the code folder."""
 
 from __future__ import annotations
 

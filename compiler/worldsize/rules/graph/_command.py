@@ -26,16 +26,14 @@ class CommandText(NamedTuple):
 
 
 def find_texts(context: Context, component: Component) -> list[CommandText]:
-    """The texts of a native component. A spec's own commands are checked while the spec is resolved."""
+    """The texts of a component that hold expressions, as their file has them."""
     return context.all_of(_texts, component)
 
 
 def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
-    if component.raw is None:
-        return
-    command = component.command
-    if command is not None and isinstance(command.node, Scalar) and isinstance(command.value, str):
-        yield CommandText("command", command.node, binding.parse_template(command.value))
+    node = component.command.node if component.command is not None else None
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        yield CommandText("command", node, binding.parse_template(node.value))
     task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
     if isinstance(task, Mapping):
         for key in ("program_arguments", "append_row_to"):

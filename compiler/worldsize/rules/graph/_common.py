@@ -1,13 +1,14 @@
-"""What several rules of the graph ask: the bindings of a pipeline, and what stands at their other end.
+"""What several rules of the graph ask: the bindings of a pipeline, and what they name.
 
-A spec's graph carries no YAML of its own (``job.raw`` is None). Its bindings were checked while it was
-resolved, by the same slugs, so the rules look at native pipelines only.
+A graph may hold values that nobody wrote, such as the inputs that a spec's steps get by their name or from
+the plan. These have no place in a file and cannot be wrong, so rules look at written values only.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
+from collections.abc import Mapping as MappingType
 from typing import Any
 
 from msgspec import Struct
@@ -42,14 +43,9 @@ class Wire(Struct, frozen=True):
         return self.step.component.inputs.get(self.name) if self.step.component else None
 
 
-def is_native(job: Job) -> bool:
-    """Whether a graph is a pipeline's and was read from Azure ML's own YAML."""
-    return job.raw is not None and job.type == "pipeline"
-
-
 def find_wires(job: Job) -> Iterator[Wire]:
-    """The bound inputs of all steps of a native pipeline."""
-    if not is_native(job):
+    """The bound inputs of all steps of a pipeline, as far as they were written."""
+    if job.type != "pipeline":
         return
     for step in job.steps.values():
         for name, field in step.inputs.items():
@@ -68,7 +64,6 @@ def text_node(node: Node | None) -> Scalar | None:
 
 
 _DECLARING = frozenset({"command", "pipeline", "parallel", "sweep", "spark", "import", "data_transfer"})
-_FLOW = {"flow", "nodes"}
 
 
 def declared_component(step: Step) -> Component | None:
@@ -76,8 +71,7 @@ def declared_component(step: Step) -> Component | None:
     component = step.component
     if component is None or graph.is_inline(step) or component.type.lower() not in _DECLARING:
         return None
-    raw = component.raw
-    return component if isinstance(raw, Mapping) and not _FLOW & set(raw) else None
+    return component
 
 
 def known_ports(step: Step, side: str) -> dict[str, Port] | None:
@@ -140,15 +134,15 @@ def source_type(job: Job, expression: Expression) -> str | None:
 
 
 def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]]:
-    """What a native pipeline gives to inputs that a component declares."""
-    if not is_native(job):
+    """What the files give to inputs that a component declares."""
+    if job.type != "pipeline":
         return
     for step in job.steps.values():
         component = declared_component(step)
         if component is not None:
             for name, field in step.inputs.items():
                 port = component.inputs.get(name)
-                if port is not None:
+                if port is not None and field.span is not None:
                     yield step, name, field, port
 
 
@@ -158,13 +152,23 @@ def span_of(field: Field[Any] | None) -> Span:
 
 
 def find_computes(job: Job) -> Iterator[Scalar]:
-    """The texts that name computes: of the steps of a native job, and of the job itself."""
-    if job.raw is None:
-        return
+    """The texts that name computes: of the steps of a job, and of the job itself."""
     fields = [job.compute, *(step.compute for step in job.steps.values())]
     for field in fields:
-        if field is not None and isinstance(field.node, Scalar) and isinstance(field.value, str):
+        # A step of a spec names a profile instead, and the profile its cluster.
+        if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
             yield field.node
+
+
+def find_unknown_names(
+    given: MappingType[str, Field[Any]], known: Collection[str]
+) -> Iterator[tuple[str, Span, Fix | None]]:
+    """The inputs or outputs that a step names and that do not exist, each with its place and its fix."""
+    has = port_finder(known)
+    for name, field in given.items():
+        if not has(name):
+            span = field.key_span or span_of(field)
+            yield name, span, suggest_fix(span, name, known)
 
 
 def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
@@ -174,8 +178,8 @@ def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | Non
 
 
 def find_unbound_texts(job: Job) -> Iterator[Scalar]:
-    """The texts that steps of a native file give to inputs and outputs and that are not whole bindings."""
-    if not is_native(job):
+    """The texts that steps give to inputs and outputs and that are not whole bindings."""
+    if job.type != "pipeline":
         return
     for step in job.steps.values():
         nodes = [field.node for field in step.inputs.values() if isinstance(field.value, (Literal, Data))]

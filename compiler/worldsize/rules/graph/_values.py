@@ -8,17 +8,41 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize.azureml import literals
-from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port
+from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port, Step
 from worldsize.base.problem import Problem, Related
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import LITERAL_TYPES, find_arguments, span_of, text_node
+from worldsize.rules.graph import _built_in
+from worldsize.rules.graph._common import (
+    LITERAL_TYPES,
+    declared_component,
+    find_arguments,
+    span_of,
+    text_node,
+)
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
-    """Check what a native pipeline gives to its steps."""
-    for _, name, field, port in find_arguments(job):
+    """Check what the steps of a pipeline are given."""
+    for step, name, field, port in find_arguments(job):
         if port.type in LITERAL_TYPES:
-            yield from _check_input(job, name, field, port)
+            for fault in _check_input(job, name, field, port):
+                yield _name_other(context, step, name, field, fault)
+    for step in job.steps.values():
+        component = declared_component(step)
+        if component is not None:
+            yield from _built_in.check_function(step, component)
+            yield from _built_in.check_data_set(context, step)
+
+
+def _name_other(context: Context, step: Step, name: str, field: Field[Any], fault: Problem) -> Problem:
+    """Name the built-in component that takes the value, where the one that was chosen does not."""
+    if fault.slug != "input-not-in-enum" or not _built_in.is_built_in(context, step.component):
+        return fault
+    value = literals.render_literal(field.value.value) if isinstance(field.value, Literal) else ""
+    others = _built_in.find_with_input(name, value)
+    if not others or (fault.help or "").startswith("did"):
+        return fault
+    return replace(fault, help=f"{fault.help}, or use `{others[0]}`, which has `{value}`")
 
 
 def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
@@ -46,9 +70,7 @@ def _judged(value: Any) -> bool:
 
 
 def check_component(context: Context, component: Component) -> Iterator[Problem]:
-    """Check the defaults of a native component's inputs."""
-    if component.raw is None:
-        return
+    """Check the defaults of a component's inputs."""
     for port in component.inputs.values():
         default = port.default
         if default is None or port.type not in LITERAL_TYPES or not _judged(default.value):

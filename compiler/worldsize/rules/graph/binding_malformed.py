@@ -1,4 +1,4 @@
-"""An expression is not closed, has single braces, or blanks inside."""
+"""An expression is not closed, has single braces, or contains spaces."""
 
 from __future__ import annotations
 

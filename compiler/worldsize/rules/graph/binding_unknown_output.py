@@ -11,11 +11,10 @@ from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import (
     declared_component,
+    find_unknown_names,
     find_wires,
-    is_native,
     known_ports,
     port_finder,
-    span_of,
     suggest_fix,
 )
 from worldsize.yaml.nodes import Mapping
@@ -37,9 +36,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             message = f"step `{source.name}` has no {expression.side[:-1]} `{expression.port}`"
             span, help_ = wire.part(4), did_you_mean(expression.port, names)
             yield Finding(span, message, help_, fix=suggest_fix(span, expression.port, names))
-    if is_native(job):
-        for step in job.steps.values():
-            yield from _settings(step)
+    for step in job.steps.values():
+        yield from _settings(step)
 
 
 def _settings(step: Step) -> Iterator[Finding]:
@@ -47,13 +45,10 @@ def _settings(step: Step) -> Iterator[Finding]:
     component = declared_component(step)
     if component is None:
         return
-    has = port_finder(component.outputs)
-    for name, field in step.outputs.items():
-        if not has(name):
-            message = f"step `{step.name}` has no output `{name}`"
-            help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
-            span = field.key_span or span_of(field)
-            yield Finding(span, message, help_, fix=suggest_fix(span, name, component.outputs))
+    for name, span, fix in find_unknown_names(step.outputs, component.outputs):
+        message = f"step `{step.name}` has no output `{name}`"
+        help_ = did_you_mean(name, component.outputs) or "its component declares no outputs"
+        yield Finding(span, message, help_, fix=fix)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The command of a component goes on after a backslash at the end of a line."""
+"""The command of a component continues a line with a backslash."""
 
 from __future__ import annotations
 

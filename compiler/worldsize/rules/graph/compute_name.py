@@ -1,4 +1,4 @@
-"""The name of a compute has characters that Azure ML does not allow."""
+"""A compute name has characters that Azure ML does not allow."""
 
 from __future__ import annotations
 

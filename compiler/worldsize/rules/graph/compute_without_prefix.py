@@ -1,4 +1,4 @@
-"""A compute is named without ``azureml:``."""
+"""A compute name has no ``azureml:`` prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default of a text input is written as a number or a truth value."""
+"""The default of a text input is a number or a boolean."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from worldsize.yaml.nodes import Scalar
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None:
-        return
     for port in component.inputs.values():
         default = port.default
         if port.type != "string" or default is None or not isinstance(default.node, Scalar):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Step
 from worldsize.base.problem import Finding, Fix
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.yaml.nodes import Scalar
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    block = step.environment_variables
-    if block is None or not isinstance(block.node, Mapping):
-        return
-    for key, node in block.node.items():
+    for key, variable in read_entries(step.environment_variables).items():
+        node = variable.node
         if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, str):
             continue
         read = str(node.value)
         if read != node.text:
             quoted = f'"{node.text}"'
-            message = f"`{key.text}: {node.text}` is read as `{read}`, not as the text that stands there"
+            message = f"`{key}: {node.text}` is read as `{read}`, not as the text that stands there"
             fix = Fix(node.span, quoted)
             yield Finding(node.span, message, f"quote it: {quoted}", fix=fix)

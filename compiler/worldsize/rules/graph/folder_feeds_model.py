@@ -1,4 +1,4 @@
-"""An output declared as a plain folder feeds an input that wants a model."""
+"""An output of type ``uri_folder`` feeds a model input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grid sampling is asked to try all values of a continuous search space."""
+"""Grid sampling is used with a continuous search space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An input is given a value of another type than the component declares, or data where a value belongs."""
+"""The value of an input has another type than the component declares."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         if source == "string" and job.interface is None:
             continue  # may be a path
-        wanted = f"input `{wire.name}` takes {literals.article(target.type)}"
         start, end = wire.expression.start, wire.expression.end
         span = wire.node.subspan(start, end)
-        what = "data" if source not in LITERAL_TYPES else "no data"
-        message = f"`{wire.expression.name}` is {source}, {what}, but {wanted}"
-        help_ = "bind an input of data, or write a value" if what == "data" else "bind an output or give data"
+        wanted = f"input `{wire.name}` takes {literals.article(target.type)}"
+        if source in LITERAL_TYPES:
+            message = f"`{wire.expression.name}` is {literals.article(source)}, but {wanted}"
+            help_ = "bind an output, or give data"
+        else:
+            message = f"`{wire.expression.name}` is {source} data, but {wanted}"
+            help_ = "write a value, or take the data as an input of a data type"
         yield Finding(span, message, help_)
 
 

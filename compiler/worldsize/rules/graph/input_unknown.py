@@ -1,38 +1,34 @@
-"""``with:`` gives an input that the component does not declare."""
+"""A step sets an input that its component does not declare."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from worldsize.azureml.model import Job
+from worldsize.azureml.model import Job, Port, Step
 from worldsize.base.problem import Finding
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import (
-    declared_component,
-    is_native,
-    known_ports,
-    port_finder,
-    span_of,
-    suggest_fix,
-)
+from worldsize.rules.graph import _built_in
+from worldsize.rules.graph._common import declared_component, find_unknown_names, known_ports
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if not is_native(job):
+    if job.type != "pipeline":
         return
     for step in job.steps.values():
-        component = declared_component(step)
-        names = known_ports(step, "inputs")
-        if component is None or names is None:
-            continue
-        has = port_finder(names)
-        for name, field in step.inputs.items():
-            if not has(name):
-                of = f"`{component.path.name}`" if component.path else f"the component of step `{step.name}`"
-                help_ = did_you_mean(name, names) or (
-                    "remove it, or declare it there" if names else "it declares no inputs"
-                )
-                span = field.key_span or span_of(field)
-                fix = suggest_fix(span, name, names)
-                yield Finding(span, f"{of} has no input `{name}`", help_, fix=fix)
+        ports = known_ports(step, "inputs") if declared_component(step) is not None else None
+        for name, span, fix in find_unknown_names(step.inputs, ports) if ports is not None else ():
+            chosen = f"`{step.reference.value}`" if step.reference else f"the component of step `{step.name}`"
+            help_ = _suggest(context, step, name, ports or {})
+            yield Finding(span, f"{chosen} has no input `{name}`", help_, fix=fix)
+
+
+def _suggest(context: Context, step: Step, name: str, ports: Mapping[str, Port]) -> str:
+    """The input that was meant; else the built-in component that has it."""
+    if closest(name, ports) is None and _built_in.is_built_in(context, step.component):
+        others = _built_in.find_with_input(name)
+        if others:
+            return f"`{name}` is an input of {' or '.join(f'`{other}`' for other in others)}"
+    return did_you_mean(name, ports) or (
+        "remove it, or declare it there" if ports else "it declares no inputs"
+    )

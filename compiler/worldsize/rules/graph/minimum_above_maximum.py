@@ -1,4 +1,4 @@
-"""The minimum of an input lies above its maximum."""
+"""The minimum of an input is greater than its maximum."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from worldsize.rules.graph._common import span_of
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None:
-        return
     for port in component.inputs.values():
         low = literals.parse_number(port.min.value) if port.min else None
         high = literals.parse_number(port.max.value) if port.max else None

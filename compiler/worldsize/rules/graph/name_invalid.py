@@ -15,8 +15,6 @@ _OTHER = re.compile(r"\W", re.ASCII)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None:
-        return
     for port in [*component.inputs.values(), *component.outputs.values()]:
         if not _NAME.fullmatch(port.name):
             message = f"`{port.name}` cannot be the name of an input or output"

@@ -1,4 +1,4 @@
-"""An input has a name that Azure ML reserves."""
+"""An input has the name of a system environment variable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ _RESERVED = frozenset({"path", "ld_library_path", "user", "logname", "home", "pw
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None:
-        return
     for name, port in component.inputs.items():
         if name.lower() in _RESERVED:
             message = f"`{name}` is a reserved name"

@@ -1,4 +1,4 @@
-"""An input has the name of a method of Python's mappings."""
+"""An input has the name of a method of Python mappings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _METHODS = frozenset(
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None or component.path is None:
+    if component.path is None:
         return
     for name, port in component.inputs.items():
         if name in _METHODS:

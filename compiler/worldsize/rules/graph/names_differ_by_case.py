@@ -1,4 +1,4 @@
-"""Two inputs or two outputs of a component have names that differ only by upper and lower case."""
+"""Two inputs or two outputs of a component differ only in upper and lower case."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from worldsize.rules.graph._common import NOWHERE
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    if component.raw is None:
-        return
     for side, ports in (("inputs", component.inputs), ("outputs", component.outputs)):
         first: dict[str, str] = {}
         for name, port in ports.items():

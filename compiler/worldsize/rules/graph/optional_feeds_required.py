@@ -1,4 +1,4 @@
-"""An optional input of a pipeline component feeds an input that a step requires."""
+"""An optional input of a pipeline component feeds a required input of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command uses an optional input outside of ``$[[ ]]``."""
+"""The command uses an optional input outside ``$[[ ]]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binding of an output has blanks between the braces and the name."""
+"""The binding of an output has spaces inside the braces."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Fix
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import is_native, text_node
+from worldsize.rules.graph._common import text_node
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if not is_native(job):
-        return
     for step in job.steps.values():
         for field in step.outputs.values():
             bound, node = field.value.binding, text_node(field.node)

@@ -1,4 +1,4 @@
-"""Two steps write the same output of the pipeline."""
+"""Two steps write the same pipeline output."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import is_native, span_of
+from worldsize.rules.graph._common import span_of
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if not is_native(job):
-        return
     written: dict[str, tuple[str, Span]] = {}
     for step in job.steps.values():
         for field in step.outputs.values():

@@ -1,9 +1,10 @@
-"""A parallel step does not say which input is split into batches."""
+"""A parallel step does not say which input to split into batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.graph import is_inline
 from worldsize.azureml.model import Component, Step
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
@@ -13,7 +14,7 @@ from worldsize.yaml.nodes import Mapping, Node
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    if step.type == "parallel" and step.component is not None and step.component.raw is step.raw:
+    if step.type == "parallel" and is_inline(step):
         yield from _one(step.raw, step.span, list(step.inputs))
 
 

@@ -1,4 +1,4 @@
-"""An input of the pipeline is an empty text, and a step is bound to it."""
+"""A step is bound to a pipeline input that is empty text."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
     declared_component,
     find_wires,
-    is_native,
     pipeline_inputs,
     port_finder,
     suggest_fix,
@@ -25,8 +24,8 @@ _OF_COMPONENTS = ("resources", "distribution", "limits")  # an inline step canno
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if not is_native(job):
-        return
+    if job.type != "pipeline" or not job.keys.binds("parent.inputs"):
+        return  # binding-unknown-scope
     names = pipeline_inputs(job)
     has = port_finder(names)
     for wire in find_wires(job):

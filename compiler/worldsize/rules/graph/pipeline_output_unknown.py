@@ -8,12 +8,10 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import is_native, suggest_fix, text_node
+from worldsize.rules.graph._common import suggest_fix, text_node
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if not is_native(job):
-        return
     for step in job.steps.values():
         for field in step.outputs.values():
             bound = field.value.binding

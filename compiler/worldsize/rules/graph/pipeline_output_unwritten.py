@@ -1,4 +1,4 @@
-"""A pipeline component declares an output that no step in it writes."""
+"""No step writes a declared output of a pipeline component."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import NOWHERE, is_native
+from worldsize.rules.graph._common import NOWHERE
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    if job.interface is None or not is_native(job):
+    if job.interface is None:
         return
     bindings = (field.value.binding for step in job.steps.values() for field in step.outputs.values())
     written = {bound.value.port for bound in bindings if bound is not None}

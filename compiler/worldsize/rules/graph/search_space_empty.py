@@ -1,4 +1,4 @@
-"""A search space holds no value that could be tried."""
+"""A search space contains no values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step names no compute profile although the spec has several."""
+"""A step names no compute, and there is no default."""
 
 from __future__ import annotations
 
@@ -8,27 +8,21 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 _RUN_ON_COMPUTE = frozenset({"command", "parallel", "sweep"})
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    """Steps of a native pipeline that has no default compute; a pipeline component may be given one."""
-    if job.raw is None or job.type != "pipeline" or job.interface is not None or job.compute is not None:
+    """Steps of a pipeline that has no default compute; a pipeline component may be given one."""
+    if job.type != "pipeline" or job.interface is not None or job.compute is not None:
         return
-    if not isinstance(job.raw, Mapping) or _has_default(job.raw.get("settings")):
+    settings = job.settings.value if job.settings is not None else None
+    # A key that is misspelt is reported as such.
+    if isinstance(settings, dict) and any("compute" in str(key).lower() for key in settings):
         return
     for step in job.steps.values():
-        if step.type in _RUN_ON_COMPUTE and step.compute is None and isinstance(step.raw, Mapping):
-            message = f"step `{step.name}` has no `compute`, and the pipeline has no default"
-            help_ = "add `compute: azureml:NAME` to the step, or `default_compute` under `settings:`"
+        is_read = step.component is not None or step.reference is not None
+        if step.type in _RUN_ON_COMPUTE and step.compute is None and is_read:
+            message = f"step `{step.name}` has no `compute`, and there is no default"
+            help_ = f"add `compute:` to the step, or {job.keys.default_compute}"
             yield Finding(step.span or Span("", 1, 1, 1, 1), message, help_)
-
-
-def _has_default(settings: Node | None) -> bool:
-    if not isinstance(settings, Mapping):
-        return False
-    node = settings.get("default_compute")
-    misspelt = any(isinstance(key, str) and "compute" in key.lower() for key in settings)
-    return misspelt or (isinstance(node, Scalar) and node.value is not None)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml import component as components
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
@@ -106,7 +105,7 @@ class StepReader:
             self._no_component()
             return None
         own = component.type.lower()
-        if components.is_flow(component):
+        if component.type == "flow":
             self.refuse(
                 f"step `{self.name}` is a prompt flow, whose connections only the service has",
                 refusals.SUBMIT,

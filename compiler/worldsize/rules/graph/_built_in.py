@@ -1,0 +1,102 @@
+"""What is known of the inputs of built-in components beyond what these declare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from worldsize import resources
+from worldsize.azureml.component import CODE_INPUT, read_tag
+from worldsize.azureml.model import Component, Field, Literal, Step
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest, did_you_mean
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import span_of
+from worldsize.yaml.nodes import Scalar
+
+_BUILT_IN = "worldsize_code_builtin"  # the tag with what else the input for code may hold
+_PREFIX = "builtin:"
+
+
+def find_with_input(name: str, word: str | None = None) -> list[str]:
+    """The built-in components that have an input, and ``word`` among its enumerated values.
+
+    For the help of a mistake: the files are searched as text, which is quicker than reading them.
+    """
+    declared = re.compile(rf"^  {re.escape(name)}:\n((?:    .*\n)*)", re.MULTILINE)
+    components = []
+    for built_in in resources.component_names():
+        text = resources.component_file(built_in).read_text(encoding="utf-8")
+        block = declared.search(text.partition("\noutputs:")[0])
+        words = re.search(r"enum: \[([^\[\]\n]*)\]", block[1]) if block is not None else None
+        if block is not None and (word is None or (words and word in words[1].split(", "))):
+            components.append(built_in)
+    return components
+
+
+def is_built_in(context: Context, component: Component | None) -> bool:
+    """Whether a component is one of Worldsize's own."""
+    return component is not None and component.path is not None and context.built_in(component.path)
+
+
+def check_function(step: Step, component: Component) -> Iterator[Problem]:
+    """Report a name that is neither built in nor a function of a file, where an input takes one of these."""
+    names = (read_tag(component, _BUILT_IN) or "").replace(",", " ").split()
+    name = read_tag(component, CODE_INPUT) if names else None
+    field = step.inputs.get(name) if name is not None else None
+    if field is None or not isinstance(field.value, Literal) or not isinstance(field.node, Scalar):
+        return
+    text = field.node.text
+    if ".py" not in text and "${{" not in text and text not in names:
+        near = closest(text, names)
+        listed = ", ".join(f"`{each}`" for each in names)
+        help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
+        message = f"`{text}` is neither a built-in `{name}` nor a function of a file"
+        yield Problem("input-not-in-enum", span_of(field), message, help_)
+
+
+def check_data_set(context: Context, step: Step) -> Iterator[Problem]:
+    """Report a source of ``shard_data`` that is not a built-in data set."""
+    source, field = _read_source(context, step)
+    if field is not None and source is not None and source.startswith(_PREFIX):
+        from wssources import planned_rows  # only a step that shards data needs it
+
+        message = f"there is no built-in data set `{source}`"
+        help_ = did_you_mean(source, planned_rows.SOURCES)
+        yield Problem("input-not-in-enum", span_of(field), message, help_)
+
+
+def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | None:
+    """The place, message and help where ``shard_data`` is to read from ``data``, which nothing gives."""
+    source, field = _read_source(context, step)
+    if source is None or source.startswith(_PREFIX) or "data" in step.inputs or "data" in step.unwired:
+        return None
+    from wssources import planned_rows  # only a step that shards data needs it
+
+    listed = " or ".join(f"`source: {name}`" for name in planned_rows.SOURCES)
+    what = f"the path `{source}` inside `data`" if field is not None else "all of `data`"
+    message = f"step `{step.name}` reads {what}, but no `data` is given"
+    return span_of(field or step.reference), message, f"give a file or folder as `data:`, or write {listed}"
+
+
+def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] | None]:
+    """What a step that shards data is to read, where it is not a built-in data set, and its place."""
+    component = step.component
+    if component is None or "source" not in component.inputs or not is_built_in(context, component):
+        return None, None
+    from worldsize.planning.memory.workload import is_sharding  # only a step that shards data needs it
+    from wssources import planned_rows
+
+    field, default = step.inputs.get("source"), component.inputs["source"].default
+    value = field.value if field is not None else Literal(default.value if default is not None else None)
+    text = value.value if isinstance(value, Literal) else None
+    if (
+        not is_sharding(component)
+        or not isinstance(text, str)
+        or "${{" in text
+        or text in planned_rows.SOURCES
+    ):
+        return None, None
+    return text, field

@@ -10,7 +10,7 @@ import pytest
 
 from wsshards.errors import UserError
 from wstrain.launch.environment import Launch, read_mpi_environment, read_pytorch_environment
-from wstrain_horovod.installation import expect_horovod
+from wstrain_horovod.launch import expect_horovod
 
 MPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wsshards.checksummed_json import add_checksum, has_valid_checksum
 from wsshards.errors import UserError
 from wsshards.regular_files import check_regular, open_regular, read_regular
 
@@ -308,3 +307,22 @@ def _inside(path: object) -> str:
     if parts.is_absolute() or ".." in parts.parts:
         raise ValueError(f"shard path {str(path)!r} leaves the folder")
     return str(path)
+
+
+CHECKSUM_KEY = "sha256"
+
+
+def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object with its checksum as the last entry."""
+    return {**content, CHECKSUM_KEY: _digest(content)}
+
+
+def has_valid_checksum(document: Mapping[str, Any]) -> bool:
+    """Whether an object is unchanged since its checksum was added; without a checksum it is not."""
+    content = {name: value for name, value in document.items() if name != CHECKSUM_KEY}
+    return document.get(CHECKSUM_KEY) == _digest(content)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    # Layout and order of the text do not matter.
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

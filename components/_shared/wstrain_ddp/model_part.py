@@ -10,13 +10,12 @@ from torch.distributed.tensor import DTensor
 
 from wstrain_ddp.device_mesh import DATA, PIPELINE, TENSOR
 from wstrain_ddp.gradients import average_gradients, clip_gradients
-from wstrain_torch import optimizers
 from wstrain_torch.checkpoint import tensor_state
-from wstrain_torch.strategies.protocol import UpdateSettings
+from wstrain_torch.strategies import TorchStrategy, UpdateSettings
 
 
-class ModelPart:
-    """The layers of one pipeline stage, perhaps divided over the ranks of the tensor dimension.
+class ModelPart(TorchStrategy):
+    """A strategy whose rank has the layers of one pipeline stage, perhaps divided over the tensor dimension.
 
     Args:
         module: this rank's part, in which everything has the name that it has in the whole model.
@@ -25,28 +24,18 @@ class ModelPart:
         mesh: ``[pipeline, data, tensor]``.
     """
 
+    sharded = True
+
     def __init__(
         self, module: nn.Module, plain: nn.Module, updates: UpdateSettings, mesh: DeviceMesh
     ) -> None:
-        self._module, self._plain, self._mesh = module, plain, mesh
+        super().__init__(module, updates)
+        self._plain, self._mesh = plain, mesh
         self._trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self._device = self._trained[0].device
-        self._optimizer = optimizers.build_optimizer(module, updates.optimizer, learning_rate=0.0)
-        self._scaler = updates.precision.scaler  # does nothing: fp16 is not offered
-        self._longest = updates.max_gradient_norm
 
-    def average(self) -> None:
-        """Average the gradients over the replicas of this part."""
+    def _average_gradients(self) -> None:
         average_gradients(self._trained, self._mesh[DATA].get_group())
-
-    def update(self, learning_rate: float) -> None:
-        """Clip, step at ``learning_rate``, and clear the gradients."""
-        if self._longest > 0:
-            clip_gradients(self._trained, self._longest, self._mesh[PIPELINE].get_group())
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
         """This rank's part, by name."""
@@ -63,6 +52,9 @@ class ModelPart:
             if dist.get_rank() == 0:
                 self._plain.load_state_dict(weights, assign=True)
         return self._plain
+
+    def _clip(self) -> None:
+        clip_gradients(self._trained, self._max_norm, self._mesh[PIPELINE].get_group())
 
     def _gather(self) -> dict[str, Tensor]:
         """Send each stage's weights to the first stage, one after the other."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 
 from wsshards.errors import UserError
-from wstrain_ddp import stage_partition
+from wstrain.launch import mesh
 
 METHOD = "pipeline_blocks"
 
@@ -65,7 +65,7 @@ def partition_model(model: nn.Module, count: int) -> list[list[str]]:
     names = find_sequence(model)
     blocks = [model.get_submodule(name) for name in names]
     weights = [sum(p.numel() for p in block.parameters() if p.requires_grad) for block in blocks]
-    parts = stage_partition.partition_blocks(weights, count)
+    parts = mesh.partition_blocks(weights, count)
     if not parts:
         trained = sum(weight > 0 for weight in weights)
         raise UserError(

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import torch
 
 from wsshards.errors import UserError
-from wstrain_horovod.installation import REBUILD
+from wstrain_horovod.launch import REBUILD
 
 T = TypeVar("T")
 

@@ -15,24 +15,23 @@ from wsshards.errors import UserError
 from wsshards.manifest import Manifest, verify_shards
 from wsshards.reader import ShardReader
 from wstrain import run_facts
-from wstrain.checkpoint.background_writer import BackgroundWriter
 from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.sample_spec import SampleSpec, make_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
-from wstrain.launch.environment import Launch
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
+from wstrain_tensorflow.data import BatchLoader
 from wstrain_tensorflow.launch import setup
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import BatchLoader
-from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models import Models
 from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
 from wstrain_tensorflow.optimizers import Optimizer
+from wstrain_tensorflow.precision import LossScale
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
@@ -44,8 +43,12 @@ SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scal
 class WorkerGroup:
     """The workers, as the recorder sees them; a step's loss is already that of the global batch."""
 
-    launch: Launch
     rendezvous: Rendezvous
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this worker leads."""
+        return self.rendezvous.is_main
 
     def average(
         self, losses: Sequence[Any], seconds: float, compute_seconds: float = 0.0
@@ -60,7 +63,7 @@ class WorkerGroup:
         status.receive(statuses, means, seconds)
         return means, seconds, [each[1] for each in gathered]
 
-    def everyone(self, value: Any) -> list[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """Return this value only, as all workers have the same."""
         return [value]
 
@@ -121,8 +124,7 @@ class Job:
         """Return the saver of the variables."""
         return CheckpointSaver(
             folder=self.settings.checkpoints,
-            rendezvous=self.rendezvous,
-            is_main=self.cluster.is_main,
+            group=self.rendezvous,
             variables=variables,
             identity={**run_facts.training_identity(self.settings, self.facts), "framework": "tensorflow"},
             save_policy=run_facts.make_save_policy(self.settings, self.steps),
@@ -156,7 +158,7 @@ class Job:
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:
             yield StepRecorder(
-                group=WorkerGroup(self.cluster.launch(), self.rendezvous),
+                group=WorkerGroup(self.rendezvous),
                 total_steps=self.steps["total_steps"],
                 steps_per_epoch=self.steps["steps_per_epoch"],
                 global_batch=self.settings.global_batch_size,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import UserError
-from wstrain_torch.data.task import Task
+from wstrain_torch.data import Task
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from wsshards.errors import Interrupted, UserError
 from wsshards.manifest import read_manifest, verify_shards
 from wsshards.reader import ShardReader
-from wstrain import run_facts
-from wstrain.checkpoint.background_writer import BackgroundWriter
+from wstrain import run_facts, user_code
 from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.sampler import GlobalBatchSampler
-from wstrain.health import non_finite, peak_memory, watchdog
+from wstrain.health import memory, non_finite, watchdog
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.launch import consistency
 from wstrain.launch.environment import Launch
@@ -31,11 +31,9 @@ from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data.loader import BatchLoader
-from wstrain_torch.data.task import Task, make_task
+from wstrain_torch.data import BatchLoader, Task, make_task
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.models import user
-from wstrain_torch.models.blocks import recompute_blocks
+from wstrain_torch.models.layers import ModelOptions, recompute_blocks
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
 
@@ -107,7 +105,7 @@ def _train(
         heartbeat.mark(Phase.SAVING)
         saver.save(max(start, stop))
         saver.finish()
-        peak = peak_memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.everyone)
+        peak = memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.gather)
         if tracker:
             waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
             tracker.log(max(start, stop), {**peak, **waited}, always=True)
@@ -126,14 +124,14 @@ def _leave_together(group: Group) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        group.everyone("stopped")
+        group.gather("stopped")
         group.leave()
         raise
 
 
 def _expect_consistency(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
     code = Path(sys.argv[0]).resolve().parent
-    values = group.everyone(consistency.fingerprint(code, settings.shards, facts))
+    values = group.gather(consistency.fingerprint(code, settings.shards, facts))
     difference = consistency.describe_difference(values)
     if difference is not None:
         raise UserError(difference, "give every process the same code, shards and inputs")
@@ -145,11 +143,11 @@ def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalB
     if task.name == "classification":
         features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
         sample = torch.from_numpy(np.asarray(features)).float()
-    options = models.ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
+    options = ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
     model = models.build_model(
         settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
     )
-    if user.is_reference(settings.model):
+    if user_code.is_reference(settings.model):
         export.export_program(model, task)  # better refused now than after the last epoch
     if settings.activation_checkpointing == "blocks":
         recompute_blocks(model)
@@ -163,7 +161,7 @@ def _updates(settings: Settings, precision: Precision) -> UpdateSettings:
         micro_batch=settings.batch_size_per_device,
         accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
-        unused_parameters=user.is_reference(settings.model),
+        unused_parameters=user_code.is_reference(settings.model),
         options=settings.options,
     )
 
@@ -232,7 +230,7 @@ def _recorder(
         steps_per_epoch=steps["steps_per_epoch"],
         global_batch=settings.global_batch_size,
         tracker=tracker,
-        progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
+        progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.is_main else None),
         heartbeat=heartbeat,
         last_checkpoint=last,
         overflows=non_finite.MAX_OVERFLOWS if settings.precision == "fp16" else 0,

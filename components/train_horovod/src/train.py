@@ -9,8 +9,7 @@ import sys
 from wsshards.errors import run_main
 from wstrain.launch.environment import read_mpi_environment
 from wstrain.settings import parse_settings
-from wstrain_horovod.installation import expect_horovod
-from wstrain_horovod.reduction import expect_reduction_possible
+from wstrain_horovod.launch import expect_horovod, expect_reduction_possible
 from wstrain_torch.launch.start import start_training
 
 STRATEGIES = {"horovod": "wstrain_horovod.strategy"}

@@ -8,6 +8,7 @@ last, flushed to the disk and then renamed. Reading starts with :mod:`wstrain.ch
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -19,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from wsshards.checksummed_json import add_checksum, has_valid_checksum
 from wsshards.errors import UserError
-from wstrain.checkpoint.hashed_file import HashedFile, flush_to_disk
+from wsshards.manifest import add_checksum, has_valid_checksum
 
 STATE, CARD = "state.pt", "checkpoint.json"
 Files = Mapping[str, Mapping[str, Any]]  # size and hash by name
@@ -227,12 +227,10 @@ def expect_identity(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None
 def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
     import torch
 
-    from wstrain.checkpoint import hashed_file
-
     with path.open("wb") as file:
         digesting = HashedFile(file)
         try:
-            with hashed_file.skip_crc32():
+            with skip_crc32():
                 torch.save(dict(state), cast("IO[bytes]", digesting))  # torch only calls write()
         except (RuntimeError, OSError) as error:
             raise digesting.failure or OSError(str(error).splitlines()[0]) from error
@@ -285,3 +283,63 @@ def _flush_folder(folder: Path) -> None:
         pass
     finally:
         os.close(descriptor)
+
+
+class HashedFile:
+    """Hashes what is written to a file, and keeps the error that PyTorch's writers would hide."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._hash = file, hashlib.sha256()
+        self.bytes = 0
+        self.failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Write all of ``data``."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+        self._hash.update(data)
+        self.bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self.bytes
+
+    def flush(self) -> None:
+        """Hand buffered data to the operating system."""
+        self._file.flush()
+
+    def fileno(self) -> int:
+        """Flush, and return the descriptor for ``fsync``."""
+        self._file.flush()
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def size_and_hash(self) -> dict[str, Any]:
+        """Return size and SHA-256 of what was written, as the card of a checkpoint lists them."""
+        return {"bytes": self.bytes, "sha256": self._hash.hexdigest()}
+
+
+def flush_to_disk(file: IO[Any]) -> None:
+    """Wait until a file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def skip_crc32() -> Iterator[None]:
+    """Let ``torch.save`` leave out CRC-32, a third of its time, which ``torch.load`` does not read."""
+    from torch import serialization  # TensorFlow's checkpoints need no torch
+
+    before = serialization.get_crc32_options()
+    serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        serialization.set_crc32_options(before)

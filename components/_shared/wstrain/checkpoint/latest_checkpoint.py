@@ -26,13 +26,13 @@ class ReadShare:
         local_rank: this process among those of its instance. A file that all ranks load is checked by one
             rank
             of each instance, as each may have its own copy.
-        everyone: returns the values of all ranks, by rank; called by all.
+        gather: returns the values of all ranks, by rank; called by all.
     """
 
     rank: int = 0
     ranks: int = 1
     local_rank: int = 0
-    everyone: Callable[[Any], list[Any]] = lambda value: [value]
+    gather: Callable[[Any], list[Any]] = lambda value: [value]
 
     def files(self, checkpoint: Checkpoint) -> Sequence[str]:
         """Return the files that this rank checks."""
@@ -54,8 +54,8 @@ def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = No
     share = share or ReadShare()
     candidates = [path for folder in folders for path in checkpoint_folder.list_checkpoints(folder)]
     candidates.sort(key=lambda path: path.name.zfill(64), reverse=True)
-    for path in map(Path, share.everyone([str(path) for path in candidates])[0]):
-        faults = share.everyone(_fault(path, share))
+    for path in map(Path, share.gather([str(path) for path in candidates])[0]):
+        faults = share.gather(_fault(path, share))
         wrong = next((rank for rank, fault in enumerate(faults) if fault is not None), None)
         if wrong is None:
             return checkpoint_folder.read_card(path)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsshards.errors import UserError
-from wstrain.launch.environment import Launch
 
 NAME = "TF_CONFIG"
 _START = "start the script with `distribution: {type: tensorflow}`, or alone, without `TF_CONFIG`"
@@ -59,10 +58,6 @@ class Cluster:
     def number(self) -> int:
         """This process's number in :attr:`members`."""
         return self.index if self.task == "worker" else len(self.workers) + self.index
-
-    def launch(self) -> Launch:
-        """This process as other components describe it; a parameter server has no rank among the workers."""
-        return Launch(rank=self.number, local_rank=0, world_size=self.worker_count, node_rank=self.number)
 
     def config(self) -> str:
         """``TF_CONFIG`` as TensorFlow takes it; empty for a single process."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from wstrain.health import out_of_memory
+from wstrain.health import memory
 from wstrain.settings import Settings
 from wstrain_tensorflow.launch.rendezvous import GRACE_SECONDS
 
@@ -35,7 +35,7 @@ def translate_errors(others: int, settings: Settings) -> Iterator[None]:
     try:
         yield
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        raise out_of_memory.out_of_memory_error(error, settings) from error
+        raise memory.out_of_memory_error(error, settings) from error
     except _LOST:
         if others:
             # Probably another process has died: the rendezvous names it, and ends this one.

@@ -16,12 +16,12 @@ from wsshards.manifest import Manifest
 from wstrain import run_facts
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
+from wstrain_tensorflow.data import MicroBatch
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import MicroBatch
-from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models.network import Network, local_copy, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
+from wstrain_tensorflow.precision import LossScale
 from wstrain_tensorflow.training import Job, expect_replicas
 
 

@@ -20,9 +20,9 @@ from wstrain import run_facts
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import StepRecorder
+from wstrain_tensorflow.data import MicroBatch
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import MicroBatch
 from wstrain_tensorflow.models.network import Network, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.training import Job
@@ -109,7 +109,7 @@ def _coordinate(
         for step in range(start, job.stop):
             parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
             pending.schedule(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
-            if saver.wanted(step + 1):
+            if saver.is_due(step + 1):
                 heartbeat.mark(Phase.SAVING)
                 saver.step(step + 1)
             heartbeat.note_step(step + 1)

@@ -25,8 +25,7 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from wsshards.errors import UserError
-from wstrain.checkpoint import hashed_file
-from wstrain.checkpoint.hashed_file import HashedFile
+from wstrain.checkpoint.checkpoint_folder import HashedFile, skip_crc32
 
 _METADATA = ".metadata"
 _FORMAT = "torch.distributed.checkpoint"
@@ -72,19 +71,19 @@ def tensor_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
 
-def plan_layout(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
+def plan_layout(tensors: Mapping[str, Tensor], rank: int, gather: Callable[[Any], list[Any]]) -> Layout:
     """Decide which rank writes which slice; called by all.
 
     Args:
         tensors: by name. A ``DTensor`` is written slice by slice, each by a rank that has it; any other
             tensor counts as the same on all ranks that name it, and one of them writes it.
         rank: this process.
-        everyone: returns the values of all ranks, by rank.
+        gather: returns the values of all ranks, by rank.
     """
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
     # Every rank computes the same plan from the same input, so nothing is sent back.
-    plans, metadata = planner.create_global_plan(everyone(planner.create_local_plan()))
+    plans, metadata = planner.create_global_plan(gather(planner.create_local_plan()))
     plans = FileSystemWriter("").prepare_global_plan(plans)
     return Layout(plans[rank], metadata, tensor_shapes(tensors))
 
@@ -207,7 +206,7 @@ class _Writer(FileSystemWriter):
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         try:
-            with hashed_file.skip_crc32():
+            with skip_crc32():
                 return super().write_data(plan, planner)
         except (RuntimeError, OSError) as error:  # PyTorch's writer hides the system's error
             raise self.files.failure or error from error

@@ -76,7 +76,7 @@ def lay_out(folder: Path, horovod: dict[str, str] | None, torch: str) -> None:
     ("horovod", "message"),
     [
         ({"pytorch": "2.12.0"}, "Horovod was built for torch 2.12.0 but torch 2.13.0.cu130 is installed"),
-        ({"tensorflow": "2.15.0"}, "the Horovod that is installed was built without PyTorch"),
+        ({"tensorflow": "2.15.0"}, "the installed Horovod was built without PyTorch"),
     ],
 )
 def test_a_horovod_that_does_not_fit_is_named(

@@ -12,7 +12,7 @@ from wstrain.health import memory
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands a peak down")
 def test_the_peak_of_a_process_is_its_own_and_not_its_starter_s() -> None:
     large = bytearray(300 * 2**20)
-    code = "from wstrain.health import peak_memory; print(peak_memory.peak_bytes())"
+    code = "from wstrain.health import memory; print(memory.peak_bytes())"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert memory.peak_bytes() > len(large)
     assert int(child.stdout) < 100 * 2**20

@@ -26,7 +26,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain_ddp.device_mesh import DATA, TENSOR, make_device_mesh
 from wstrain_ddp.gradients import clip_gradients
 from wstrain_ddp.tensor_parallel import split_tensors
@@ -98,7 +98,7 @@ def shard(model: nn.Module, parts: Sequence[nn.Module], mesh: DeviceMesh, shardi
                 ignored_params=exact,
             )
     except ValueError as error:  # a parameter without dimensions
-        raise UserError(f"`fsdp` cannot shard the model: {str(error).splitlines()[0][:120]}") from error
+        raise UserError(f"`fsdp` cannot shard the model: {describe_error(error)}") from error
     assert isinstance(model, FSDPModule)
     return model
 

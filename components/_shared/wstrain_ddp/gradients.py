@@ -100,12 +100,12 @@ def clip_gradients(
         longest: Euclidean length over the gradients of the whole model.
         stages: ranks that hold the rest of the model, with parameters of their own.
     """
-    own = list(parameters)
+    local_parameters = list(parameters)
     groups: dict[_Ranks, list[Tensor]] = defaultdict(list)
-    for parameter in own:
+    for parameter in local_parameters:
         if parameter.grad is not None:
             groups[_ranks(parameter.grad)].append(_local(parameter.grad))
-    square = torch.zeros((), device=own[0].device)
+    square = torch.zeros((), device=local_parameters[0].device)
     for ranks, gradients in groups.items():
         part = nn.utils.get_total_norm(gradients).square()
         for others in ranks:

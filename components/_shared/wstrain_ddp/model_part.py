@@ -61,18 +61,20 @@ class ModelPart(TorchStrategy):
         line = self._mesh[PIPELINE].get_group()
         state = self._module.state_dict()
         shapes = [(name, tensor.shape, tensor.dtype) for name, tensor in state.items()]
-        held: list[list[tuple[str, torch.Size, torch.dtype]]] = [shapes] * line.size()
-        dist.all_gather_object(held, shapes, group=line)
+        stages: list[list[tuple[str, torch.Size, torch.dtype]]] = [shapes] * line.size()
+        dist.all_gather_object(stages, shapes, group=line)
         weights: dict[str, Tensor] = {}
-        for stage, names in enumerate(held):
+        for stage, names in enumerate(stages):
             for name, shape, dtype in names:
-                own = _whole(state[name]) if stage == line.rank() else None
+                tensor = _whole(state[name]) if stage == line.rank() else None
                 if self._mesh.get_local_rank(TENSOR) > 0:
                     continue  # its neighbour has the same
                 if line.rank() == 0:
-                    weights[name] = self._receive(line, stage, shape, dtype) if own is None else own.cpu()
-                elif own is not None:
-                    dist.send(own.contiguous(), group=line, group_dst=0)
+                    weights[name] = (
+                        self._receive(line, stage, shape, dtype) if tensor is None else tensor.cpu()
+                    )
+                elif tensor is not None:
+                    dist.send(tensor.contiguous(), group=line, group_dst=0)
         return weights
 
     def _receive(self, line: dist.ProcessGroup, stage: int, shape: torch.Size, dtype: torch.dtype) -> Tensor:

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain_deepspeed import config as deepspeed_config
 from wstrain_deepspeed import stale_locks
 from wstrain_torch import optimizers
@@ -175,7 +175,7 @@ def _write(text: str) -> None:
         CONFIG_FILE.parent.mkdir(exist_ok=True)
         CONFIG_FILE.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write `{CONFIG_FILE}`: {(error.strerror or str(error)).lower()}") from error
+        raise UserError(f"cannot write `{CONFIG_FILE}`: {describe_error(error)}") from error
 
 
 def _load_deepspeed(group: Group) -> Any:

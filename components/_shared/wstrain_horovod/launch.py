@@ -1,4 +1,4 @@
-"""Whether the Horovod that is installed fits the torch that is, asked before either is loaded.
+"""Checks of a Horovod training before torch or Horovod is loaded: the reduction, and the installed Horovod.
 
 Horovod is compiled against one version of torch. With another it stops with an undefined symbol, or worse.
 """
@@ -11,6 +11,7 @@ from importlib import metadata
 
 from wsshards.errors import UserError
 
+ADASUM = "adasum"
 REBUILD = (
     "run `python build_horovod.py` of train_horovod's environment, which builds it for what is installed"
 )
@@ -22,32 +23,33 @@ def expect_horovod() -> None:
     Raises:
         UserError: it is not; the message has both versions where they differ.
     """
-    card = _text("horovod", "horovod/metadata.json")
+    card = _read_package_file("horovod", "horovod/metadata.json")
     if card is None:
         raise UserError(
-            "Horovod is not installed, and `train_horovod` cannot exchange gradients without", REBUILD
+            "Horovod is not installed, and `train_horovod` cannot exchange gradients without it", REBUILD
         )
     try:
         built_for = json.loads(card).get("pytorch")
     except ValueError:
         built_for = None
     if built_for is None:
-        raise UserError("the Horovod that is installed was built without PyTorch", REBUILD)
-    found = re.search(r"^__version__ = '([^']+)'", _text("torch", "torch/version.py") or "", re.MULTILINE)
-    if found and found[1] != built_for:
-        raise UserError(f"Horovod was built for torch {built_for} but torch {found[1]} is installed", REBUILD)
+        raise UserError("the installed Horovod was built without PyTorch", REBUILD)
+    version = re.search(
+        r"^__version__ = '([^']+)'", _read_package_file("torch", "torch/version.py") or "", re.MULTILINE
+    )
+    if version and version[1] != built_for:
+        raise UserError(
+            f"Horovod was built for torch {built_for} but torch {version[1]} is installed", REBUILD
+        )
 
 
-def _text(package: str, file: str) -> str | None:
+def _read_package_file(package: str, file: str) -> str | None:
     try:
         path = metadata.distribution(package).locate_file(file)
         with open(str(path), encoding="utf-8") as opened:  # noqa: PTH123  a path of importlib's own type
             return opened.read()
     except (metadata.PackageNotFoundError, OSError):
         return None
-
-
-ADASUM = "adasum"
 
 
 def expect_reduction_possible(reduction: str, *, precision: str, world_size: int) -> None:

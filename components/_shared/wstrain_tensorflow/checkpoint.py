@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.format import write_array
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain.checkpoint import checkpoint_folder, saver
 from wstrain.checkpoint.checkpoint_folder import Checkpoint, HashedFile, Retention, flush_to_disk
 from wstrain.checkpoint.latest_checkpoint import ReadShare
@@ -57,7 +57,11 @@ class CheckpointSaver(saver.CheckpointSaver):
 
 
 def _flat(variables: Named) -> dict[str, Any]:
-    return {f"{kind}/{number}": each for kind, held in variables.items() for number, each in enumerate(held)}
+    return {
+        f"{kind}/{number}": variable
+        for kind, of_kind in variables.items()
+        for number, variable in enumerate(of_kind)
+    }
 
 
 def _write(
@@ -89,8 +93,7 @@ def _load(path: Path, variables: Mapping[str, Any]) -> None:
         with np.load(path / STATE, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, BadZipFile) as error:
-        first = str(error).splitlines()[0][:120]
-        raise UserError(f"cannot read checkpoint `{path.name}`: {first}") from error
+        raise UserError(f"cannot read checkpoint `{path.name}`: {describe_error(error)}") from error
     for name in sorted(variables.keys() | arrays.keys()):
         had = list(arrays[name].shape) if name in arrays else "nothing"
         wanted = list(variables[name].shape) if name in variables else "nothing"

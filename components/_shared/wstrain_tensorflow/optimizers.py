@@ -59,7 +59,7 @@ def clip_gradients(gradients: Sequence[Any], longest: float) -> list[Any]:
     if not longest:
         return list(gradients)
     factor = tf.minimum(longest / (tf.linalg.global_norm(gradients) + 1e-6), 1.0)
-    return [each * factor for each in gradients]
+    return [gradient * factor for gradient in gradients]
 
 
 def _decay(variable: Any, options: OptimizerOptions) -> float:

@@ -25,13 +25,12 @@ from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
 from wstrain_tensorflow.data import BatchLoader
-from wstrain_tensorflow.launch import setup
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
 from wstrain_tensorflow.models import Models
 from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
 from wstrain_tensorflow.optimizers import Optimizer
-from wstrain_tensorflow.precision import LossScale
+from wstrain_tensorflow.precision import LossScale, dtype_policy
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
@@ -59,9 +58,9 @@ class WorkerGroup:
         # Repeated, as a thread of TensorFlow replaces the signal handler at some point.
         self.rendezvous.stop_on_sigterm()
         gathered = self.rendezvous.gather([seconds, compute_seconds, *status.numbers()])
-        seconds, _, *statuses = (sum(each) / len(gathered) for each in zip(*gathered, strict=True))
+        seconds, _, *statuses = (sum(values) / len(gathered) for values in zip(*gathered, strict=True))
         status.receive(statuses, means, seconds)
-        return means, seconds, [each[1] for each in gathered]
+        return means, seconds, [values[1] for values in gathered]
 
     def gather(self, value: Any) -> list[Any]:
         """Return this value only, as all workers have the same."""
@@ -99,7 +98,7 @@ class Job:
             self.reader = ShardReader(settings.shards, "train", checksums=False)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
-            model = self.models.make(setup.dtype_policy(settings.precision))
+            model = self.models.make(dtype_policy(settings.precision))
             self.models.warn(model)
             export.Program(model, self.samples)  # fails now rather than after the last epoch
         self._model = model
@@ -107,9 +106,7 @@ class Job:
     def network(self, strategy: Any) -> Network:
         """Return the model with the strategy's variables."""
         if is_legacy(self._model):
-            return LegacyNetwork(
-                lambda: self.models.make(setup.dtype_policy(self.settings.precision)), strategy
-            )
+            return LegacyNetwork(lambda: self.models.make(dtype_policy(self.settings.precision)), strategy)
         return FunctionalNetwork(self._model, strategy)
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
@@ -180,13 +177,13 @@ class Job:
     def export(self, network: Network, final: Mapping[str, float], done: int) -> None:
         """Write the model, on the leader; the others wait for it."""
         variables = [*network.trained, *network.kept]
-        values = [each.numpy() for each in variables]
+        values = [variable.numpy() for variable in variables]
         with self.rendezvous.together():
             if self.cluster.is_main:
                 model = self.models.make()
-                own = [*model.trainable_variables, *model.non_trainable_weights]
-                for held, value in zip(own, values, strict=True):
-                    held.assign(value)
+                targets = [*model.trainable_variables, *model.non_trainable_weights]
+                for target, value in zip(targets, values, strict=True):
+                    target.assign(value)
                 card = {**run_facts.model_facts(self.facts), "steps_done": done, "final": dict(final)}
                 program = export.Program(model, self.samples)
                 export.save_model(program, self.samples, self.settings.trained_model, card)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wsshards.manifest import add_checksum, has_valid_checksum
 
 STATE, CARD = "state.pt", "checkpoint.json"
@@ -154,9 +154,8 @@ def report_write_errors(temporary: Path, *, shared: bool = False) -> Iterator[No
     except OSError as error:
         if not shared:
             discard_checkpoint(temporary)
-        reason = (error.strerror or str(error)).lower()
         raise UserError(
-            f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {reason}",
+            f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {describe_error(error)}",
             "free space for it and resume; older checkpoints are whole",
         ) from error
 
@@ -179,7 +178,9 @@ def read_card(path: Path) -> Checkpoint:
         card = json.loads((path / CARD).read_text(encoding="utf-8"))
         whole = has_valid_checksum(card)
         checkpoint = Checkpoint(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
-        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in checkpoint.files.items()}
+        files = {
+            name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in checkpoint.files.items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"`{CARD}` is not what was written") from error
     if not whole or checkpoint.step != _step(path):
@@ -203,8 +204,9 @@ def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(checkpoint.path / STATE, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        first = str(error).splitlines()[0][:120]
-        raise UserError(f"cannot read checkpoint `{checkpoint.path.name}`: {first}") from error
+        raise UserError(
+            f"cannot read checkpoint `{checkpoint.path.name}`: {describe_error(error)}"
+        ) from error
     return state
 
 
@@ -228,14 +230,14 @@ def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
     import torch
 
     with path.open("wb") as file:
-        digesting = HashedFile(file)
+        hashed = HashedFile(file)
         try:
             with skip_crc32():
-                torch.save(dict(state), cast("IO[bytes]", digesting))  # torch only calls write()
+                torch.save(dict(state), cast("IO[bytes]", hashed))  # torch only calls write()
         except (RuntimeError, OSError) as error:
-            raise digesting.failure or OSError(str(error).splitlines()[0]) from error
+            raise hashed.failure or OSError(describe_error(error)) from error
         flush_to_disk(file)
-    return digesting.size_and_hash()
+    return hashed.size_and_hash()
 
 
 def _expect_written(temporary: Path, file: str) -> None:

@@ -65,8 +65,8 @@ def memory_metrics(
         ``memory_peak_bytes``; with a prediction also ``memory_predicted_bytes`` and the quotient
         ``memory_peak_over_predicted``.
     """
-    own = peak_bytes(device)
-    peak = max(gather(own)) if gather is not None else own
+    own_peak = peak_bytes(device)
+    peak = max(gather(own_peak)) if gather is not None else own_peak
     metrics = {"memory_peak_bytes": float(peak)}
     if predicted:
         metrics |= {
@@ -149,20 +149,23 @@ def suggest_smaller_batch(settings: Settings, share: float) -> str:
 
 def smaller_batch(micro: int, share: float) -> int:
     """Return the largest divisor of ``micro`` that is at most ``share`` of it, at least 1."""
-    return max((each for each in range(1, micro) if micro % each == 0 and each <= micro * share), default=1)
+    return max(
+        (divisor for divisor in range(1, micro) if micro % divisor == 0 and divisor <= micro * share),
+        default=1,
+    )
 
 
 def requested_bytes(text: str) -> int | None:
     """Return the bytes that an allocator was asked for, from its message."""
     for pattern in _REQUESTED:
-        found = pattern.search(text)
-        if found:
-            return int(float(found[1]) * _UNITS[found[2]])
-    found = _SHAPE.search(text)
-    if found is None:
+        match = pattern.search(text)
+        if match:
+            return int(float(match[1]) * _UNITS[match[2]])
+    match = _SHAPE.search(text)
+    if match is None:
         return None
-    count = _WIDTHS.get(found[2], 4)
-    for length in found[1].split(","):
+    count = _WIDTHS.get(match[2], 4)
+    for length in match[1].split(","):
         count *= int(length)
     return count
 

@@ -37,10 +37,6 @@ class Mesh:
         """Return which replica ``rank`` belongs to, ``0 … data-1``."""
         return rank // self.tensor % self.data
 
-    def tensor_rank(self, rank: int) -> int:
-        """Return the rank's place among those that share its layers."""
-        return rank % self.tensor
-
     def stage(self, rank: int) -> int:
         """Return the rank's pipeline stage, from 0."""
         return rank // (self.tensor * self.data)
@@ -89,9 +85,9 @@ def partition_blocks(costs: Sequence[int], stages: int) -> list[range]:
                     best[stage][end], begins[stage][end] = dearest, begin
     if best[stages][blocks] == math.inf:
         return []
-    found: list[range] = []
+    stages_of_blocks: list[range] = []
     end = blocks
     for stage in range(stages, 0, -1):
-        found.insert(0, range(begins[stage][end], end))
+        stages_of_blocks.insert(0, range(begins[stage][end], end))
         end = begins[stage][end]
-    return found
+    return stages_of_blocks

@@ -122,24 +122,24 @@ class StepRecorder:
             [loss for _, loss, _ in self._held], seconds, compute_seconds
         )
         seconds = max(seconds, 1e-9)
-        for (step, own, rate), loss in zip(self._held, means, strict=True):
+        for (step, local_loss, rate), loss in zip(self._held, means, strict=True):
             if math.isfinite(loss):
                 self._overflowed = 0
                 self._note(step + 1, loss, rate, self.global_batch / seconds)
             else:
-                self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), own)
+                self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), local_loss)
         self._watch_for_slow(ranks)
         self._window = min(max(round(WINDOW_SECONDS / seconds), 1), MAX_WINDOW_STEPS)
         self._held.clear()
         self._since = time.perf_counter()
 
-    def _refuse(self, bad: non_finite.BadStep, own: Any) -> None:
+    def _refuse(self, bad: non_finite.BadStep, local_loss: Any) -> None:
         """Stop for a mean loss that is not finite; as the mean is the same, all ranks do."""
         self._overflowed += 1
         if self._overflowed <= self.overflows:
             return
         self.last_checkpoint()  # waits until the newest is written
-        flags = self.group.gather(not math.isfinite(float(own)))
+        flags = self.group.gather(not math.isfinite(float(local_loss)))
         ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
         raise non_finite.non_finite_error(replace(bad, bad_ranks=ranks), self.last_checkpoint())
 

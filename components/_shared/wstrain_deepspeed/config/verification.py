@@ -21,7 +21,7 @@ from wstrain_deepspeed.config.zero import check_zero
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _LABELS = {MICRO: "micro-batch", STEPS: "accumulation"}
-_MAX_FINDINGS = 500  # of one check; nobody reads more
+_MAX_FINDINGS = 500  # of one check; more would not be read
 _LITERAL_AUTO = {
     ("data_types", "keep_in_fp32_modules"),
     ("hybrid_engine", "replace_method"),
@@ -57,16 +57,16 @@ def check_batch(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
 
     It works out those that are left out, so one of the first two is enough.
     """
-    given = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
-    numbers = {name: as_integer(value) for name, value in given.items()}
+    batch_sizes = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
+    numbers = {name: as_integer(value) for name, value in batch_sizes.items()}
     filled_in = known.pinned and known.micro_batch is not None  # by `own`, from the plan
-    if TRAIN not in given and MICRO not in given and not filled_in:
+    if TRAIN not in batch_sizes and MICRO not in batch_sizes and not filled_in:
         message = "the configuration has no batch size, and DeepSpeed cannot start without one"
         yield Finding("batch-missing", (), message, f"add `{MICRO}`, or `{TRAIN}` for all processes together")
     if any(value is None or value < 1 for value in numbers.values()):
         return  # `auto`, a text, or a number below 1; other checks report them
-    found = list(_identity(numbers, known.world)) if known.world is not None else []
-    yield from found or _plan(numbers, known)
+    contradictions = list(_identity(numbers, known.world)) if known.world is not None else []
+    yield from contradictions or _plan(numbers, known)
 
 
 def _identity(numbers: Mapping[str, int | None], world: int) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ _CHECKS = (check_keys, check_auto, check_batch, check_zero, check_precision, che
 
 
 def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Finding]:
-    """What is wrong with a configuration, one finding a cause.
+    """Return what is wrong with a configuration, one finding for each cause.
 
     Args:
         config: The configuration, as ``json.load`` gives it.

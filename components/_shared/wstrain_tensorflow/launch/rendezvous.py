@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from wsshards.errors import Interrupted, UserError
+from wsshards.errors import Interrupted, UserError, describe_error
 from wstrain.health.rank_status import RankStatus, fail_together
 
 GRACE_SECONDS = 1.0  # in which a process that fails for its own reason can report it first
@@ -271,9 +271,8 @@ def _listener(address: str) -> socket.socket:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
         return socket.create_server(("", port))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise UserError(
-            f"worker 0 cannot listen on port {port} of its own address `{address}`: {reason}",
+            f"worker 0 cannot listen on port {port} of its own address `{address}`: {describe_error(error)}",
             "end the process that has the port, or give another one in `TF_CONFIG`",
         ) from None
 

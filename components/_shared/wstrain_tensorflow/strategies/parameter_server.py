@@ -95,7 +95,7 @@ def _coordinate(
     schedule = run_facts.make_schedule(settings, job.steps)
     update = WorkerUpdate(strategy, network, optimizer, settings)
     with job.recorder() as recorder:
-        pending = PendingUpdates(coordinator, recorder, most=_WAITING * cluster.worker_count)
+        pending = PendingUpdates(coordinator, recorder, limit=_WAITING * cluster.worker_count)
 
         def settle() -> None:
             pending.wait()
@@ -127,11 +127,11 @@ class PendingUpdates:
     Args:
         coordinator: schedules them.
         recorder: records them when they have ended.
-        most: largest number of pending updates; the next waits for the oldest.
+        limit: largest number of pending updates; the next waits for the oldest.
     """
 
-    def __init__(self, coordinator: Any, recorder: StepRecorder, most: int) -> None:
-        self._coordinator, self._recorder, self._most = coordinator, recorder, most
+    def __init__(self, coordinator: Any, recorder: StepRecorder, limit: int) -> None:
+        self._coordinator, self._recorder, self._most = coordinator, recorder, limit
         self._waiting: deque[tuple[int, Any, float]] = deque()
 
     def schedule(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
@@ -172,8 +172,8 @@ class WorkerUpdate:
                     self._network, inputs[micro], targets[micro], seeds[micro], tf.constant(1.0)
                 )
                 new = [*gradients, loss]
-                total = [held + each for held, each in zip(total, new, strict=True)] if total else new
-            *gradients, loss = [each / self._accumulation for each in total]
+                total = [so_far + term for so_far, term in zip(total, new, strict=True)] if total else new
+            *gradients, loss = [value / self._accumulation for value in total]
             return [*clip_gradients(gradients, self._longest), loss]
 
         *gradients, loss = self._strategy.run(replica, args=(inputs, targets, seeds))

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorS
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain.checkpoint.checkpoint_folder import HashedFile, skip_crc32
 
 _METADATA = ".metadata"
@@ -124,8 +124,8 @@ def write_metadata(
         OSError: the file cannot be written.
     """
     writer = _Writer(folder)
-    writer.finish(layout.metadata, [list(each.slices) for each in written])
-    parts = [*(each.files for each in written), writer.files.written]
+    writer.finish(layout.metadata, [list(part.slices) for part in written])
+    parts = [*(part.files for part in written), writer.files.written]
     return {name: card for files in parts for name, card in files.items()}
 
 
@@ -147,7 +147,7 @@ class ShardedCheckpoint:
                 name: _meta(entry) for name, entry in metadata.state_dict_metadata.items()
             }
         except (OSError, pickle.UnpicklingError, AttributeError, TypeError, ValueError, EOFError) as error:
-            raise _unreadable(folder, error) from error
+            raise _unreadable_error(folder, error) from error
 
     def fill(self, tensors: Mapping[str, Tensor]) -> None:
         """Read into ``tensors``, which may be slices of any kind; every rank by itself.
@@ -160,7 +160,7 @@ class ShardedCheckpoint:
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")
                 load(dict(tensors), storage_reader=self._reader, no_dist=True)
         except CheckpointException as error:
-            raise _unreadable(Path(self._reader.checkpoint_id), _first(error)) from error
+            raise _unreadable_error(Path(self._reader.checkpoint_id), _first_cause(error)) from error
 
 
 class _Files(FileSystem):
@@ -176,12 +176,12 @@ class _Files(FileSystem):
             if mode != "wb":
                 yield file
                 return
-            digesting = HashedFile(cast("IO[bytes]", file))
+            hashed = HashedFile(cast("IO[bytes]", file))
             try:
-                yield digesting
+                yield hashed
             finally:
-                self.failure = self.failure or digesting.failure
-        self.written[Path(path).name] = digesting.size_and_hash()
+                self.failure = self.failure or hashed.failure
+        self.written[Path(path).name] = hashed.size_and_hash()
 
     def rename(self, path: Any, new_path: Any) -> None:
         super().rename(path, new_path)
@@ -243,14 +243,10 @@ def _meta(entry: Any) -> Tensor:
     return torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
 
 
-def _first(error: CheckpointException) -> Exception:
+def _first_cause(error: CheckpointException) -> Exception:
     cause = error.failures[min(error.failures)][0]
-    if isinstance(cause, OSError):
-        return cause
-    first = str(cause).strip().splitlines() or [type(cause).__name__]
-    return OSError(first[0][:120])
+    return cause if isinstance(cause, Exception) else OSError(describe_error(cause))
 
 
-def _unreadable(folder: Path, error: Exception) -> UserError:
-    first = str(error).strip().splitlines() or [type(error).__name__]
-    return UserError(f"cannot read checkpoint `{folder.name}`: {first[0][:120]}")
+def _unreadable_error(folder: Path, error: Exception) -> UserError:
+    return UserError(f"cannot read checkpoint `{folder.name}`: {describe_error(error)}")

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from wsshards.errors import describe_error
 from wstrain.health.rank_status import RankStatus, fail_together
 from wstrain.launch.environment import Launch
 from wstrain.launch.gpus import PlannedGpus, expect_gpus
@@ -129,8 +130,7 @@ def _why_no_cuda() -> str:
         AssertionError,
         RuntimeError,
     ) as error:  # a build without CUDA; a driver that is missing or too old
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return f"{built} says `{first.split('. ')[0].rstrip('.')[:140]}`"
+        return f"{built} says `{describe_error(error).split('. ')[0]}`"
     return f"`torch.cuda.is_available()` is False in {built}"
 
 

@@ -88,11 +88,11 @@ def _expect_strategy(strategy: str, degrees: dict[str, int]) -> None:
                 f"`{name}_parallel_size` is {degree}, but strategy `{strategy}` cannot divide a model so",
                 f"use strategy `{fitting}`, or set `{name}_parallel_size` to 1",
             )
-    own = _OWN.get(strategy)
-    if own is not None and degrees[own] == 1:
+    dimension = _OWN.get(strategy)
+    if dimension is not None and degrees[dimension] == 1:
         raise UserError(
-            f"strategy `{strategy}` has nothing to divide over: `{own}_parallel_size` is 1",
-            f"set `{own}_parallel_size` to 2 or more, or use strategy `ddp`",
+            f"strategy `{strategy}` has nothing to divide over: `{dimension}_parallel_size` is 1",
+            f"set `{dimension}_parallel_size` to 2 or more, or use strategy `ddp`",
         )
 
 

@@ -27,8 +27,8 @@ from torch.distributed.fsdp import (
 )
 
 from wsshards.errors import UserError, describe_error
-from wstrain_ddp.device_mesh import DATA, TENSOR, make_device_mesh
 from wstrain_ddp.gradients import clip_gradients
+from wstrain_ddp.model_part import DATA, TENSOR, make_device_mesh
 from wstrain_ddp.tensor_parallel import split_tensors
 from wstrain_torch.checkpoint import tensor_state
 from wstrain_torch.launch.process_group import Group

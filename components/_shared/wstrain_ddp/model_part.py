@@ -1,17 +1,33 @@
-"""What a rank does with its part of a model that is divided over ranks: update it, save it, give it back."""
+"""A rank's part of a model that is divided over ranks: mesh, update, state, and the gathered model."""
 
 from __future__ import annotations
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from wstrain_ddp.device_mesh import DATA, PIPELINE, TENSOR
 from wstrain_ddp.gradients import average_gradients, clip_gradients
 from wstrain_torch.checkpoint import tensor_state
+from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies import TorchStrategy, UpdateSettings
+
+PIPELINE, DATA, TENSOR = "pipeline", "data", "tensor"
+
+
+def make_device_mesh(group: Group) -> DeviceMesh:
+    """Return the mesh ``[pipeline, data, tensor]`` of all ranks, with the tensor dimension innermost.
+
+    A strategy makes it once and takes its dimensions from it, ``mesh[DATA]`` and ``mesh[TENSOR]``: only parts
+    of one mesh can split the same tensor, each in its own way. A single process becomes a group of one, so
+    that what is true of many ranks (where tensors are kept, how they are saved) is true of one.
+    """
+    if group.launch.world_size == 1 and not dist.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if group.device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    shape = (group.mesh.pipeline, group.mesh.data, group.mesh.tensor)
+    return init_device_mesh(group.device.type, shape, mesh_dim_names=(PIPELINE, DATA, TENSOR))
 
 
 class ModelPart(TorchStrategy):

@@ -20,8 +20,7 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from wstrain_ddp import ddp
-from wstrain_ddp.device_mesh import PIPELINE, TENSOR, make_device_mesh
-from wstrain_ddp.model_part import ModelPart
+from wstrain_ddp.model_part import PIPELINE, TENSOR, ModelPart, make_device_mesh
 from wstrain_ddp.pipeline_stage import SeededStage, Stage, keep_stage, partition_model
 from wstrain_ddp.tensor_parallel import Plan, read_plan, report_misfits, split_tensors
 from wstrain_torch.data import Batch

@@ -56,10 +56,10 @@ def find_sequence(model: nn.Module) -> list[str]:
 
 
 def partition_model(model: nn.Module, count: int) -> list[list[str]]:
-    """Return the blocks of each of ``count`` stages, cut so that the heaviest is as light as can be.
+    """Return the blocks of each of ``count`` stages, cut so that the heaviest stage is as light as possible.
 
     Raises:
-        UserError: see :func:`sequence_of`; or there are fewer blocks to train than stages, or weights are
+        UserError: see :func:`find_sequence`; or there are fewer blocks to train than stages, or weights are
             shared by several of them.
     """
     names = find_sequence(model)
@@ -105,7 +105,7 @@ class Stage(nn.Module):
         self._autocast = autocast
 
     def forward(self, x: Tensor) -> Tensor:
-        """What goes into the first block in, what comes out of the last one out."""
+        """Map the input of the first block to the output of the last one."""
         with self._autocast():
             for block in self._blocks:
                 x = block(x)
@@ -113,7 +113,7 @@ class Stage(nn.Module):
 
 
 class SeededStage(PipelineStage):
-    """A stage that is told of each micro-batch before its forward pass, to set the random numbers."""
+    """A stage that sets the random numbers before the forward pass of each micro-batch."""
 
     seed: Callable[[int], None]
 

@@ -43,8 +43,7 @@ from torch.distributed.tensor.parallel import (
 
 from wsshards.errors import UserError
 from wstrain_ddp import ddp
-from wstrain_ddp.device_mesh import TENSOR, make_device_mesh
-from wstrain_ddp.model_part import ModelPart
+from wstrain_ddp.model_part import TENSOR, ModelPart, make_device_mesh
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies import (
     MicroBatches,
@@ -57,7 +56,7 @@ from wstrain_torch.strategies import (
 METHOD = "tensor_parallel_plan"
 NAMES = ("colwise", "rowwise", "colwise_gathered")
 
-# How PyTorch begins to say that sizes do not fit.
+# Beginnings of PyTorch's messages about sizes that do not fit.
 _MISFITS = ("shape '", "mat1 and mat2 shapes", "The size of tensor", "unflatten", "must match the size")
 
 Plan = dict[str, ParallelStyle]
@@ -118,7 +117,7 @@ def split_tensors(module: nn.Module, mesh: DeviceMesh, plan: Plan | None = None)
 
 @contextmanager
 def report_misfits() -> Iterator[None]:
-    """Say what is wrong with a forward pass that expects all of a divided layer's outputs.
+    """Report a forward pass that expects all outputs of a divided layer.
 
     Raises:
         UserError: sizes do not fit; every rank that shares the layer finds the same.

@@ -10,7 +10,8 @@ from typing import Any
 import mlflow
 from gate import parse_gate, read_metrics, shortfalls
 from proof import predict_once
-from versions import register_once, version_tags
+from tags import version_tags
+from versions import register_once
 
 from wsmlflow.active_run import report_mlflow_errors
 from wsmodels.mlmodel import read_mlmodel

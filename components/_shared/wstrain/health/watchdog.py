@@ -132,7 +132,7 @@ def start_watchdog(launch: Launch, timeout: float, *, communication: str = "") -
 
 @contextmanager
 def watch_process(launch: Launch, timeout: float, *, communication: str = "") -> Iterator[Heartbeat]:
-    """Watch this process for as long as the context lasts; see :func:`start`."""
+    """Watch this process for as long as the context lasts; see :func:`start_watchdog`."""
     heartbeat, watchdog = start_watchdog(launch, timeout, communication=communication)
     try:
         yield heartbeat

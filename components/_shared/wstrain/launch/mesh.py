@@ -59,13 +59,13 @@ def make_mesh(world_size: int, *, tensor: int, pipeline: int) -> Mesh:
 
 
 def partition_blocks(costs: Sequence[int], stages: int) -> list[range]:
-    """Cut blocks into contiguous stages whose dearest is as cheap as can be, as all others wait for it.
+    """Cut blocks into contiguous stages, so that the most expensive stage costs as little as possible.
 
     The linear partition problem by dynamic programming, in ``O(stages · blocks²)``.
 
     Args:
-        costs: of each block, for instance its number of weights; a stage of zero cost is none.
-        stages: how many are wanted.
+        costs: of each block, for instance its number of weights; a stage must cost more than zero.
+        stages: number of stages.
 
     Returns:
         The blocks of each stage; empty if there are fewer blocks of any cost than stages. Among equal cuts
@@ -80,14 +80,14 @@ def partition_blocks(costs: Sequence[int], stages: int) -> list[range]:
         for end in range(1, blocks + 1):
             for begin in range(end):
                 cost = sums[end] - sums[begin] or math.inf
-                dearest = max(best[stage - 1][begin], cost)
-                if dearest < best[stage][end]:
-                    best[stage][end], begins[stage][end] = dearest, begin
+                highest = max(best[stage - 1][begin], cost)
+                if highest < best[stage][end]:
+                    best[stage][end], begins[stage][end] = highest, begin
     if best[stages][blocks] == math.inf:
         return []
-    stages_of_blocks: list[range] = []
+    parts: list[range] = []
     end = blocks
     for stage in range(stages, 0, -1):
-        stages_of_blocks.insert(0, range(begins[stage][end], end))
+        parts.insert(0, range(begins[stage][end], end))
         end = begins[stage][end]
-    return stages_of_blocks
+    return parts

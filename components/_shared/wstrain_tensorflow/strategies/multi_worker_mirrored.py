@@ -69,7 +69,7 @@ class Mirrored:
         max_gradient_norm: float,
     ) -> None:
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
-        self._scale, self._longest, self._accumulation = scale, max_gradient_norm, accumulation
+        self._scale, self._max_norm, self._accumulation = scale, max_gradient_norm, accumulation
         self._parts = accumulation * strategy.num_replicas_in_sync
         self._sums: list[Any] = []  # of gradients and, last, the loss, in each replica
         if accumulation > 1:
@@ -117,7 +117,7 @@ class Mirrored:
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
             *gradients, loss = [value / self._parts for value in total]
             gradients, finite = self._scale.unscale(gradients)
-            return [*clip_gradients(gradients, self._longest), finite, loss]
+            return [*clip_gradients(gradients, self._max_norm), finite, loss]
 
         *gradients, finite, loss = self._strategy.run(replica, args=(inputs, targets, seed))
         first = self._strategy.experimental_local_results

@@ -27,7 +27,7 @@ from wstrain_tensorflow.models.network import Network, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.training import Job
 
-_WAITING = 3  # updates scheduled for each worker: one is computed, the others are on their way
+_WAITING = 3  # updates scheduled for each worker: one is computed, the others wait
 
 
 def train(
@@ -131,12 +131,12 @@ class PendingUpdates:
     """
 
     def __init__(self, coordinator: Any, recorder: StepRecorder, limit: int) -> None:
-        self._coordinator, self._recorder, self._most = coordinator, recorder, limit
+        self._coordinator, self._recorder, self._limit = coordinator, recorder, limit
         self._waiting: deque[tuple[int, Any, float]] = deque()
 
     def schedule(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
         """Schedule an update on whichever worker is free."""
-        while len(self._waiting) >= self._most:
+        while len(self._waiting) >= self._limit:
             self._wait_for_oldest()
         loss = self._coordinator.schedule(function, args=arguments)
         self._waiting.append((step, loss, float(arguments[3])))
@@ -156,7 +156,7 @@ class WorkerUpdate:
 
     def __init__(self, strategy: Any, network: Network, optimizer: Optimizer, settings: Settings) -> None:
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
-        self._longest, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
+        self._max_norm, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
         self.function = tf.function(self._update)
 
     def arguments(self, parts: list[MicroBatch], rate: float, count: int) -> tuple[Any, ...]:
@@ -174,7 +174,7 @@ class WorkerUpdate:
                 new = [*gradients, loss]
                 total = [so_far + term for so_far, term in zip(total, new, strict=True)] if total else new
             *gradients, loss = [value / self._accumulation for value in total]
-            return [*clip_gradients(gradients, self._longest), loss]
+            return [*clip_gradients(gradients, self._max_norm), loss]
 
         *gradients, loss = self._strategy.run(replica, args=(inputs, targets, seeds))
         self._optimizer.apply(gradients, rate, count)

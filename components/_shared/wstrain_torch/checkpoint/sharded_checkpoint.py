@@ -49,8 +49,8 @@ class Layout:
 
     Attributes:
         own: this rank's slices.
-        metadata: of all ranks, without the places of the slices.
-        shapes: the tensors it is for, see :func:`shapes`.
+        metadata: of all ranks, without the files of the slices.
+        shapes: the tensors it is for, see :func:`tensor_shapes`.
     """
 
     own: SavePlan
@@ -102,8 +102,8 @@ def write_part(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Wr
 
     Args:
         folder: the same for all ranks.
-        layout: from :func:`lay_out`.
-        slices: from :func:`own_slices`, or copies of them.
+        layout: from :func:`plan_layout`.
+        slices: from :func:`select_own_slices`, or copies of them.
 
     Raises:
         OSError: the part cannot be written.

@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 from torch import nn  # noqa: E402
 
-from wstrain.checkpoint.background_writer import BackgroundWriter  # noqa: E402
 from wstrain.checkpoint.checkpoint_folder import Retention  # noqa: E402
 from wstrain.checkpoint.save_policy import SavePolicy  # noqa: E402
+from wstrain.checkpoint.saver import BackgroundWriter  # noqa: E402
 from wstrain.launch.environment import read_pytorch_environment  # noqa: E402
 from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain_torch import strategies  # noqa: E402
 from wstrain_torch.checkpoint.saver import CheckpointSaver  # noqa: E402
 from wstrain_torch.launch.process_group import Group  # noqa: E402
 from wstrain_torch.precision import Precision  # noqa: E402
-from wstrain_torch.strategies.protocol import MicroBatches, UpdateSettings  # noqa: E402
+from wstrain_torch.strategies import MicroBatches, UpdateSettings  # noqa: E402
 
 WIDTH, DEPTH = 2048, 6  # 25.2 million parameters
 SAVES = 7

@@ -38,11 +38,11 @@ import tensorflow as tf  # noqa: E402
 from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain.tracking.mlflow_tracker import Tracker  # noqa: E402
 from wstrain.tracking.step_recorder import StepRecorder  # noqa: E402
-from wstrain_tensorflow.loader import BatchLoader, prepare_rows  # noqa: E402
-from wstrain_tensorflow.loss_scale import LossScale  # noqa: E402
+from wstrain_tensorflow.data import BatchLoader, prepare_rows  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
 from wstrain_tensorflow.models.network import FunctionalNetwork  # noqa: E402
 from wstrain_tensorflow.optimizers import Optimizer  # noqa: E402
+from wstrain_tensorflow.precision import LossScale  # noqa: E402
 from wstrain_tensorflow.strategies import multi_worker_mirrored  # noqa: E402
 from wstrain_tensorflow.training import WorkerGroup, read_sample_spec  # noqa: E402
 
@@ -119,9 +119,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
     feed = BatchLoader(setting.reader, sampler, setting.samples, [CLUSTER.index], 2, accumulation=1, seed=0)
     schedule = LearningRateSchedule(RATE, RATE, 10, steps, "constant")
     per_epoch = len(setting.reader) // setting.size
-    recorder = StepRecorder(
-        WorkerGroup(CLUSTER.launch(), MEETING), steps, per_epoch, setting.size, tracker, Progress(None)
-    )
+    recorder = StepRecorder(WorkerGroup(MEETING), steps, per_epoch, setting.size, tracker, Progress(None))
 
     def train(start: int) -> None:
         micro_batches = feed.stream(start, start + STRETCH)

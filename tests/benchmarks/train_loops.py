@@ -29,8 +29,7 @@ from wstrain.settings import OptimizerOptions
 from wstrain.tracking.mlflow_tracker import Tracker
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_torch import compute_clock, loop, models, strategies
-from wstrain_torch.data.loader import BatchLoader
-from wstrain_torch.data.task import make_task
+from wstrain_torch.data import BatchLoader, make_task
 from wstrain_torch.launch.process_group import TORCH_DISTRIBUTED, Group
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import UpdateSettings
@@ -162,10 +161,10 @@ def compare(setting: Setting, plain: Callable[[int], None], strategy: str, **opt
 
 def clocked(train: Callable[[int], None], turn: int, group: Group) -> float:
     """Seconds of one stretch, from the moment all ranks start to the moment all have ended."""
-    group.everyone(None)
+    group.gather(None)
     began = time.perf_counter()
     train(turn * STRETCH)
-    group.everyone(None)
+    group.gather(None)
     return time.perf_counter() - began
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from wstrain.launch.environment import read_mpi_environment
 from wstrain.settings import OptimizerOptions
-from wstrain_torch.data.task import Task, make_task
+from wstrain_torch.data import Task, make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import batch_norm
 from wstrain_torch.precision import Precision
@@ -134,7 +134,7 @@ def adasum_combines_the_steps_by_its_formula(group: Group) -> None:
             steps = [adasum(-RATE * a, -RATE * b) for a, b in zip(*each, strict=True)]
             expect_near(trial.weights(), flat(model.parameters()) + flat(steps), "adasum")
     mine = trial.weights()
-    assert torch.equal(group.from_main(mine), mine)  # the ranks still agree after a step with momenta
+    assert torch.equal(group.broadcast(mine), mine)  # the ranks still agree after a step with momenta
 
 
 def synchronised_batch_norm_sees_both_ranks(group: Group) -> None:

@@ -19,7 +19,7 @@ from wstrain.launch.environment import Launch
 from wstrain.settings import OptimizerOptions
 from wstrain_ddp import ddp, fsdp
 from wstrain_torch import models
-from wstrain_torch.data.task import make_task
+from wstrain_torch.data import make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings

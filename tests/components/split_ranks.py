@@ -26,7 +26,7 @@ from wstrain.launch.mesh import Mesh
 from wstrain.settings import OptimizerOptions
 from wstrain_torch import optimizers
 from wstrain_torch.checkpoint import sharded_checkpoint, tensor_state
-from wstrain_torch.data.task import make_task
+from wstrain_torch.data import make_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models import gpt
 from wstrain_torch.models.layers import ModelOptions
@@ -205,8 +205,8 @@ def every_way_follows_the_same_curve(group: Group, _folder: Path) -> None:
 
 
 def write(folder: Path, state: dict[str, Any], group: Group) -> None:
-    layout = sharded_checkpoint.plan_layout(state, group.launch.rank, group.everyone)
-    written = group.everyone(
+    layout = sharded_checkpoint.plan_layout(state, group.launch.rank, group.gather)
+    written = group.gather(
         sharded_checkpoint.write_part(folder, layout, sharded_checkpoint.select_own_slices(layout, state))
     )
     if group.launch.is_main:

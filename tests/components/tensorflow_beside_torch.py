@@ -20,7 +20,7 @@ from wstrain_tensorflow.models import Models  # noqa: E402
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients  # noqa: E402
 from wstrain_torch import models as torch_models  # noqa: E402
 from wstrain_torch import optimizers  # noqa: E402
-from wstrain_torch.data.task import make_task  # noqa: E402
+from wstrain_torch.data import make_task  # noqa: E402
 
 SIZES = {"gpt_layers": 2, "gpt_heads": 2, "gpt_width": 16}
 

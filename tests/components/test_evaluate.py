@@ -252,7 +252,7 @@ def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
         scores.ClassifierScores(["a", "b"]).add(np.array([[np.nan, 0.0]]), np.array([1]))
     with pytest.raises(UserError, match="not finite"):
         scores.LanguageScores().add(np.full((1, 1, 256), np.nan, np.float32), np.array([[1]]))
-    with pytest.raises(UserError, match="answers `eleven`, which is none of the 2 classes"):
+    with pytest.raises(UserError, match="answers `eleven`, which is not one of the 2 classes"):
         scores.ClassifierScores(["a", "b"]).add(np.array(["eleven"]), np.array([1]))
     with pytest.raises(UserError, match=r"with shape \[1, 5\] for next bytes \[1, 2\]"):
         scores.LanguageScores().add(np.zeros((1, 5), np.float32), np.array([[1, 2]]))

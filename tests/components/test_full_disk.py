@@ -21,10 +21,10 @@ from wstrain.checkpoint import (  # noqa: E402
     checkpoint_folder,
     latest_checkpoint,
 )
-from wstrain.checkpoint.background_writer import BackgroundWriter  # noqa: E402
 from wstrain.checkpoint.checkpoint_folder import Retention  # noqa: E402
+from wstrain.checkpoint.saver import BackgroundWriter  # noqa: E402
+from wstrain_torch import data as tasks  # noqa: E402
 from wstrain_torch import export  # noqa: E402
-from wstrain_torch.data import task as tasks  # noqa: E402
 
 FULL = "no space left on device"
 PLAN = {

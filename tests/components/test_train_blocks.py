@@ -18,12 +18,9 @@ from wstrain.launch.environment import Launch  # noqa: E402
 from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain_ddp import fsdp  # noqa: E402
 from wstrain_torch import export, models  # noqa: E402
-from wstrain_torch.data.task import make_task  # noqa: E402
+from wstrain_torch.data import make_task  # noqa: E402
 from wstrain_torch.launch.process_group import Group  # noqa: E402
-from wstrain_torch.models.blocks import (  # noqa: E402
-    find_blocks,
-    recompute_blocks,
-)
+from wstrain_torch.models.layers import find_blocks, recompute_blocks  # noqa: E402
 from wstrain_torch.precision import Precision  # noqa: E402
 from wstrain_torch.strategies import MicroBatches, Objective, UpdateSettings  # noqa: E402
 

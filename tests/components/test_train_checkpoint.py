@@ -18,8 +18,8 @@ pytestmark = pytest.mark.run
 
 from torch import nn  # noqa: E402
 
-from wsshards.checksummed_json import add_checksum  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
+from wsshards.manifest import add_checksum  # noqa: E402
 from wstrain.checkpoint import (  # noqa: E402
     checkpoint_folder,
     latest_checkpoint,
@@ -77,7 +77,7 @@ def test_every_rank_vouches_for_its_share(tmp_path: Path, capsys: pytest.Capture
         return next(said, [value, value])
 
     newest = latest_checkpoint.find_latest_checkpoint(
-        [tmp_path], latest_checkpoint.ReadShare(0, 2, everyone=everyone)
+        [tmp_path], latest_checkpoint.ReadShare(0, 2, gather=everyone)
     )
     assert newest is not None
     assert newest.step == 5
@@ -85,7 +85,7 @@ def test_every_rank_vouches_for_its_share(tmp_path: Path, capsys: pytest.Capture
     said = iter([[[str(tmp_path / "step-00000010")]], [None, "does not exist"]])
     with pytest.raises(UserError, match="`step-00000010` is whole for rank 0, but rank 1 does not see it"):
         latest_checkpoint.find_latest_checkpoint(
-            [tmp_path], latest_checkpoint.ReadShare(0, 2, everyone=everyone)
+            [tmp_path], latest_checkpoint.ReadShare(0, 2, gather=everyone)
         )
 
 

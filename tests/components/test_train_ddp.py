@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 
 Training = Callable[..., Any]
-RESUMED = "; started again, it goes on from there"
+RESUMED = "; start it again to resume from there"
 # 10 steps of 256 samples, in micro-batches of 32 at any world size.
 LAW = {"epochs": 2, "batch_size_per_device": 32, "global_batch_size": 256, "learning_rate": 0.4}
 LAW |= {"reference_learning_rate": 0.05, "warmup_epochs": 1, "model": "cnn"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wsshards.errors import UserError
-from wstrain.health import non_finite, out_of_memory
+from wstrain.health import memory, non_finite
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(100)]
@@ -29,7 +29,7 @@ def settings(micro: int, predicted: int | None = None) -> Any:
 def test_what_was_asked_what_there_is_and_what_would_fit(allocate: Any) -> None:
     with (
         pytest.raises(UserError) as caught,
-        out_of_memory.explain_out_of_memory(cast("Any", settings(48, 3 << 30))),
+        memory.explain_out_of_memory(cast("Any", settings(48, 3 << 30))),
     ):
         allocate()
     error = caught.value
@@ -42,7 +42,7 @@ def test_what_was_asked_what_there_is_and_what_would_fit(allocate: Any) -> None:
 
 
 def test_a_plan_that_was_too_large_says_by_how_much() -> None:
-    with pytest.raises(UserError) as caught, out_of_memory.explain_out_of_memory(settings(64, 1 << 50)):
+    with pytest.raises(UserError) as caught, memory.explain_out_of_memory(settings(64, 1 << 50)):
         torch.empty(HUGE)
     assert "set `batch_size_per_device` to 1 and `gradient_accumulation_steps` to 192" in str(
         caught.value.help
@@ -50,7 +50,7 @@ def test_a_plan_that_was_too_large_says_by_how_much() -> None:
 
 
 def test_one_sample_that_is_too_much_needs_something_else() -> None:
-    with pytest.raises(UserError) as caught, out_of_memory.explain_out_of_memory(settings(1)):
+    with pytest.raises(UserError) as caught, memory.explain_out_of_memory(settings(1)):
         torch.empty(HUGE)
     assert "activation_checkpointing: blocks" in str(caught.value.help)
 
@@ -68,5 +68,5 @@ def test_weights_are_looked_at_before_they_are_saved() -> None:
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(RuntimeError, match="shape"), out_of_memory.explain_out_of_memory(settings(8)):
+    with pytest.raises(RuntimeError, match="shape"), memory.explain_out_of_memory(settings(8)):
         torch.zeros(3).view(4)

@@ -49,7 +49,7 @@ def test_records_are_left_in_the_store_and_read_from_it() -> None:
 
 LISTENING = """
 import os, psutil, torch
-from wstrain_torch.launch.communication import torch_distributed
+from wstrain_torch.launch import torch_distributed
 others = torch_distributed.connect(torch.device("cpu"))
 assert others.gather(os.environ["RANK"]) == ["0", "1"]
 found = [each.laddr.ip for each in psutil.Process().net_connections("inet") if each.status == "LISTEN"]
@@ -82,7 +82,7 @@ def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from wstrain_torch.launch.communication import torch_distributed
+    from wstrain_torch.launch import torch_distributed
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 from torch import nn  # noqa: E402
 
 from wsshards.errors import UserError  # noqa: E402
-from wstrain_ddp.tensor_parallel_plan import read_plan  # noqa: E402
+from wstrain_ddp.tensor_parallel import read_plan  # noqa: E402
 
 Training = Callable[..., Any]
 SCRIPT = Path(__file__).with_name("split_ranks.py")

@@ -29,7 +29,7 @@ def test_azure_s_config_is_read_and_an_empty_ps_left_out() -> None:
     found = tf_config.read_tf_config(config({"type": "worker", "index": 1}, worker=TWO, ps=[]))
     assert (found.task, found.index, found.workers, found.servers) == ("worker", 1, ("a:1", "b:2"), ())
     assert not found.is_main
-    assert found.launch().world_size == 2
+    assert found.worker_count == 2
     assert json.loads(found.config()) == {
         "cluster": {"worker": TWO},
         "task": {"type": "worker", "index": 1},

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import end_process
-from wstrain.health import peak_memory
+from wstrain.health import memory
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.launch.mesh import Mesh
 from wstrain.settings import OptimizerOptions
+from wstrain_torch import data as tasks
 from wstrain_torch import models, strategies
-from wstrain_torch.data import task as tasks
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.layers import ModelOptions
 from wstrain_torch.precision import Precision
@@ -56,7 +56,7 @@ def main() -> None:
 
 def _measure(case: dict[str, Any], group: Group) -> dict[str, int]:
     gc.collect()
-    used = peak_memory.peak_bytes()
+    used = memory.peak_bytes()
     before = {storage for storage, _ in _storages(_alive())}
     group.mesh = Mesh(case["data"], case["tensor"], case["pipeline"])
     task = tasks.make_task("language_model", (case["tokens"] + 1,), "uint8", 0)
@@ -84,7 +84,7 @@ def _measure(case: dict[str, Any], group: Group) -> dict[str, int]:
     optimizer = getattr(strategy, "_optimizer", None) or strategy._part._optimizer
     state = [value for each in optimizer.state.values() for value in each.values()]
     return {
-        "peak": peak_memory.peak_bytes() - used,
+        "peak": memory.peak_bytes() - used,
         "total": sum(alive.values()),
         "parameters": _size(getattr(p, "ds_tensor", p) for p in parameters),
         "gradients": _size(p.grad for p in parameters if p.grad is not None),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards import manifest as m
-from wsshards.checksummed_json import add_checksum
 from wsshards.errors import UserError
+from wsshards.manifest import add_checksum
 from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=12).filter(

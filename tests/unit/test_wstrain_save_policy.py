@@ -53,7 +53,7 @@ def test_notices_are_heard_alike() -> None:
     means = [sum(each) / 3 for each in zip(*(rank.numbers() for rank in ranks), strict=True)]
     for rank in ranks:
         rank.receive(means, [1.0, 3.0], 0.25)
-        heard = rank.heard
+        heard = rank.group
         assert (heard.stop, heard.failed, heard.writing) == (True, True, False)
         assert heard.pace == Pace(0.25, pytest.approx(2.0), pytest.approx(5.0))
         rank.receive(means, [5.0], 0.25)

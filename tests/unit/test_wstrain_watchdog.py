@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wstrain.health import non_finite, out_of_memory
+from wstrain.health import memory, non_finite
 from wstrain.health.heartbeat import Heartbeat, HeartbeatRecord, Phase, parse_record, read_records
 from wstrain.health.straggler import StragglerDetector
 from wstrain.health.watchdog import (
@@ -158,7 +158,7 @@ def test_the_last_checkpoint_is_the_one_with_most_steps(tmp_path: Path) -> None:
 
 
 def test_what_allocators_say_is_understood() -> None:
-    asked = out_of_memory.requested_bytes
+    asked = memory.requested_bytes
     cuda = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
     cpu = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000 bytes. Error code 12"
     numpy = "Unable to allocate 7.45 GiB for an array with shape (1000000000,) and data type float64"
@@ -167,12 +167,12 @@ def test_what_allocators_say_is_understood() -> None:
     assert asked(cpu) == 40_000_000_000
     assert asked(numpy) == int(7.45 * (1 << 30))
     assert asked(tensorflow) == 4_000_000_000
-    assert all(out_of_memory.is_out_of_memory(RuntimeError(text)) for text in (cuda, cpu, tensorflow))
-    assert not out_of_memory.is_out_of_memory(RuntimeError("shapes do not match"))
+    assert all(memory.is_out_of_memory(RuntimeError(text)) for text in (cuda, cpu, tensorflow))
+    assert not memory.is_out_of_memory(RuntimeError("shapes do not match"))
 
 
 @given(st.integers(1, 4096), st.floats(0.01, 0.5))
 def test_a_smaller_batch_divides_the_batch_and_fits_the_share(micro: int, share: float) -> None:
-    smaller = out_of_memory.smaller_batch(micro, share)
+    smaller = memory.smaller_batch(micro, share)
     assert micro % smaller == 0
     assert smaller == 1 or smaller <= micro * share

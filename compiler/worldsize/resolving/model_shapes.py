@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from wsshards.errors import UserError, run_main
 from wstrain import user_code
-from wstrain_torch.data import task as tasks
-from wstrain_torch.models.blocks import find_blocks
+from wstrain_torch import data as tasks
+from wstrain_torch.models.layers import find_blocks
 
 _FEW, _MORE = 1, 3  # samples of the two passes whose difference is what one sample keeps
 

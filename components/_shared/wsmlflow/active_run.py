@@ -14,7 +14,7 @@ from pathlib import Path
 import mlflow
 from mlflow.entities import Run
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 
 # Azure ML: "Service limits", which has "Metrics".
 MAX_METRIC_NAMES = 50  # of one run
@@ -42,9 +42,8 @@ def report_mlflow_errors(what: str) -> Iterator[None]:
 
 
 def mlflow_error(what: str, error: Exception) -> UserError:
-    """The sentence for an error of MLflow's or its plugin's."""
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-    return UserError(f"{what}: {first}", _HELP)
+    """Return the error to stop with for an error of MLflow or its plugin."""
+    return UserError(f"{what}: {describe_error(error, 160)}", _HELP)
 
 
 def log_metrics_once(run: Run, metrics: Mapping[str, float]) -> None:
@@ -65,5 +64,5 @@ def log_artifact_once(run: Run, path: Path) -> None:
 
 
 def artifact_names(run: Run) -> set[str]:
-    """The names of files and folders in the root of a run's artifacts."""
-    return {each.path for each in mlflow.MlflowClient().list_artifacts(run.info.run_id)}
+    """Return the names of files and folders in the root of a run's artifacts."""
+    return {artifact.path for artifact in mlflow.MlflowClient().list_artifacts(run.info.run_id)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wsshards.regular_files import check_regular, list_files, read_regular
 
 MLMODEL_NAME = "MLmodel"
@@ -34,7 +34,7 @@ def read_mlmodel(model: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise _no_model(model, None) from None
     except OSError as error:
-        raise _no_model(model, f"cannot be read: {error.strerror or error}") from None
+        raise _no_model(model, f"cannot be read: {describe_error(error)}") from None
     except (ValueError, yaml.YAMLError, RecursionError):
         raise _no_model(model, "is not YAML") from None
     if not isinstance(card, dict):
@@ -59,7 +59,7 @@ def check_model_files(folder: str) -> None:
     except OSError as error:
         name = f"{folder}/{place}" if place else folder
         raise UserError(
-            f"cannot read the model `{name}`: {error.strerror or error}", "save it with mlflow's save_model"
+            f"cannot read the model `{name}`: {describe_error(error)}", "save it with mlflow's save_model"
         ) from None
 
 

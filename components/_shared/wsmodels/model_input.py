@@ -15,7 +15,7 @@ _TABLE_FLAVORS = frozenset(["catboost", "lightgbm", "sklearn", "xgboost"])
 
 
 def make_model_input(model: Any, rows: npt.NDArray[Any]) -> Any:
-    """The rows as the model's signature has them.
+    """Convert rows to the form that the model's signature has.
 
     Args:
         model: what `mlflow.pyfunc.load_model` returned.

@@ -66,9 +66,22 @@ def _escape(character: str) -> str:
     return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode()
 
 
-def clip_text(text: str, most: int = 60) -> str:
-    """Return the text, cut to `most` characters, as a name or value in a message may be very long."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def clip_text(text: str, limit: int = 60) -> str:
+    """Return the text, cut to `limit` characters, as a name or value in a message may be very long."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def describe_error(error: BaseException, limit: int = 120) -> str:
+    """Return the cause of another library's error as part of a sentence.
+
+    Args:
+        error: of the system: its reason; of a library: the first line of its message, or its class.
+        limit: characters to keep.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[:1].lower() + error.strerror[1:]  # the rest may hold a user's name
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:limit].rstrip(". ")
 
 
 def run_main(main: Callable[[], None]) -> NoReturn:
@@ -82,7 +95,7 @@ def run_main(main: Callable[[], None]) -> NoReturn:
         main()
     except Interrupted as stopped:
         print(
-            f"stopped: {escape_controls(str(stopped))}; started again, it goes on from there", file=sys.stderr
+            f"stopped: {escape_controls(str(stopped))}; start it again to resume from there", file=sys.stderr
         )
         end_process(RESUME_EXIT_STATUS)
     except UserError as error:
@@ -124,8 +137,8 @@ def _translate(error: Exception) -> tuple[UserError, int] | None:
     if isinstance(error, (OSError, RuntimeError)) and os.strerror(errno.EMFILE) in text:
         import resource  # POSIX only
 
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return UserError(f"too many open files: a process may have {most} here", "raise `ulimit -n`"), 2
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return UserError(f"too many open files: a process may have {limit} here", "raise `ulimit -n`"), 2
     if not isinstance(error, RuntimeError):
         return None
     if type(error).__name__ == "OutOfMemoryError":  # torch's, by name, as this module does not import torch

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wsshards.checksummed_json import add_checksum, has_valid_checksum
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wsshards.regular_files import check_regular, open_regular, read_regular
 
 MANIFEST_NAME = "manifest.json"
@@ -99,14 +98,14 @@ class Manifest:
     version: int = VERSION
 
     def split(self, name: str) -> Split:
-        """The split called `train` or `validation`."""
+        """Return the split called `train` or `validation`."""
         if name not in SPLITS:
             raise ValueError(f"split must be one of {SPLITS}, got {name!r}")
         return self.train if name == "train" else self.validation
 
 
 def manifest_to_json(manifest: Manifest) -> str:
-    """The text of `manifest.json`; the same manifest always gives the same bytes."""
+    """Return the text of `manifest.json`; the same manifest always gives the same bytes."""
     features: dict[str, Any] = {
         "name": manifest.features.name,
         "dtype": manifest.features.dtype,
@@ -130,7 +129,7 @@ def manifest_to_json(manifest: Manifest) -> str:
 
 
 def manifest_from_json(text: str, where: str = MANIFEST_NAME) -> Manifest:
-    """The manifest that `text` describes.
+    """Return the manifest that `text` describes.
 
     Args:
         text: content of `manifest.json`.
@@ -166,7 +165,7 @@ def manifest_from_json(text: str, where: str = MANIFEST_NAME) -> Manifest:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """The manifest of a shards folder.
+    """Read the manifest of a shards folder.
 
     Raises:
         UserError: the folder has none (so it is not complete), or it cannot be read or understood.
@@ -183,7 +182,7 @@ def read_manifest(folder: str | Path) -> Manifest:
             help="bind the `shards` output of a `shard_data` step that has finished",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read `{path}`: {_reason(error)}", help=_AGAIN) from None
+        raise UserError(f"cannot read `{path}`: {describe_error(error)}", help=_AGAIN) from None
     return manifest_from_json(text, str(path))
 
 
@@ -226,7 +225,7 @@ def check_shard_size(folder: str | Path, shard: Shard) -> None:
     try:
         size = check_regular(path)
     except OSError as error:
-        raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
+        raise UserError(f"cannot read shard `{shard.path}`: {describe_error(error)}", help=_AGAIN) from None
     if size != shard.bytes:
         raise UserError(
             f"shard `{shard.path}` has {size:,} bytes, and the manifest says {shard.bytes:,}", help=_AGAIN
@@ -238,7 +237,7 @@ def check_shard_content(folder: str | Path, shard: Shard) -> None:
     try:
         digest = hash_file(Path(folder) / shard.path)
     except OSError as error:
-        raise UserError(f"cannot read shard `{shard.path}`: {_reason(error)}", help=_AGAIN) from None
+        raise UserError(f"cannot read shard `{shard.path}`: {describe_error(error)}", help=_AGAIN) from None
     if digest != shard.sha256:
         raise UserError(
             f"shard `{shard.path}` is corrupted: its sha256 is {digest[:12]}…, "
@@ -248,7 +247,7 @@ def check_shard_content(folder: str | Path, shard: Shard) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file in hex, read a piece at a time."""
+    """Return the SHA-256 of a file in hex, read a piece at a time."""
     digest = hashlib.sha256()
     piece = memoryview(bytearray(1 << 20))
     with open_regular(path) as file:
@@ -258,10 +257,6 @@ def hash_file(path: Path) -> str:
 
 
 _AGAIN = "write the folder again with a `shard_data` step"
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
@@ -308,3 +303,22 @@ def _inside(path: object) -> str:
     if parts.is_absolute() or ".." in parts.parts:
         raise ValueError(f"shard path {str(path)!r} leaves the folder")
     return str(path)
+
+
+CHECKSUM_KEY = "sha256"
+
+
+def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object with its checksum as the last entry."""
+    return {**content, CHECKSUM_KEY: _digest(content)}
+
+
+def has_valid_checksum(document: Mapping[str, Any]) -> bool:
+    """Whether an object is unchanged since its checksum was added; without a checksum it is not."""
+    content = {name: value for name, value in document.items() if name != CHECKSUM_KEY}
+    return document.get(CHECKSUM_KEY) == _digest(content)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    # Layout and order of the text do not matter.
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

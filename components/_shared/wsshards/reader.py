@@ -60,7 +60,7 @@ class ShardReader:
         return _reopen, (self.folder, self.split, self.checksums)
 
     def gather(self, indices: npt.NDArray[np.int64]) -> tuple[Array, Array | None]:
-        """Rows by number, in the order asked.
+        """Return rows by number, in the given order.
 
         Args:
             indices: row numbers `[n]`, `0 <= i < len(self)`; repeats are allowed.
@@ -170,7 +170,7 @@ _HEADER, _COMPRESSION = 2, 3
 
 
 def map_record_batches(path: str) -> list[Any]:
-    """The record batches of a file in Arrow's IPC format, as views of the mapped file.
+    """Return the record batches of a file in Arrow's IPC format, as views of the mapped file.
 
     Only uncompressed batches are taken: compressed ones are copied to memory, as large as they say they are.
     The messages are read one after the other, so each is decoded just as it was looked at.
@@ -216,7 +216,7 @@ def _is_compressed(message: bytes) -> bool:
 
 
 def _find_field(message: bytes, table: int, field: int) -> int:
-    """Where a field of a FlatBuffers table is, or 0 where the table does not have it."""
+    """Return where a field of a FlatBuffers table is; 0 if the table does not have it."""
     places = table - struct.unpack_from("<i", message, table)[0]
     entry = 4 + 2 * field
     if entry >= struct.unpack_from("<H", message, places)[0]:

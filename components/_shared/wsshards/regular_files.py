@@ -59,26 +59,26 @@ def path_of_open(path: str | Path) -> Iterator[str]:
         yield name if os.path.exists(name) else os.fspath(path)  # noqa: PTH110 - a text for a library
 
 
-def read_regular(path: str | Path, most: int) -> bytes:
-    """The content of a regular file of at most `most` bytes.
+def read_regular(path: str | Path, limit: int) -> bytes:
+    """Read a regular file of at most `limit` bytes.
 
     Raises:
         OSError: as in :func:`open_regular`, or the file is larger.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        data = b"" if size > most else file.read(most + 1)
-    if max(size, len(data)) > most:
+        data = b"" if size > limit else file.read(limit + 1)
+    if max(size, len(data)) > limit:
         raise OSError(
             errno.EFBIG,
-            f"it has {max(size, len(data)):,} bytes, more than the {most:,} it may have",
+            f"it has {max(size, len(data)):,} bytes, more than the {limit:,} it may have",
             str(path),
         )
     return data
 
 
 def check_regular(path: str | Path) -> int:
-    """The size of a regular file, without opening it.
+    """Return the size of a regular file, without opening it.
 
     Raises:
         OSError: the path names nothing, or something that is not a regular file.
@@ -89,14 +89,14 @@ def check_regular(path: str | Path) -> int:
     return status.st_size
 
 
-def list_files(root: str | Path, most: int = MAX_FILES, *, hidden: bool = False) -> Iterator[str]:
-    """The paths below a folder of everything that is not a folder, with `/` between their parts.
+def list_files(root: str | Path, limit: int = MAX_FILES, *, hidden: bool = False) -> Iterator[str]:
+    """Yield the paths below a folder of everything that is not a folder, with `/` between their parts.
 
     Links are followed, and no folder is listed twice.
 
     Args:
         root: The folder.
-        most: How many there may be.
+        limit: How many there may be.
         hidden: Also what begins with `.` or `_`, as markers such as `_SUCCESS` do.
 
     Raises:
@@ -119,8 +119,8 @@ def list_files(root: str | Path, most: int = MAX_FILES, *, hidden: bool = False)
                     waiting.append(path)
                     continue
                 count += 1
-                if count > most:
-                    raise OSError(errno.EFBIG, f"it holds more than {most:,} files", str(root))
+                if count > limit:
+                    raise OSError(errno.EFBIG, f"it holds more than {limit:,} files", str(root))
                 yield path
 
 

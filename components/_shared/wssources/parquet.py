@@ -59,7 +59,7 @@ def check_footer(file: IO[bytes]) -> None:
 
 
 def dictionary_columns(metadata: Any, names: Iterable[str]) -> list[str]:
-    """Those columns that pyarrow can read as dictionaries, where a long text of many rows is held once."""
+    """Return the columns that pyarrow can read as dictionaries, which hold a text of many rows once."""
     wanted = _find_columns(metadata, set(names))
     deltas = {
         column.path.split(".")[0]
@@ -156,14 +156,14 @@ def _value_bytes(page: Page, dictionary: int, once: bool) -> int:
 
 
 def _find_columns(metadata: Any, names: set[str]) -> list[_Column]:
-    found = []
+    columns = []
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
         if _is_within(column.path, names):
             kind = column.physical_type
             length = column.length if kind == "FIXED_LEN_BYTE_ARRAY" else 0
-            found.append(_Column(index, column.path, kind == "BYTE_ARRAY", length))
-    return found
+            columns.append(_Column(index, column.path, kind == "BYTE_ARRAY", length))
+    return columns
 
 
 def _is_within(path: str, names: set[str]) -> bool:

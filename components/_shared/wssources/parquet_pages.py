@@ -32,7 +32,7 @@ class Page:
 
 
 def walk_pages(file: IO[bytes], start: int, length: int, values: int) -> Iterator[Page]:
-    """The pages of one column of a row group that pyarrow would read, in their order.
+    """Yield the pages of one column of a row group that pyarrow would read, in their order.
 
     Args:
         file: The file.
@@ -43,24 +43,24 @@ def walk_pages(file: IO[bytes], start: int, length: int, values: int) -> Iterato
     Raises:
         ValueError: a header is damaged, or they hold another number of values.
     """
-    at, end, found = start, start + length + _LATE, 0
+    at, end, values_so_far = start, start + length + _LATE, 0
     base, window = 0, b""
-    while found < values and at < end:
+    while values_so_far < values and at < end:
         if not base <= at < base + len(window) - 64:
             base, window = at, _read(file, at, _WINDOW)
         try:
             page = _parse_page(window, at - base)
-        except IndexError:  # the header goes on beyond what was read
+        except IndexError:  # the header is longer than what was read
             base, window = at, _read(file, at, _MOST_HEADER)
             try:
                 page = _parse_page(window, 0)
             except IndexError:
                 raise ValueError(f"the header of a page ends after {len(window):,} bytes") from None
         yield page
-        found += page.values if page.kind in {DATA, DATA_V2} else 0
+        values_so_far += page.values if page.kind in {DATA, DATA_V2} else 0
         at += page.packed
-    if found != values:
-        raise ValueError(f"its pages hold {found:,} values, and the footer says {values:,}")
+    if values_so_far != values:
+        raise ValueError(f"its pages hold {values_so_far:,} values, and the footer says {values:,}")
 
 
 def _read(file: IO[bytes], at: int, size: int) -> bytes:
@@ -89,7 +89,7 @@ def _number(fields: dict[int, Any], field: int) -> int:
 
 
 def _parse_struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """The numbers and structs in a struct, by field, and where it ends; IndexError if the data ends first."""
+    """Return a struct's numbers and structs, by field, and its end; IndexError if the data ends first."""
     fields: dict[int, Any] = {}
     last = 0
     while (head := data[at]) != _STOP:

@@ -21,7 +21,7 @@ PYTHON_SOURCE_BYTES = 4 * 1024 * 1024
 
 
 def rows_per_class(source: str, sequence_length: int) -> tuple[int, ...]:
-    """Rows of each class of a built-in source; a language model's rows are one class.
+    """Return the rows of each class of a built-in source; a language model's rows are one class.
 
     Args:
         source: one of `SOURCES`.
@@ -38,14 +38,14 @@ def rows_per_class(source: str, sequence_length: int) -> tuple[int, ...]:
 
 
 def text_rows(size: int, sequence_length: int) -> int:
-    """Rows in `size` bytes of text: whole windows of `sequence_length + 1` bytes that do not overlap."""
+    """Return the rows in `size` bytes of text: whole windows of `sequence_length + 1` bytes, side by side."""
     if sequence_length < 1:
         raise ValueError(f"sequence_length must be at least 1, got {sequence_length}")
     return size // (sequence_length + 1)
 
 
 def validation_rows(rows_per_class: Sequence[int], fraction: float) -> int:
-    """Rows held out for validation by a stratified split.
+    """Return the rows held out for validation by a stratified split.
 
     Each class gives ``fraction`` of its rows, rounded half up, but keeps at least one row on either
     side when it has two or more, and stays in training when it has only one. Data without classes is

@@ -58,7 +58,7 @@ def hash_rows(rows: npt.NDArray[Any], seed: int) -> U64:
 
 
 def find_thresholds(chunks: Chunks, rows_per_class: Sequence[int], fraction: float) -> U64:
-    """The hash below which a row of each class is held out.
+    """Return the hash below which a row of each class is held out.
 
     Reads the index of all rows twice and keeps only histograms and the few hashes near each boundary, so
     memory does not grow with the data.

@@ -32,7 +32,7 @@ def check_unpacked(unpacked: int, packed: int) -> None:
 
 
 def open_archive(file: IO[bytes]) -> zipfile.ZipFile:
-    """A zip archive whose list of members is not too long to be read, as NumPy writes them.
+    """Open a zip archive whose list of members is not too long to be read, as NumPy writes them.
 
     Raises:
         ValueError: the list is too long, or a member is packed in a way that NumPy does not use, is
@@ -61,7 +61,7 @@ def open_archive(file: IO[bytes]) -> zipfile.ZipFile:
 
 
 def read_npy_header(member: IO[bytes]) -> tuple[tuple[int, int], io.BytesIO]:
-    """The version of an array in NumPy's own format (NEP 1), and its header with the length before it.
+    """Return the version of an array in NumPy's own format (NEP 1), and its header with the length before it.
 
     Raises:
         ValueError: it is not such an array, or its header is longer than any.
@@ -93,7 +93,7 @@ class LimitedGzip(io.RawIOBase):
         self._done = 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:

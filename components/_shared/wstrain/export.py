@@ -18,7 +18,7 @@ import numpy as np
 from mlflow.models import ModelSignature
 from mlflow.types import Schema, TensorSpec
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain.data.sample_spec import SampleSpec
 
 
@@ -63,14 +63,8 @@ def save_mlflow_model(
             _copy_into(model, folder)
         except (OSError, RuntimeError) as error:  # PyTorch's writer reports a full disk as a RuntimeError
             raise UserError(
-                f"cannot write the model: {_reason(error)}", "free space for it and run again"
+                f"cannot write the model: {describe_error(error)}", "free space for it and run again"
             ) from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
 
 
 def _signature(samples: SampleSpec) -> ModelSignature:

@@ -110,8 +110,8 @@ def parse_settings(
         add(parser)
     values = vars(parser.parse_args(arguments))
     common = {field.name for field in fields(Settings)} - {"options"}
-    own = {name: value for name, value in values.items() if name not in common}
-    return Settings(**{name: values[name] for name in common}, options=own)
+    others = {name: value for name, value in values.items() if name not in common}
+    return Settings(**{name: values[name] for name in common}, options=others)
 
 
 def add_model_parallel(parser: argparse.ArgumentParser) -> None:

@@ -139,12 +139,12 @@ def summarize_error(error: Exception) -> str:
 
 def locate_error(error: Exception) -> str | None:
     """Return the last line in the user's own files that an error passed through."""
-    own = [
+    frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).is_relative_to(Path.cwd())
     ]
     if isinstance(error, SyntaxError) and error.filename:
         return f"look at {Path(error.filename).name}, line {error.lineno}"
-    outside = [frame for frame in own if "wstrain" not in Path(frame.filename).parts]
+    outside = [frame for frame in frames if "wstrain" not in Path(frame.filename).parts]
     return f"look at {Path(outside[-1].filename).name}, line {outside[-1].lineno}" if outside else None

@@ -26,18 +26,21 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 
-from wsshards.errors import UserError
-from wstrain_ddp.device_mesh import DATA, TENSOR, make_device_mesh
+from wsshards.errors import UserError, describe_error
 from wstrain_ddp.gradients import clip_gradients
-from wstrain_ddp.tensor_parallel_plan import split_tensors
-from wstrain_torch import optimizers
+from wstrain_ddp.model_part import DATA, TENSOR, make_device_mesh
+from wstrain_ddp.tensor_parallel import split_tensors
 from wstrain_torch.checkpoint import tensor_state
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.models.blocks import find_blocks
-from wstrain_torch.models.layers import Standardised
-from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
-from wstrain_torch.strategies.weight_memory import copy_without_weights, return_freed_memory
+from wstrain_torch.models.layers import Standardised, find_blocks
+from wstrain_torch.strategies import (
+    MicroBatches,
+    Objective,
+    TorchStrategy,
+    UpdateSettings,
+    copy_without_weights,
+    return_freed_memory,
+)
 
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 _RESHARD = {"always": True, "never": False, "auto": None}
@@ -95,12 +98,12 @@ def shard(model: nn.Module, parts: Sequence[nn.Module], mesh: DeviceMesh, shardi
                 ignored_params=exact,
             )
     except ValueError as error:  # a parameter without dimensions
-        raise UserError(f"`fsdp` cannot shard the model: {str(error).splitlines()[0][:120]}") from error
+        raise UserError(f"`fsdp` cannot shard the model: {describe_error(error)}") from error
     assert isinstance(model, FSDPModule)
     return model
 
 
-class ShardedData:
+class ShardedData(TorchStrategy):
     """The strategy ``fsdp``."""
 
     sharded = True
@@ -111,24 +114,19 @@ class ShardedData:
             return_freed_memory()
         self._plain = copy_without_weights(model)
         self._sharding = _sharding(updates, group)
-        self.model = model
         mesh = make_device_mesh(group)
         if group.mesh.tensor > 1:
             split_tensors(model, mesh[TENSOR])
-        self._module = shard(model, parts, mesh[DATA], self._sharding)
+        self._fsdp = shard(model, parts, mesh[DATA], self._sharding)
         _quieten(model, group)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimizer = optimizers.build_optimizer(model, updates.optimizer, learning_rate=0.0)
-        self._scaler = updates.precision.scaler
-        self._max_norm = updates.max_gradient_norm
+        super().__init__(model, updates)
         self._reduce_always = updates.options.get("fsdp_reduce") == "micro_batch"
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Add gradients up; a block's are averaged while the blocks before it are still being computed."""
         try:
-            return accumulate(
-                micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
-            )
+            return super().gradients(micro_batches, objective)
         except RuntimeError as error:
             if "mixed torch.Tensor and DTensor" not in str(error):
                 raise
@@ -136,17 +134,6 @@ class ShardedData:
                 "the model uses the weights of a block outside its forward pass, where they are not gathered",
                 "call each block as a module, or leave it out of `blocks`",
             ) from error
-
-    def update(self, learning_rate: float) -> None:
-        """Step this rank's slices at ``learning_rate``."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
-        if self._max_norm > 0:
-            self._scaler.unscale_(self._optimizer)
-            clip_gradients(self._trained, self._max_norm)
-        self._scaler.step(self._optimizer)
-        self._scaler.update()
-        self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
         """This rank's slices, by name."""
@@ -164,14 +151,14 @@ class ShardedData:
             self._plain.load_state_dict(weights, assign=True)
         return self._plain
 
-    def _backward(self, loss: Tensor) -> None:
-        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    def _clip(self) -> None:
+        clip_gradients(self._trained, self._max_norm)
 
     def _exchange(self, last: bool) -> AbstractContextManager[object]:
-        self._module.set_is_last_backward(last)
-        self._module.set_requires_gradient_sync(last or self._reduce_always)
+        self._fsdp.set_is_last_backward(last)
+        self._fsdp.set_requires_gradient_sync(last or self._reduce_always)
         if self._sharding.reshard is False:  # what was gathered once serves all micro-batches of a step
-            self._module.set_reshard_after_backward(last)
+            self._fsdp.set_reshard_after_backward(last)
         return nullcontext()
 
 

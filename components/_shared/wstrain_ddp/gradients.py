@@ -31,12 +31,16 @@ def average_gradients(parameters: Iterable[nn.Parameter], replicas: dist.Process
     """
     if replicas.size() == 1:
         return
-    sent: deque[_Sent] = deque()
+    sent: deque[_Exchange] = deque()
     for bucket in _buckets(_local_gradient(parameter) for parameter in parameters):
         # A large tensor is a bucket of its own, and needs no copy.
-        flat = bucket[0].view(-1) if _alone(bucket) else torch.cat([part.reshape(-1) for part in bucket])
+        flat = (
+            bucket[0].view(-1)
+            if _is_single_tensor(bucket)
+            else torch.cat([part.reshape(-1) for part in bucket])
+        )
         flat.div_(replicas.size())
-        sent.append(_Sent(dist.all_reduce(flat, group=replicas, async_op=True), flat, bucket))
+        sent.append(_Exchange(dist.all_reduce(flat, group=replicas, async_op=True), flat, bucket))
         if len(sent) > IN_FLIGHT:
             sent.popleft().finish()
     for exchange in sent:
@@ -44,8 +48,8 @@ def average_gradients(parameters: Iterable[nn.Parameter], replicas: dist.Process
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """An exchange under way."""
+class _Exchange:
+    """An exchange that has started."""
 
     work: dist.Work | None
     flat: Tensor
@@ -54,14 +58,14 @@ class _Sent:
     def finish(self) -> None:
         if self.work is not None:
             self.work.wait()
-        if _alone(self.bucket):
+        if _is_single_tensor(self.bucket):
             return
         parts = torch.split(self.flat, [gradient.numel() for gradient in self.bucket])
         for gradient, part in zip(self.bucket, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
 
-def _alone(bucket: list[Tensor]) -> bool:
+def _is_single_tensor(bucket: list[Tensor]) -> bool:
     return len(bucket) == 1 and bucket[0].is_contiguous()
 
 
@@ -91,21 +95,21 @@ _Ranks = tuple[dist.ProcessGroup, ...]
 
 @torch.no_grad()
 def clip_gradients(
-    parameters: Iterable[nn.Parameter], longest: float, stages: dist.ProcessGroup | None = None
+    parameters: Iterable[nn.Parameter], max_norm: float, stages: dist.ProcessGroup | None = None
 ) -> None:
-    """Scale gradients down so that they are at most ``longest`` long together (Pascanu et al. 2013).
+    """Scale gradients down so that they are at most ``max_norm`` long together (Pascanu et al. 2013).
 
     Args:
         parameters: this rank's; of ``DTensor`` gradients all parts count, the others once.
-        longest: Euclidean length over the gradients of the whole model.
+        max_norm: Euclidean length over the gradients of the whole model.
         stages: ranks that hold the rest of the model, with parameters of their own.
     """
-    own = list(parameters)
+    local_parameters = list(parameters)
     groups: dict[_Ranks, list[Tensor]] = defaultdict(list)
-    for parameter in own:
+    for parameter in local_parameters:
         if parameter.grad is not None:
             groups[_ranks(parameter.grad)].append(_local(parameter.grad))
-    square = torch.zeros((), device=own[0].device)
+    square = torch.zeros((), device=local_parameters[0].device)
     for ranks, gradients in groups.items():
         part = nn.utils.get_total_norm(gradients).square()
         for others in ranks:
@@ -113,14 +117,14 @@ def clip_gradients(
         square += part
     if stages is not None:
         dist.all_reduce(square, group=stages)
-    factor = (longest / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
+    factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
     for gradients in groups.values():
         for gradient in gradients:
             gradient.mul_(factor)
 
 
 def _ranks(gradient: Tensor) -> _Ranks:
-    """The groups of ranks that hold the other parts of a gradient, one for each dimension it is cut along."""
+    """Return the groups of ranks with the other parts of a gradient, one for each dimension of the cut."""
     if not isinstance(gradient, DTensor):
         return ()
     mesh = gradient.device_mesh

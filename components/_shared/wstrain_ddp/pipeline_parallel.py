@@ -20,27 +20,22 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from wstrain_ddp import ddp
-from wstrain_ddp.device_mesh import PIPELINE, TENSOR, make_device_mesh
-from wstrain_ddp.model_part import ModelPart
+from wstrain_ddp.model_part import PIPELINE, TENSOR, ModelPart, make_device_mesh
 from wstrain_ddp.pipeline_stage import SeededStage, Stage, keep_stage, partition_model
-from wstrain_ddp.tensor_parallel_plan import Plan, read_plan, report_misfits, split_tensors
-from wstrain_torch.checkpoint import tensor_state
-from wstrain_torch.data.loader import Batch
+from wstrain_ddp.tensor_parallel import Plan, read_plan, report_misfits, split_tensors
+from wstrain_torch.data import Batch
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, Strategy, UpdateSettings
-from wstrain_torch.strategies.weight_memory import copy_without_weights
+from wstrain_torch.strategies import MicroBatches, Objective, Strategy, UpdateSettings, copy_without_weights
 
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
-class PipelineParallel:
+class PipelineParallel(ModelPart):
     """The strategy ``pipeline_parallel``.
 
     Raises:
         UserError: the model names no blocks, or fewer than stages, or no plan that a tensor degree needs.
     """
-
-    sharded = True
 
     def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
         mesh = make_device_mesh(group)
@@ -50,42 +45,26 @@ class PipelineParallel:
         self._stages, self._index = degrees.pipeline, degrees.stage(group.launch.rank)
         cut = partition_model(model, degrees.pipeline)
         split_tensors(keep_stage(model, cut, self._index), mesh[TENSOR], plan)
-        stage = Stage(model, cut[self._index], updates.precision.autocast)
-        self.model: nn.Module = stage.to(group.device)
+        stage = Stage(model, cut[self._index], updates.precision.autocast).to(group.device)
+        super().__init__(model, whole, updates, mesh)
+        self.model = stage
         self._line = mesh[PIPELINE].get_group()
-        self._stage = SeededStage(self.model, self._index, self._stages, group.device, group=self._line)
-        self._part = ModelPart(model, whole, updates, mesh)
-        self._kind = SCHEDULES[updates.options["pipeline_schedule"]]
+        self._stage = SeededStage(stage, self._index, self._stages, group.device, group=self._line)
+        self._schedule_type = SCHEDULES[updates.options["pipeline_schedule"]]
         self._schedule: PipelineScheduleSingle | None = None
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Run all micro-batches through the stages; every stage returns the loss of the last one."""
         batches = [next(micro_batches.batches) for _ in range(micro_batches.count)]
         self._stage.seed = micro_batches.seed
-        self._schedule = self._schedule or self._scheduled(micro_batches.count, objective)
+        self._schedule = self._schedule or self._make_schedule(micro_batches.count, objective)
         with report_misfits():
-            loss = self._flow(self._schedule, batches)
-        self._part.average()
+            loss = self._run_schedule(self._schedule, batches)
+        self._average_gradients()
         dist.broadcast(loss, group=self._line, group_src=self._stages - 1)
         return loss
 
-    def update(self, learning_rate: float) -> None:
-        """Step this stage's parameters at ``learning_rate``; clipping looks at all stages."""
-        self._part.update(learning_rate)
-
-    def state(self) -> dict[str, Tensor]:
-        """This stage's part of weights and optimizer, by name."""
-        return self._part.state()
-
-    def load(self, state: tensor_state.StoredTensors) -> None:
-        """Fill this stage's part."""
-        self._part.load(state)
-
-    def whole_model(self) -> nn.Module:
-        """Return the model with the weights of all stages, on rank 0."""
-        return self._part.whole_model()
-
-    def _flow(self, schedule: PipelineScheduleSingle, batches: list[Batch]) -> Tensor:
+    def _run_schedule(self, schedule: PipelineScheduleSingle, batches: list[Batch]) -> Tensor:
         """Run a step; the first stage needs inputs, the last one targets, and only that one has the loss."""
         first = [torch.cat([inputs for inputs, _ in batches])] if self._index == 0 else []
         if self._index < self._stages - 1:
@@ -96,12 +75,12 @@ class PipelineParallel:
         schedule.step(*first, target=targets, losses=losses, return_outputs=False)
         return torch.stack(losses).detach().sum()
 
-    def _scheduled(self, count: int, objective: Objective) -> PipelineScheduleSingle:
+    def _make_schedule(self, count: int, objective: Objective) -> PipelineScheduleSingle:
         def loss(output: Tensor, targets: Tensor) -> Tensor:
             return objective(nn.Identity(), output, targets) / count
 
         # Each loss is divided already, and exact sums need no scaling afterwards.
-        return self._kind(self._stage, count, loss_fn=loss, scale_grads=False)
+        return self._schedule_type(self._stage, count, loss_fn=loss, scale_grads=False)
 
 
 def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> Strategy:

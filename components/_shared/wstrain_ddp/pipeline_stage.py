@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 
 from wsshards.errors import UserError
-from wstrain_ddp import stage_partition
+from wstrain.launch import mesh
 
 METHOD = "pipeline_blocks"
 
@@ -56,16 +56,16 @@ def find_sequence(model: nn.Module) -> list[str]:
 
 
 def partition_model(model: nn.Module, count: int) -> list[list[str]]:
-    """Return the blocks of each of ``count`` stages, cut so that the heaviest is as light as can be.
+    """Return the blocks of each of ``count`` stages, cut so that the heaviest stage is as light as possible.
 
     Raises:
-        UserError: see :func:`sequence_of`; or there are fewer blocks to train than stages, or weights are
+        UserError: see :func:`find_sequence`; or there are fewer blocks to train than stages, or weights are
             shared by several of them.
     """
     names = find_sequence(model)
     blocks = [model.get_submodule(name) for name in names]
     weights = [sum(p.numel() for p in block.parameters() if p.requires_grad) for block in blocks]
-    parts = stage_partition.partition_blocks(weights, count)
+    parts = mesh.partition_blocks(weights, count)
     if not parts:
         trained = sum(weight > 0 for weight in weights)
         raise UserError(
@@ -105,7 +105,7 @@ class Stage(nn.Module):
         self._autocast = autocast
 
     def forward(self, x: Tensor) -> Tensor:
-        """What goes into the first block in, what comes out of the last one out."""
+        """Map the input of the first block to the output of the last one."""
         with self._autocast():
             for block in self._blocks:
                 x = block(x)
@@ -113,7 +113,7 @@ class Stage(nn.Module):
 
 
 class SeededStage(PipelineStage):
-    """A stage that is told of each micro-batch before its forward pass, to set the random numbers."""
+    """A stage that sets the random numbers before the forward pass of each micro-batch."""
 
     seed: Callable[[int], None]
 

@@ -26,7 +26,7 @@ _GUARD = ".worldsize"  # locked while locks are removed
 
 
 def find_root(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where extensions are built.
+    """Return the folder where extensions are built.
 
     Args:
         environment: the variables of the process that builds.

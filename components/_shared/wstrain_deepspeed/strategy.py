@@ -22,15 +22,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain_deepspeed import config as deepspeed_config
 from wstrain_deepspeed import stale_locks
 from wstrain_torch import optimizers
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
-from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
-from wstrain_torch.strategies.weight_memory import copy_without_weights, return_freed_memory
+from wstrain_torch.strategies import (
+    MicroBatches,
+    Objective,
+    UpdateSettings,
+    accumulate_gradients,
+    copy_without_weights,
+    return_freed_memory,
+)
 
 GATHERING_STAGE = 3  # of ZeRO: weights are gathered before each layer
 CONFIG_FILE = Path("outputs") / "ds_config.json"  # Azure ML keeps ./outputs with the job
@@ -48,7 +53,7 @@ class ZeroParallel:
     def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
         config = _config(updates, group)
         deepspeed = _load_deepspeed(group)
-        self._main = group.launch.is_main
+        self._main = group.is_main
         if updates.options["zero_stage"] == GATHERING_STAGE and group.device.type == "cpu":
             return_freed_memory()
         self._skeleton = copy_without_weights(model)
@@ -66,7 +71,7 @@ class ZeroParallel:
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Add gradients up; the engine averages them over ranks, from stage 2 on after each micro-batch."""
-        return accumulate(
+        return accumulate_gradients(
             micro_batches,
             replace(objective, precision=self._precision),
             self._forward,
@@ -139,7 +144,7 @@ def _config(updates: UpdateSettings, group: Group) -> dict[str, Any]:
             if options["ds_config"]
             else _build_config(plan)
         )
-        if group.launch.is_main:
+        if group.is_main:
             _write(deepspeed_config.to_json(config))
     return config
 
@@ -159,7 +164,7 @@ def _read_user_config(path: Path, plan: deepspeed_config.Plan, group: Group) -> 
         )
     except ValueError as error:
         raise UserError(f"`ds_config` cannot be used: {error}", "correct it, or leave it out") from error
-    if group.launch.is_main:
+    if group.is_main:
         for finding in warnings_:
             print(f"warning: {path.name}: {finding}", file=sys.stderr, flush=True)
     return config
@@ -170,7 +175,7 @@ def _write(text: str) -> None:
         CONFIG_FILE.parent.mkdir(exist_ok=True)
         CONFIG_FILE.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write `{CONFIG_FILE}`: {(error.strerror or str(error)).lower()}") from error
+        raise UserError(f"cannot write `{CONFIG_FILE}`: {describe_error(error)}") from error
 
 
 def _load_deepspeed(group: Group) -> Any:

@@ -53,8 +53,8 @@ class ZeroState:
         """Gather the optimizer's state on the CPU; only ranks that ``keep`` it get any."""
         state: dict[int, dict[str, Any]] = {}
         for number, parameter, slices in self._numbered():
-            own = self._base.state[parameter if self._stage == 0 else slices[0]]
-            for key, value in own.items():
+            optimizer_state = self._base.state[parameter if self._stage == 0 else slices[0]]
+            for key, value in optimizer_state.items():
                 full = self._whole_state(parameter, key) if _is_slice(value) else value
                 if keep and full is not None:
                     state.setdefault(number, {})[key] = _on_cpu(full)
@@ -101,8 +101,8 @@ class ZeroState:
 
     def _whole_state(self, parameter: nn.Parameter, key: str) -> Tensor:
         if self._stage == 0:
-            own: Tensor = self._base.state[parameter][key]
-            return own
+            full_state: Tensor = self._base.state[parameter][key]
+            return full_state
         if self._stage < 3:
             self._link()
         full: Tensor = safe_get_full_optimizer_state(parameter, key)
@@ -129,10 +129,10 @@ class ZeroState:
         # The inner optimizer makes its state at its first step; what is loaded needs it now.
         for number, _, slices in self._numbered():
             for part in slices:
-                own = self._base.state[part]
+                optimizer_state = self._base.state[part]
                 for key, value in state.get(number, {}).items():
-                    if key not in own:
-                        own[key] = torch.zeros_like(part) if _is_slice(value) else _copy(value)
+                    if key not in optimizer_state:
+                        optimizer_state[key] = torch.zeros_like(part) if _is_slice(value) else _copy(value)
         if self._stage < 3:
             self._link()
 

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 
 import torch
 
-from wsshards.errors import UserError
-from wstrain_horovod.installation import REBUILD
+from wsshards.errors import UserError, describe_error
+from wstrain_horovod.launch import REBUILD
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Horovod:
         return cast("T", self._hvd.broadcast_object(value, root_rank=0, name="worldsize.broadcast"))
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, by rank."""
+        """Return the values of all ranks, by rank."""
         return cast("list[T]", self._hvd.allgather_object(value, name="worldsize.gather"))
 
     def close(self) -> None:
@@ -56,8 +56,7 @@ def load_horovod() -> ModuleType:
     try:
         import horovod.torch as hvd  # only this component's environment has it
     except (ImportError, OSError, RuntimeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:140]
-        raise UserError(f"Horovod does not load: {reason}", REBUILD) from error
+        raise UserError(f"Horovod does not load: {describe_error(error, 140)}", REBUILD) from error
     return cast("ModuleType", hvd)
 
 

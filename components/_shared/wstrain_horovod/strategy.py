@@ -18,77 +18,31 @@ from typing import Any
 from torch import Tensor, nn
 
 from wstrain_horovod.communication import load_horovod
-from wstrain_horovod.reduction import ADASUM
-from wstrain_torch import optimizers
+from wstrain_horovod.launch import ADASUM
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.batch_norm import SynchronisedBatchNorm
-from wstrain_torch.strategies.gradient_accumulation import accumulate
-from wstrain_torch.strategies.protocol import MicroBatches, Objective, UpdateSettings
+from wstrain_torch.strategies import TorchStrategy, UpdateSettings
 
 
-class Horovod:
-    """The strategy ``horovod``; with one process there is nothing to exchange and Horovod is not loaded."""
+class Horovod(TorchStrategy):
+    """The strategy ``horovod``; a single process exchanges nothing and does not load Horovod.
 
-    sharded = False
+    With Adasum each rank has its own momenta; rank 0's are saved, and loaded by all.
+    """
 
     def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
-        self.model = model.to(group.device)
-        self._scaler = updates.precision.scaler
-        self._max_norm = updates.max_gradient_norm
+        super().__init__(model.to(group.device), updates)
         self._hvd = load_horovod() if group.launch.world_size > 1 else None
         self._adasum = updates.options["reduction"] == ADASUM
-        self._optimizer: Any = optimizers.build_optimizer(self.model, updates.optimizer, learning_rate=0.0)
         if self._hvd is not None:
             _synchronise_batch_norm(self.model, self._hvd, group.launch.world_size)
-            self._optimizer = self._distributed(updates)
-            self._agree()
+            self._optimizer = self._wrap_optimizer(updates)
+            self._broadcast_state()
 
-    def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
-        """Add gradients up; Horovod exchanges each as soon as the last micro-batch has computed it."""
-        return accumulate(
-            micro_batches,
-            objective,
-            self.model,
-            backward=self._backward,
-            exchange=lambda _: nullcontext(),
-        )
-
-    def update(self, learning_rate: float) -> None:
-        """Step all parameter groups at ``learning_rate``."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
-        with self._exchanged():
-            if self._max_norm > 0:
-                self._scaler.unscale_(self._optimizer)
-                nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
-            self._scaler.step(self._optimizer)
-        self._scaler.update()
-        self._optimizer.zero_grad()
-
-    def state(self) -> dict[str, Any]:
-        """Weights, optimizer and scaler, as ``ddp`` has them.
-
-        Every rank has the same, except that with Adasum each has its own momenta; rank 0's are kept.
-        """
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "scaler": self._scaler.state_dict(),
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Take up the state on this rank's device; all ranks take rank 0's."""
-        self.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._scaler.load_state_dict(state["scaler"])
-        self._agree()
-
-    def whole_model(self) -> nn.Module:
-        """Return the module itself."""
-        return self.model
-
-    def _backward(self, loss: Tensor) -> None:
-        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    def load(self, state: Any) -> None:
+        """Load the state onto this rank's device; all ranks take rank 0's."""
+        super().load(state)
+        self._broadcast_state()
 
     def _exchanged(self) -> AbstractContextManager[object]:
         """Wait for the averaged gradients; they may be changed within the context, which ends with a step."""
@@ -98,7 +52,7 @@ class Horovod:
         context: AbstractContextManager[object] = self._optimizer.skip_synchronize()
         return context
 
-    def _distributed(self, updates: UpdateSettings) -> Any:
+    def _wrap_optimizer(self, updates: UpdateSettings) -> Any:
         assert self._hvd is not None
         hvd = self._hvd
         # With Adasum Horovod takes the optimizer's step within the last backward pass, when neither the
@@ -113,7 +67,7 @@ class Horovod:
             op=hvd.Adasum if self._adasum else hvd.Average,
         )
 
-    def _agree(self) -> None:
+    def _broadcast_state(self) -> None:
         if self._hvd is None:
             return
         self._hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wstrain.data.sample_spec import SampleSpec
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
@@ -41,9 +41,8 @@ class Program(tf.Module):  # type: ignore[misc]
             # Held directly, so that the SavedModel has the variables and nothing of Keras.
             self.weights = list(self.answer.get_concrete_function().graph.variables)
         except Exception as error:
-            first = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(
-                f"the model cannot be traced by TensorFlow: {first[0][:110]}",
+                f"the model cannot be traced by TensorFlow: {describe_error(error, 110)}",
                 "its call must be plain tensor operations for any batch size",
             ) from error
 

@@ -54,12 +54,12 @@ class Optimizer:
             )
 
 
-def clip_gradients(gradients: Sequence[Any], longest: float) -> list[Any]:
-    """Scale gradients down so that together they are at most ``longest`` long (Pascanu et al. 2013)."""
-    if not longest:
+def clip_gradients(gradients: Sequence[Any], max_norm: float) -> list[Any]:
+    """Scale gradients down so that together they are at most ``max_norm`` long (Pascanu et al. 2013)."""
+    if not max_norm:
         return list(gradients)
-    factor = tf.minimum(longest / (tf.linalg.global_norm(gradients) + 1e-6), 1.0)
-    return [each * factor for each in gradients]
+    factor = tf.minimum(max_norm / (tf.linalg.global_norm(gradients) + 1e-6), 1.0)
+    return [gradient * factor for gradient in gradients]
 
 
 def _decay(variable: Any, options: OptimizerOptions) -> float:

@@ -15,24 +15,22 @@ from wsshards.errors import UserError
 from wsshards.manifest import Manifest, verify_shards
 from wsshards.reader import ShardReader
 from wstrain import run_facts
-from wstrain.checkpoint.background_writer import BackgroundWriter
 from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.sample_spec import SampleSpec, make_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
-from wstrain.launch.environment import Launch
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
-from wstrain_tensorflow.launch import setup
+from wstrain_tensorflow.data import BatchLoader
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import BatchLoader
-from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models import Models
 from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
 from wstrain_tensorflow.optimizers import Optimizer
+from wstrain_tensorflow.precision import LossScale, dtype_policy
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
@@ -44,8 +42,12 @@ SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scal
 class WorkerGroup:
     """The workers, as the recorder sees them; a step's loss is already that of the global batch."""
 
-    launch: Launch
     rendezvous: Rendezvous
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this worker leads."""
+        return self.rendezvous.is_main
 
     def average(
         self, losses: Sequence[Any], seconds: float, compute_seconds: float = 0.0
@@ -56,11 +58,11 @@ class WorkerGroup:
         # Repeated, as a thread of TensorFlow replaces the signal handler at some point.
         self.rendezvous.stop_on_sigterm()
         gathered = self.rendezvous.gather([seconds, compute_seconds, *status.numbers()])
-        seconds, _, *statuses = (sum(each) / len(gathered) for each in zip(*gathered, strict=True))
+        seconds, _, *statuses = (sum(values) / len(gathered) for values in zip(*gathered, strict=True))
         status.receive(statuses, means, seconds)
-        return means, seconds, [each[1] for each in gathered]
+        return means, seconds, [values[1] for values in gathered]
 
-    def everyone(self, value: Any) -> list[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """Return this value only, as all workers have the same."""
         return [value]
 
@@ -96,7 +98,7 @@ class Job:
             self.reader = ShardReader(settings.shards, "train", checksums=False)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
-            model = self.models.make(setup.dtype_policy(settings.precision))
+            model = self.models.make(dtype_policy(settings.precision))
             self.models.warn(model)
             export.Program(model, self.samples)  # fails now rather than after the last epoch
         self._model = model
@@ -104,9 +106,7 @@ class Job:
     def network(self, strategy: Any) -> Network:
         """Return the model with the strategy's variables."""
         if is_legacy(self._model):
-            return LegacyNetwork(
-                lambda: self.models.make(setup.dtype_policy(self.settings.precision)), strategy
-            )
+            return LegacyNetwork(lambda: self.models.make(dtype_policy(self.settings.precision)), strategy)
         return FunctionalNetwork(self._model, strategy)
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
@@ -121,8 +121,7 @@ class Job:
         """Return the saver of the variables."""
         return CheckpointSaver(
             folder=self.settings.checkpoints,
-            rendezvous=self.rendezvous,
-            is_main=self.cluster.is_main,
+            group=self.rendezvous,
             variables=variables,
             identity={**run_facts.training_identity(self.settings, self.facts), "framework": "tensorflow"},
             save_policy=run_facts.make_save_policy(self.settings, self.steps),
@@ -156,7 +155,7 @@ class Job:
                 tracking = Tracker(self.facts, self.steps["total_steps"])
         with tracking as tracker:
             yield StepRecorder(
-                group=WorkerGroup(self.cluster.launch(), self.rendezvous),
+                group=WorkerGroup(self.rendezvous),
                 total_steps=self.steps["total_steps"],
                 steps_per_epoch=self.steps["steps_per_epoch"],
                 global_batch=self.settings.global_batch_size,
@@ -178,13 +177,13 @@ class Job:
     def export(self, network: Network, final: Mapping[str, float], done: int) -> None:
         """Write the model, on the leader; the others wait for it."""
         variables = [*network.trained, *network.kept]
-        values = [each.numpy() for each in variables]
+        values = [variable.numpy() for variable in variables]
         with self.rendezvous.together():
             if self.cluster.is_main:
                 model = self.models.make()
-                own = [*model.trainable_variables, *model.non_trainable_weights]
-                for held, value in zip(own, values, strict=True):
-                    held.assign(value)
+                targets = [*model.trainable_variables, *model.non_trainable_weights]
+                for target, value in zip(targets, values, strict=True):
+                    target.assign(value)
                 card = {**run_facts.model_facts(self.facts), "steps_done": done, "final": dict(final)}
                 program = export.Program(model, self.samples)
                 export.save_model(program, self.samples, self.settings.trained_model, card)

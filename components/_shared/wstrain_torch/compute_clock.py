@@ -16,13 +16,13 @@ from torch import nn
 
 from wstrain.health.heartbeat import Heartbeat, Phase
 
-EVERY_STEPS = 8  # one of so many is timed on a GPU
+EVERY_STEPS = 8  # one step in this many is timed on a GPU
 _MAX_PENDING = 16
 
 
 def attach_compute_clock(heartbeat: Heartbeat, model: nn.Module, device: torch.device) -> None:
     """Let the model's backward passes tell the heartbeat when this rank has computed its gradients."""
-    first = next((each for each in model.parameters() if each.requires_grad), None)
+    first = next((parameter for parameter in model.parameters() if parameter.requires_grad), None)
     if first is None:
         return
     hook = heartbeat.note_gradients if device.type != "cuda" else GpuClock(heartbeat).computed
@@ -37,7 +37,7 @@ class GpuClock:
     """
 
     def __init__(self, heartbeat: Heartbeat) -> None:
-        self._pulse = heartbeat
+        self._heartbeat = heartbeat
         self._count = 0
         self._waiting: deque[tuple[Any, Any]] = deque(maxlen=_MAX_PENDING)
         self._begun: Any = None
@@ -51,7 +51,7 @@ class GpuClock:
 
     def computed(self, *_: object) -> None:
         """Note the end of a backward pass, and collect the times of earlier ones."""
-        heartbeat = self._pulse
+        heartbeat = self._heartbeat
         if heartbeat.micro != heartbeat.micro_batches - 1 or heartbeat.phase != Phase.COMPUTING:
             return
         heartbeat.mark(Phase.EXCHANGING, heartbeat.micro)

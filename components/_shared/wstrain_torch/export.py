@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wsshards.errors import UserError
-from wstrain_torch.data.task import Task
+from wsshards.errors import UserError, describe_error
+from wstrain_torch.data import Task
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
@@ -53,9 +53,8 @@ def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgr
         with contextlib.redirect_stderr(io.StringIO()):
             return torch.export.export(_Answers(network, task).eval(), (example,), dynamic_shapes=(dynamic,))
     except Exception as error:
-        first = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
-            f"the model cannot be exported by torch.export: {first[0][:110]}",
+            f"the model cannot be exported by torch.export: {describe_error(error, 110)}",
             "its forward must be plain tensor operations for any batch size, without branches on values",
         ) from error
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.lr_schedule import LearningRateSchedule
-from wstrain_torch.data.loader import Batch
+from wstrain_torch.data import Batch
 from wstrain_torch.strategies import MicroBatches, Objective, Strategy
 
 

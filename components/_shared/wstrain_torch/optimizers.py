@@ -44,7 +44,7 @@ def build_optimizer(
 
 
 def parameter_order(model: nn.Module) -> list[str]:
-    """Return the names of ``model``'s trained parameters in the order in which :func:`build` numbers them."""
+    """Return the names of ``model``'s trained parameters as :func:`build_optimizer` numbers them."""
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [name for name, p in trained if p.ndim >= 2] + [name for name, p in trained if p.ndim < 2]
 

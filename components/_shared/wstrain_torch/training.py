@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from wsshards.errors import Interrupted, UserError
 from wsshards.manifest import read_manifest, verify_shards
 from wsshards.reader import ShardReader
-from wstrain import run_facts
-from wstrain.checkpoint.background_writer import BackgroundWriter
+from wstrain import run_facts, user_code
 from wstrain.checkpoint.checkpoint_folder import Retention
+from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.sampler import GlobalBatchSampler
-from wstrain.health import non_finite, peak_memory, watchdog
+from wstrain.health import memory, non_finite, watchdog
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.launch import consistency
 from wstrain.launch.environment import Launch
@@ -31,11 +31,9 @@ from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data.loader import BatchLoader
-from wstrain_torch.data.task import Task, make_task
+from wstrain_torch.data import BatchLoader, Task, make_task
 from wstrain_torch.launch.process_group import Group
-from wstrain_torch.models import user
-from wstrain_torch.models.blocks import recompute_blocks
+from wstrain_torch.models.layers import ModelOptions, recompute_blocks
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
 
@@ -73,32 +71,32 @@ def _train(
 
     group = Group(launch, communication, mesh, planned_gpus(settings))
     group.status.stop_on_sigterm()
-    precision = Precision(settings.precision, group.device)
     _expect_consistency(group, settings, facts)
     with group.together():
         verify_shards(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
         reader = ShardReader(settings.shards, "train", checksums=False)
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
-        model = _model(settings, task, reader, sampler)
+        model = _build_model(settings, task, reader, sampler)
+        precision = Precision(settings.precision, group.device)  # last, as it depends on the machine
     order = optimizers.parameter_order(model)
-    strategy = strategies.build_strategy(strategy_module, model, _updates(settings, precision), group)
-    saver = _saver(settings, steps, facts, group, strategy, order=order)
+    strategy = strategies.build_strategy(strategy_module, model, _update_settings(settings, precision), group)
+    saver = _make_saver(settings, steps, facts, group, strategy, order=order)
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
     if not strategy.sharded:
         compute_clock.attach_compute_clock(heartbeat, strategy.model, group.device)
 
     with group.together():
-        tracking = _tracking(launch, facts, steps["total_steps"])
+        tracking = _start_tracking(launch, facts, steps["total_steps"])
     with _leave_together(group), tracking as tracker:
-        batches = _batches(settings, group, task, reader, sampler)
-        recorder = _recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
+        loader = _make_loader(settings, group, task, reader, sampler)
+        recorder = _make_recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
         saver.settle = recorder.settle
         final = loop.train_steps(
             loop.StepRange(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
             objective=Objective(task, precision),
-            batches=batches.stream(start, stop),
+            batches=loader.stream(start, stop),
             schedule=run_facts.make_schedule(settings, steps),
             recorder=recorder,
             saver=saver,
@@ -107,7 +105,7 @@ def _train(
         heartbeat.mark(Phase.SAVING)
         saver.save(max(start, stop))
         saver.finish()
-        peak = peak_memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.everyone)
+        peak = memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.gather)
         if tracker:
             waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
             tracker.log(max(start, stop), {**peak, **waited}, always=True)
@@ -126,49 +124,51 @@ def _leave_together(group: Group) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        group.everyone("stopped")
+        group.gather("stopped")
         group.leave()
         raise
 
 
 def _expect_consistency(group: Group, settings: Settings, facts: Mapping[str, Any]) -> None:
     code = Path(sys.argv[0]).resolve().parent
-    values = group.everyone(consistency.fingerprint(code, settings.shards, facts))
+    values = group.gather(consistency.fingerprint(code, settings.shards, facts))
     difference = consistency.describe_difference(values)
     if difference is not None:
         raise UserError(difference, "give every process the same code, shards and inputs")
 
 
-def _model(settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler) -> nn.Module:
+def _build_model(
+    settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
+) -> nn.Module:
     torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
     sample: Tensor | None = None
     if task.name == "classification":
         features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
         sample = torch.from_numpy(np.asarray(features)).float()
-    options = models.ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
+    options = ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
     model = models.build_model(
         settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
     )
-    if user.is_reference(settings.model):
-        export.export_program(model, task)  # better refused now than after the last epoch
+    if user_code.is_reference(settings.model):
+        export.export_program(model, task)  # fails now rather than after the last epoch
     if settings.activation_checkpointing == "blocks":
         recompute_blocks(model)
     return model
 
 
-def _updates(settings: Settings, precision: Precision) -> UpdateSettings:
+def _update_settings(settings: Settings, precision: Precision) -> UpdateSettings:
     return UpdateSettings(
         optimizer=settings.optimizer_options,
         precision=precision,
         micro_batch=settings.batch_size_per_device,
         accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
-        unused_parameters=user.is_reference(settings.model),
+        unused_parameters=user_code.is_reference(settings.model),
         options=settings.options,
     )
 
 
-def _saver(
+def _make_saver(
     settings: Settings,
     steps: Mapping[str, int],
     facts: Mapping[str, Any],
@@ -190,7 +190,7 @@ def _saver(
     )
 
 
-def _batches(
+def _make_loader(
     settings: Settings, group: Group, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
 ) -> BatchLoader:
     return BatchLoader(
@@ -206,7 +206,7 @@ def _batches(
     )
 
 
-def _recorder(
+def _make_recorder(
     settings: Settings,
     group: Group,
     steps: Mapping[str, int],
@@ -216,14 +216,14 @@ def _recorder(
 ) -> StepRecorder:
     strategy, heartbeat, saver = watched
 
-    def last() -> str | None:
+    def last_checkpoint() -> str | None:
         saver.background.wait()  # the newest may not be on the disk yet
         return non_finite.last_checkpoint_name(settings.checkpoints)
 
     def inspect(done: int) -> None:
         with group.together():
             non_finite.expect_finite(
-                strategy.model.parameters(), done, last, is_finite=non_finite.tensor_is_finite
+                strategy.model.parameters(), done, last_checkpoint, is_finite=non_finite.tensor_is_finite
             )
 
     return StepRecorder(
@@ -232,15 +232,15 @@ def _recorder(
         steps_per_epoch=steps["steps_per_epoch"],
         global_batch=settings.global_batch_size,
         tracker=tracker,
-        progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.launch.is_main else None),
+        progress=Progress(os.environ.get("WORLDSIZE_PROGRESS") if group.is_main else None),
         heartbeat=heartbeat,
-        last_checkpoint=last,
+        last_checkpoint=last_checkpoint,
         overflows=non_finite.MAX_OVERFLOWS if settings.precision == "fp16" else 0,
         inspect=inspect,
     )
 
 
-def _tracking(
+def _start_tracking(
     launch: Launch, facts: Mapping[str, Any], total_steps: int
 ) -> AbstractContextManager[Tracker | None]:
     if not launch.is_main:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 import mlflow
-from picture import draw_confusion
 from predict import Predictor
-from scores import ClassifierScores, LanguageScores
+from scores import ClassifierScores, LanguageScores, draw_confusion
 
 from wsmlflow.active_run import MAX_METRIC_NAMES, log_artifact_once, log_metrics_once, report_mlflow_errors
-from wsshards.errors import UserError, run_main
+from wsshards.errors import UserError, describe_error, run_main
 from wsshards.manifest import LANGUAGE_MODEL
 from wsshards.reader import ShardReader
 
@@ -64,7 +62,7 @@ def publish(path: Path, metrics: dict[str, float]) -> None:
         temporary.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"cannot write `{path}`: {os.strerror(error.errno or 0).lower()}") from None
+        raise UserError(f"cannot write `{path}`: {describe_error(error)}") from None
 
 
 def log(metrics: dict[str, float], picture: Path | None) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wsmodels.mlmodel import read_mlmodel
 from wsmodels.model_input import FIT, make_model_input
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wsshards.manifest import LANGUAGE_MODEL, Manifest
 from wsshards.reader import ShardReader
 
@@ -32,7 +32,7 @@ class Predictor:
             self._model = mlflow.pyfunc.load_model(path)
         except Exception as error:
             raise UserError(
-                f"cannot load the model: {_reason(error)}",
+                f"cannot load the model: {describe_error(error, 140)}",
                 "give an MLflow model, and install what its requirements.txt names",
             ) from error
 
@@ -52,12 +52,14 @@ class Predictor:
         Raises:
             UserError: the model fails, or returns a different number of rows.
         """
-        given = make_model_input(self._model, rows)
+        model_input = make_model_input(self._model, rows)
         try:
-            answer = _plain(self._model.predict(given))
+            answer = _plain(self._model.predict(model_input))
         except Exception as error:
-            shape = list(getattr(given, "shape", ()))
-            raise UserError(f"the model fails on rows of shape {shape}: {_reason(error)}", FIT) from error
+            shape = list(getattr(model_input, "shape", ()))
+            raise UserError(
+                f"the model fails on rows of shape {shape}: {describe_error(error, 140)}", FIT
+            ) from error
         if answer.ndim == 0 or len(answer) != len(rows):
             raise UserError(
                 f"the model answers {len(rows)} rows with an array of shape {list(answer.shape)}",
@@ -76,8 +78,3 @@ def _plain(answer: Any) -> Array:
         answer = answer.to_numpy()
     array = np.asarray(answer)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-
-
-def _reason(error: Exception) -> str:
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return first[:140].rstrip(". ")

@@ -1,10 +1,11 @@
-"""Scores of predictions, accumulated batch by batch."""
+"""Scores of predictions, accumulated batch by batch, and the picture of the confusion matrix."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from wsshards.errors import UserError
 
 Array = npt.NDArray[Any]
 Metrics = dict[str, float]
+MOST_NUMBERS = 30  # with more classes the cells do not show their counts
 _TINY = float(np.finfo(np.float32).tiny)  # keeps the logarithm of a probability of 0 finite
 _FIT = "evaluate on the shards that the model was trained on"
 _DIVERGED = "train it again with a lower learning rate"
@@ -113,10 +115,7 @@ class ClassifierScores:
                 _FIT,
             )
         if not np.isfinite(answers).all():
-            raise UserError(
-                "the model answers with a number that is not finite",
-                "train it again with a lower learning rate",
-            )
+            raise UserError("the model answers with a number that is not finite", _DIVERGED)
 
     def _decided(self, answers: Array, targets: Array) -> Array:
         """Convert one value per row to class numbers: number, name, or probability of the second of two."""
@@ -146,7 +145,7 @@ class ClassifierScores:
         if unknown is not None:
             shown = ", ".join(f"`{name}`" for name in self.classes[:8])
             raise UserError(
-                f"the model answers `{unknown}`, which is none of the {len(self.classes)} classes",
+                f"the model answers `{unknown}`, which is not one of the {len(self.classes)} classes",
                 f"the classes of the shards are {shown}{', …' if len(self.classes) > 8 else ''}",
             )
         return np.array([self._numbers[str(value)] for value in answers.tolist()], np.int64)
@@ -173,10 +172,7 @@ class LanguageScores:
                 "give a probability or logit for each of 256 bytes at each place of a row",
             )
         if not np.isfinite(flat).all():
-            raise UserError(
-                "the model answers with a number that is not finite",
-                "train it again with a lower learning rate",
-            )
+            raise UserError("the model answers with a number that is not finite", _DIVERGED)
         self._entropy.add(flat, right)
         self._tokens += wanted
         self._rows += len(targets)
@@ -204,3 +200,37 @@ def _whole(answers: Array) -> bool:
 def _safe(name: str) -> str:
     """Convert a class name for use in a metric name: MLflow accepts letters, digits and `_-. :/`."""
     return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)[:200] or "_"
+
+
+def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: Path) -> None:
+    """Draw `counts` `[classes, classes]`, true classes as rows and predicted classes as columns, as a PNG.
+
+    Colour is the share of the true class, so small classes are as easy to read as large ones.
+    """
+    import matplotlib as mpl  # needed only for classifiers
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = min(16.0, 2.5 + 0.45 * len(classes))
+    figure, axes = plt.subplots(figsize=(side, side), layout="constrained")
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set(xlabel="predicted class", ylabel="true class", title=f"{int(counts.sum()):,} rows")
+    if len(classes) <= MOST_NUMBERS:
+        names = [name if len(name) <= 16 else f"{name[:15]}…" for name in classes]
+        axes.set_xticks(
+            range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0, parse_math=False
+        )
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        _write_counts(axes, counts, shares)
+    figure.colorbar(image, ax=axes, shrink=0.7, label="share of the true class")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _write_counts(axes: Any, counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> None:
+    for (row, column), count in np.ndenumerate(counts):
+        if count:
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=8)

@@ -8,7 +8,7 @@ import mlflow
 import numpy as np
 
 from wsmodels.model_input import make_model_input
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wsshards.manifest import LANGUAGE_MODEL
 from wsshards.reader import ShardReader
 
@@ -30,9 +30,9 @@ def predict_once(uri: str, shards: str) -> int:
     except UserError:
         raise
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:140]
         raise UserError(
-            f"the model does not predict: {first}", "evaluate the model before you register it"
+            f"the model does not predict: {describe_error(error, 140)}",
+            "evaluate the model before you register it",
         ) from error
 
 

@@ -29,7 +29,7 @@ def version_tags(
     Raises:
         UserError: one of the user's tags is not `name=value`.
     """
-    tags = _flat("worldsize", (card.get("metadata") or {}).get("worldsize") or {})
+    tags = _flatten("worldsize", (card.get("metadata") or {}).get("worldsize") or {})
     tags |= {f"metric.{name}": f"{value:.6g}" for name, value in islice(metrics.items(), _MOST_METRICS)}
     commit = next((run_tags[name] for name in _COMMIT_TAGS if run_tags.get(name)), "")
     commit = commit or os.environ.get("WORLDSIZE_SOURCE_COMMIT", "")
@@ -37,19 +37,19 @@ def version_tags(
         tags["source.commit"] = commit
     if gate:
         tags["gate"] = gate
-    return {name: value[:_LONGEST] for name, value in (tags | _own(more)).items()}
+    return {name: value[:_LONGEST] for name, value in (tags | _parse_tags(more)).items()}
 
 
-def _flat(prefix: str, value: object) -> dict[str, str]:
+def _flatten(prefix: str, value: object) -> dict[str, str]:
     if isinstance(value, Mapping):
         flat: dict[str, str] = {}
         for name, inner in value.items():
-            flat |= _flat(f"{prefix}.{name}", inner)
+            flat |= _flatten(f"{prefix}.{name}", inner)
         return flat
     return {} if value is None else {prefix: f"{value:.6g}" if isinstance(value, float) else str(value)}
 
 
-def _own(text: str) -> dict[str, str]:
+def _parse_tags(text: str) -> dict[str, str]:
     tags = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, value = part.partition("=")

@@ -25,12 +25,12 @@ def origin_tags(run: Run, model: str) -> dict[str, str]:
 
     Azure ML and ``worldsize run`` keep the ids of a job and of its pipeline when they restart it.
     """
-    own = os.environ.get("AZUREML_RUN_ID") or run.info.run_id
-    root = os.environ.get("AZUREML_ROOT_RUN_ID") or own
+    job = os.environ.get("AZUREML_RUN_ID") or run.info.run_id
+    root = os.environ.get("AZUREML_ROOT_RUN_ID") or job
     card = (Path(model) / "MLmodel").read_bytes()  # contains the model's UUID and when it was saved
     return {
         "worldsize.run": root,
-        "worldsize.step": own.removeprefix(f"{root}_"),
+        "worldsize.step": job.removeprefix(f"{root}_"),
         "worldsize.model": hashlib.sha256(card).hexdigest(),
     }
 
@@ -49,10 +49,10 @@ def register_once(run: Run, model: str, name: str, tags: Mapping[str, str], desc
     if earlier is None:
         source = keep_model(client, run, model)
         create_container(client, name)
-        made = client.create_model_version(
+        version = client.create_model_version(
             name, source, run.info.run_id, tags=wanted, description=description or None
         )
-        return str(made.version)
+        return str(version.version)
     for key, value in wanted.items():
         if earlier.tags.get(key) != value:
             client.set_model_version_tag(name, earlier.version, key, value)
@@ -83,14 +83,14 @@ def keep_model(client: mlflow.MlflowClient, run: Run, model: str) -> str:
     Azure ML does not replace artifacts: if an earlier attempt uploaded some of them, the model gets a
     separate folder.
     """
-    taken = artifact_names(run)
+    artifacts = artifact_names(run)
     name = ARTIFACT
     try:
         client.log_artifacts(run.info.run_id, model, name)
     except Exception:
-        if name not in taken:
+        if name not in artifacts:
             raise
-        name = next(free for n in itertools.count(2) if (free := f"{ARTIFACT}-{n}") not in taken)
+        name = next(free for n in itertools.count(2) if (free := f"{ARTIFACT}-{n}") not in artifacts)
         client.log_artifacts(run.info.run_id, model, name)
     # With a `runs:/` URI, MLflow 3 looks for the model where azureml-mlflow does not list it.
     return str(mlflow.get_artifact_uri(name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from sources.common import Source, ahead
 from spill import Rows, Spill
 
 from wsshards import manifest as contents
-from wsshards.errors import UserError, run_main
+from wsshards.errors import UserError, describe_error, run_main
 from wssources.split import U64, find_thresholds, hash_rows, shuffle_keys
 
 Codes = npt.NDArray[np.int32]
@@ -186,12 +185,12 @@ def publish(folder: Path, text: str) -> None:
 
 def _disk(error: OSError, folder: Path) -> UserError:
     spilling = f"shards in `{folder}` or temporary files in `{tempfile.gettempdir()}`"
-    reason = os.strerror(error.errno).lower() if error.errno else str(error)
     if error.errno in FULL:
         return UserError(
-            f"the disk is full while writing {spilling}: {reason}", "free space or use a larger disk"
+            f"the disk is full while writing {spilling}: {describe_error(error)}",
+            "free space or use a larger disk",
         )
-    return UserError(f"cannot write {spilling}: {reason}", "check that both are writable")
+    return UserError(f"cannot write {spilling}: {describe_error(error)}", "check that both are writable")
 
 
 def _report(manifest: contents.Manifest) -> None:

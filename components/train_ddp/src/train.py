@@ -22,7 +22,7 @@ STRATEGIES = {
     "tensor_parallel": "wstrain_ddp.tensor_parallel",
     "pipeline_parallel": "wstrain_ddp.pipeline_parallel",
 }
-COMMUNICATION = "wstrain_torch.launch.communication.torch_distributed"
+COMMUNICATION = "wstrain_torch.launch.torch_distributed"
 OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointing, add_sharding)
 
 

@@ -14,7 +14,7 @@ from wstrain_deepspeed.config import DEVICES
 from wstrain_torch.launch.start import start_training
 
 STRATEGIES = {"deepspeed": "wstrain_deepspeed.strategy"}
-COMMUNICATION = "wstrain_torch.launch.communication.torch_distributed"
+COMMUNICATION = "wstrain_torch.launch.torch_distributed"
 
 
 def add_zero(parser: argparse.ArgumentParser) -> None:

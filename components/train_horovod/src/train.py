@@ -9,8 +9,7 @@ import sys
 from wsshards.errors import run_main
 from wstrain.launch.environment import read_mpi_environment
 from wstrain.settings import parse_settings
-from wstrain_horovod.installation import expect_horovod
-from wstrain_horovod.reduction import expect_reduction_possible
+from wstrain_horovod.launch import expect_horovod, expect_reduction_possible
 from wstrain_torch.launch.start import start_training
 
 STRATEGIES = {"horovod": "wstrain_horovod.strategy"}
@@ -31,11 +30,11 @@ def main() -> None:
     settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     launch = read_mpi_environment(os.environ)
     if launch.world_size > 1:
-        # A single process exchanges nothing.
-        expect_horovod()
+        # A single process exchanges nothing. What no machine can do is refused before what this one lacks.
         expect_reduction_possible(
             settings.options["reduction"], precision=settings.precision, world_size=launch.world_size
         )
+        expect_horovod()
     start_training(settings, launch, communication=COMMUNICATION, strategy=STRATEGIES[settings.strategy])
 
 

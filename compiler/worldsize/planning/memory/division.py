@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from worldsize.planning.memory.network import Network, Part, Weight
-from wstrain_ddp import stage_partition
+from wstrain.launch import mesh
 
 
 def split_stages(network: Network, count: int) -> list[tuple[Part, ...]]:
@@ -23,7 +23,7 @@ def split_stages(network: Network, count: int) -> list[tuple[Part, ...]]:
             groups.append([part])
         else:
             groups[-1].append(part)
-    cut = stage_partition.partition_blocks([sum(part.trained for part in group) for group in groups], count)
+    cut = mesh.partition_blocks([sum(part.trained for part in group) for group in groups], count)
     return [tuple(part for number in numbers for part in groups[number]) for numbers in cut]
 
 

@@ -70,7 +70,7 @@ def checkpoint_bytes(parts: Sequence[Part], setup: Setup, held: States, activati
     """Bytes of the rank that writes, in the host's memory: of a process on CPUs, not of a GPU.
 
     The copy has the weights in fp32 and the moments, and its room is kept for the next checkpoint
-    (``wstrain_torch.host_copy``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices are put
+    (``wstrain_torch.checkpoint``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices are put
     together first, on rank 0, and copied then: for that moment there are two, but no activations.
 
     Args:

@@ -23,7 +23,7 @@ from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.installed import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
-from wstrain.health.out_of_memory import smaller_batch
+from wstrain.health.memory import smaller_batch
 from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 TAIL_LINES = 40  # of a log that are searched for a cause

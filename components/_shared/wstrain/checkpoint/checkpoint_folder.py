@@ -8,6 +8,7 @@ last, flushed to the disk and then renamed. Reading starts with :mod:`wstrain.ch
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -19,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from wsshards.checksummed_json import add_checksum, has_valid_checksum
-from wsshards.errors import UserError
-from wstrain.checkpoint.hashed_file import HashedFile, flush_to_disk
+from wsshards.errors import UserError, describe_error
+from wsshards.manifest import add_checksum, has_valid_checksum
 
 STATE, CARD = "state.pt", "checkpoint.json"
 Files = Mapping[str, Mapping[str, Any]]  # size and hash by name
@@ -154,9 +154,8 @@ def report_write_errors(temporary: Path, *, shared: bool = False) -> Iterator[No
     except OSError as error:
         if not shared:
             discard_checkpoint(temporary)
-        reason = (error.strerror or str(error)).lower()
         raise UserError(
-            f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {reason}",
+            f"cannot write checkpoint `{temporary.name.removeprefix(_TEMPORARY)}`: {describe_error(error)}",
             "free space for it and resume; older checkpoints are whole",
         ) from error
 
@@ -179,7 +178,9 @@ def read_card(path: Path) -> Checkpoint:
         card = json.loads((path / CARD).read_text(encoding="utf-8"))
         whole = has_valid_checksum(card)
         checkpoint = Checkpoint(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
-        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in checkpoint.files.items()}
+        files = {
+            name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in checkpoint.files.items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"`{CARD}` is not what was written") from error
     if not whole or checkpoint.step != _step(path):
@@ -203,8 +204,9 @@ def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(checkpoint.path / STATE, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        first = str(error).splitlines()[0][:120]
-        raise UserError(f"cannot read checkpoint `{checkpoint.path.name}`: {first}") from error
+        raise UserError(
+            f"cannot read checkpoint `{checkpoint.path.name}`: {describe_error(error)}"
+        ) from error
     return state
 
 
@@ -227,17 +229,15 @@ def expect_identity(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> None
 def _write_state(path: Path, state: Mapping[str, Any]) -> Mapping[str, Any]:
     import torch
 
-    from wstrain.checkpoint import hashed_file
-
     with path.open("wb") as file:
-        digesting = HashedFile(file)
+        hashed = HashedFile(file)
         try:
-            with hashed_file.skip_crc32():
-                torch.save(dict(state), cast("IO[bytes]", digesting))  # torch only calls write()
+            with skip_crc32():
+                torch.save(dict(state), cast("IO[bytes]", hashed))  # torch only calls write()
         except (RuntimeError, OSError) as error:
-            raise digesting.failure or OSError(str(error).splitlines()[0]) from error
+            raise hashed.failure or OSError(describe_error(error)) from error
         flush_to_disk(file)
-    return digesting.size_and_hash()
+    return hashed.size_and_hash()
 
 
 def _expect_written(temporary: Path, file: str) -> None:
@@ -285,3 +285,63 @@ def _flush_folder(folder: Path) -> None:
         pass
     finally:
         os.close(descriptor)
+
+
+class HashedFile:
+    """Hashes what is written to a file, and keeps the error that PyTorch's writers would hide."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._hash = file, hashlib.sha256()
+        self.bytes = 0
+        self.failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Write all of ``data``."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+        self._hash.update(data)
+        self.bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self.bytes
+
+    def flush(self) -> None:
+        """Hand buffered data to the operating system."""
+        self._file.flush()
+
+    def fileno(self) -> int:
+        """Flush, and return the descriptor for ``fsync``."""
+        self._file.flush()
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def size_and_hash(self) -> dict[str, Any]:
+        """Return size and SHA-256 of what was written, as the card of a checkpoint lists them."""
+        return {"bytes": self.bytes, "sha256": self._hash.hexdigest()}
+
+
+def flush_to_disk(file: IO[Any]) -> None:
+    """Wait until a file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def skip_crc32() -> Iterator[None]:
+    """Let ``torch.save`` leave out CRC-32, a third of its time, which ``torch.load`` does not read."""
+    from torch import serialization  # TensorFlow's checkpoints need no torch
+
+    before = serialization.get_crc32_options()
+    serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        serialization.set_crc32_options(before)

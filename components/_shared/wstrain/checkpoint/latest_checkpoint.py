@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 from wsshards.manifest import hash_file
 from wstrain.checkpoint import checkpoint_folder
 from wstrain.checkpoint.checkpoint_folder import CARD, Checkpoint
@@ -24,15 +24,14 @@ class ReadShare:
         rank: this process.
         ranks: number of ranks.
         local_rank: this process among those of its instance. A file that all ranks load is checked by one
-            rank
-            of each instance, as each may have its own copy.
-        everyone: returns the values of all ranks, by rank; called by all.
+            rank of each instance, as each instance may have its own copy.
+        gather: returns the values of all ranks, by rank; called by all.
     """
 
     rank: int = 0
     ranks: int = 1
     local_rank: int = 0
-    everyone: Callable[[Any], list[Any]] = lambda value: [value]
+    gather: Callable[[Any], list[Any]] = lambda value: [value]
 
     def files(self, checkpoint: Checkpoint) -> Sequence[str]:
         """Return the files that this rank checks."""
@@ -54,8 +53,8 @@ def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = No
     share = share or ReadShare()
     candidates = [path for folder in folders for path in checkpoint_folder.list_checkpoints(folder)]
     candidates.sort(key=lambda path: path.name.zfill(64), reverse=True)
-    for path in map(Path, share.everyone([str(path) for path in candidates])[0]):
-        faults = share.everyone(_fault(path, share))
+    for path in map(Path, share.gather([str(path) for path in candidates])[0]):
+        faults = share.gather(_find_fault(path, share))
         wrong = next((rank for rank, fault in enumerate(faults) if fault is not None), None)
         if wrong is None:
             return checkpoint_folder.read_card(path)
@@ -65,7 +64,7 @@ def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = No
                 "bind `checkpoints` to a folder that all instances share",
             )
         if share.rank == 0:
-            text = f"warning: checkpoint `{path.name}` is damaged ({faults[wrong]}), so it is passed over"
+            text = f"warning: checkpoint `{path.name}` is damaged ({faults[wrong]}), so it is not used"
             print(text, file=sys.stderr, flush=True)
     return None
 
@@ -95,7 +94,7 @@ def find_checkpoint_to_resume(
     return checkpoint
 
 
-def _fault(path: Path, share: ReadShare) -> str | None:
+def _find_fault(path: Path, share: ReadShare) -> str | None:
     try:
         if not path.exists():
             return _MISSING
@@ -107,7 +106,7 @@ def _fault(path: Path, share: ReadShare) -> str | None:
     except FileNotFoundError as error:
         return f"`{Path(error.filename or CARD).name}` is missing"
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return describe_error(error)
     except ValueError as error:
         return str(error)
     return None

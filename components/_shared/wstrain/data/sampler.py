@@ -68,9 +68,9 @@ class GlobalBatchSampler:
         whole = self.global_batch_indices(epoch, batch).reshape(parts, -1)
         return list(whole[rank * accumulation : (rank + 1) * accumulation])
 
-    def some_rows(self, most: int) -> Indices:
-        """Return up to ``most`` rows, drawn without repeats and the same whatever the global batch is."""
-        return permute(np.arange(min(most, self.rows), dtype=np.uint64), self.rows, _mix(~self.seed & _MASK))
+    def some_rows(self, limit: int) -> Indices:
+        """Return up to ``limit`` rows, drawn without repeats and the same whatever the global batch is."""
+        return permute(np.arange(min(limit, self.rows), dtype=np.uint64), self.rows, _mix(~self.seed & _MASK))
 
 
 def permute(positions: Words, size: int, key: int) -> Indices:

@@ -11,7 +11,7 @@ import math
 
 
 def steps_per_epoch(rows: int, global_batch: int) -> int:
-    """Optimizer steps in one epoch: ``⌊rows / G⌋``.
+    """Return the optimizer steps in one epoch: ``⌊rows / G⌋``.
 
     Args:
         rows: training rows (samples).
@@ -32,7 +32,7 @@ def steps_per_epoch(rows: int, global_batch: int) -> int:
 
 
 def total_steps(epochs: float, steps_per_epoch: int) -> int:
-    """Optimizer steps of the whole training: ``epochs × steps per epoch``, rounded half up.
+    """Return the optimizer steps of the whole training: ``epochs × steps per epoch``, rounded half up.
 
     Args:
         epochs: passes over the training rows; a fraction ends in the middle of an epoch.
@@ -45,7 +45,7 @@ def total_steps(epochs: float, steps_per_epoch: int) -> int:
 
 
 def warmup_steps(warmup_epochs: float, steps_per_epoch: int) -> int:
-    """Optimizer steps over which the learning rate climbs, rounded half up.
+    """Return the optimizer steps over which the learning rate climbs, rounded half up.
 
     Args:
         warmup_epochs: length of the warm-up in epochs (Goyal et al. 2017 use 5); 0 means none.

@@ -81,7 +81,7 @@ def expect_finite(
 
 def suggest_remedy(last: str | None) -> str:
     """Return the help for weights or losses that are not finite."""
-    kept = f"the last good checkpoint is `{last}`" if last else "there is no checkpoint from before"
+    kept = f"the last good checkpoint is `{last}`" if last else "there is no earlier checkpoint"
     return (
         f"{kept}; lower the learning rate, warm up for longer, set `max_gradient_norm` to clip,"
         " or compute in `fp32` or `bf16`"

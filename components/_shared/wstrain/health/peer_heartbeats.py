@@ -36,17 +36,17 @@ class OwnRecord:
     shared = False
 
     def __init__(self, heartbeat: Heartbeat) -> None:
-        self._pulse = heartbeat
+        self._heartbeat = heartbeat
 
     def publish(self, heartbeat: Heartbeat) -> None:
-        """Do nothing, as nobody else reads it."""
+        """Do nothing, as no other rank reads it."""
 
     def read(self, records: dict[int, HeartbeatRecord] | None = None) -> dict[int, HeartbeatRecord]:
         """Return this rank's record."""
         records = {} if records is None else records
-        own = parse_record(self._pulse.record)
-        if own is not None:
-            records[own.rank] = own
+        record = parse_record(self._heartbeat.record)
+        if record is not None:
+            records[record.rank] = record
         return records
 
 

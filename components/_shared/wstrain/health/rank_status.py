@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
+from wsshards.errors import UserError
 from wstrain.checkpoint.save_policy import Pace
 
 
@@ -45,7 +48,7 @@ class RankStatus:
         writing: it is still writing one.
         cost: seconds that training waited for the last checkpoint; 0 if this rank writes none.
         written: seconds until that checkpoint was on the disk.
-        heard: the result of the last exchange.
+        group: the result of the last exchange.
     """
 
     stop: bool = False
@@ -53,7 +56,7 @@ class RankStatus:
     writing: bool = False
     cost: float = 0.0
     written: float = 0.0
-    heard: GroupStatus = field(default_factory=GroupStatus)
+    group: GroupStatus = field(default_factory=GroupStatus)
     _losses: list[float] = field(default_factory=lambda: [0.0, 0.0])  # their sum, and how many
 
     def numbers(self) -> list[float]:
@@ -71,7 +74,7 @@ class RankStatus:
         """
         stop, failed, writing, waited, wrote, cost, written = means
         pace = Pace(seconds, cost / waited if waited else 0.0, written / wrote if wrote else 0.0)
-        self.heard = GroupStatus(self.heard.exchanges + 1, stop > 0, failed > 0, writing > 0, pace)
+        self.group = GroupStatus(self.group.exchanges + 1, stop > 0, failed > 0, writing > 0, pace)
         self._losses[0] += sum(losses)
         self._losses[1] += len(losses)
 
@@ -96,3 +99,22 @@ class RankStatus:
 
         with contextlib.suppress(ValueError):  # only the main thread can set a handler
             signal.signal(signal.SIGTERM, asked)
+
+
+@contextmanager
+def fail_together(gather: Callable[[Any], Sequence[Any]]) -> Iterator[None]:
+    """Run code that may fail on one rank; if it does, all ranks raise the same error.
+
+    Without it the others would wait in their next collective for a rank that has ended.
+
+    Args:
+        gather: returns the values of all ranks; called by all.
+    """
+    failure: UserError | None = None
+    try:
+        yield
+    except UserError as error:
+        failure = error
+    for message in gather([failure.message, failure.help] if failure else None):
+        if message is not None:
+            raise UserError(*message)

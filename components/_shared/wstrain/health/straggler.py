@@ -56,11 +56,13 @@ class StragglerDetector:
         if self._reported or len(compute_seconds) < 2 or min(compute_seconds) <= 0:
             return None
         self._sums = self._sums or [0.0] * len(compute_seconds)
-        self._sums = [held + each * steps for held, each in zip(self._sums, compute_seconds, strict=True)]
+        self._sums = [
+            total + seconds * steps for total, seconds in zip(self._sums, compute_seconds, strict=True)
+        ]
         self._steps += steps
         if self._steps < MIN_STEPS or max(self._sums) < self.least_seconds:
             return None
-        means = [each / self._steps for each in self._sums]
+        means = [seconds / self._steps for seconds in self._sums]
         self._sums, self._steps = [], 0
         return self._judge(means)
 

@@ -41,7 +41,7 @@ class Watchdog:
     """
 
     def __init__(self, heartbeat: Heartbeat, peers: Peers, world_size: int, timeout: float = 0.0) -> None:
-        self._pulse, self._peers, self._world_size, self._timeout = heartbeat, peers, world_size, timeout
+        self._heartbeat, self._peers, self._world_size, self._timeout = heartbeat, peers, world_size, timeout
         self._closed = threading.Event()
         self._started = self._woken = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -49,10 +49,10 @@ class Watchdog:
 
     def close(self) -> None:
         """Stop watching, as this rank is done."""
-        self._pulse.mark(Phase.OVER)
+        self._heartbeat.mark(Phase.OVER)
         self._closed.set()
         self._thread.join(TICK_SECONDS * 4)
-        self._pulse.tick(0.0)
+        self._heartbeat.tick(0.0)
 
     def _watch(self) -> None:
         last_look, last_publish, slept = time.monotonic(), 0.0, 0.0
@@ -61,15 +61,15 @@ class Watchdog:
             if now - last_look > TICK_SECONDS * 6:
                 self._woken, slept = now, now - last_look  # this process paused; the others do not hang
             last_look = now
-            limit = allowed_seconds(self._pulse.phase, self._pulse.recent, self._timeout)
-            self._pulse.tick(limit)
+            limit = allowed_seconds(self._heartbeat.phase, self._heartbeat.recent, self._timeout)
+            self._heartbeat.tick(limit)
             if limit:
                 # From C, in case the main thread holds Python's lock and this thread cannot run.
                 faulthandler.dump_traceback_later(limit + 2 * GATHER_SECONDS, exit=False)
             if now - last_publish >= STORE_SECONDS:
                 last_publish = now
-                self._peers.publish(self._pulse)
-            hangs = limit and now - max(self._pulse.progressed_at, self._woken) > limit
+                self._peers.publish(self._heartbeat)
+            hangs = limit and now - max(self._heartbeat.progressed_at, self._woken) > limit
             if hangs or (self._peers.shared and any(map(self._gave_up, self._peers.read().values()))):
                 self._give_up(limit, slept if now - self._woken < GATHER_SECONDS else 0.0)
         faulthandler.cancel_dump_traceback_later()
@@ -80,7 +80,7 @@ class Watchdog:
     def _give_up(self, limit: float, slept: float) -> None:
         faulthandler.cancel_dump_traceback_later()
         begun = time.monotonic()
-        self._pulse.tick(limit, gave_up=True)
+        self._heartbeat.tick(limit, gave_up=True)
         sys.stdout.flush()
         print(f"the stacks of this process, which found that the group hangs:\n{'-' * 60}", file=sys.stderr)
         faulthandler.dump_traceback(all_threads=True)
@@ -93,10 +93,10 @@ class Watchdog:
         after = self._read()
         # Records from a store are up to one period old even if their rank runs.
         silent = _silent(before, after) if self._peers.shared else set()
-        own = parse_record(self._pulse.record)
-        if own is not None:
-            after.setdefault(own.rank, own)
-        for line in describe_hang(after, silent, self._world_size, own):
+        own_record = parse_record(self._heartbeat.record)
+        if own_record is not None:
+            after.setdefault(own_record.rank, own_record)
+        for line in describe_hang(after, silent, self._world_size, own_record):
             print(line, file=sys.stderr)
         sys.stderr.flush()
         time.sleep(max(0.0, begun + GATHER_SECONDS - time.monotonic()))
@@ -132,7 +132,7 @@ def start_watchdog(launch: Launch, timeout: float, *, communication: str = "") -
 
 @contextmanager
 def watch_process(launch: Launch, timeout: float, *, communication: str = "") -> Iterator[Heartbeat]:
-    """Watch this process for as long as the context lasts; see :func:`start`."""
+    """Watch this process for as long as the context lasts; see :func:`start_watchdog`."""
     heartbeat, watchdog = start_watchdog(launch, timeout, communication=communication)
     try:
         yield heartbeat
@@ -182,7 +182,7 @@ def describe_hang(
     records: Mapping[int, HeartbeatRecord],
     silent: Collection[int],
     world_size: int,
-    own: HeartbeatRecord | None,
+    own_record: HeartbeatRecord | None,
 ) -> Iterator[str]:
     """Yield the lines about a hang: what every rank was doing, then one ``error: …`` and one ``help: …``."""
     now = time.monotonic()
@@ -191,7 +191,7 @@ def describe_hang(
         steps = f"{max(beat.done, 0)} steps done, " if beat.phase != Phase.LOADING else ""
         waited = "; its process does not run" if rank in silent else ""
         yield f"rank {rank}: {steps}{beat.description}{waited}"
-    seconds = now - own.progressed_at if own else 0.0
+    seconds = now - own_record.progressed_at if own_record else 0.0
     gone = find_absent_ranks(records, silent, world_size)
     if gone:
         named = f"rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone[:8]))}{' …' * (len(gone) > 8)}"
@@ -199,15 +199,17 @@ def describe_hang(
         doing = f", last seen {first.description}" if first else ", of which nothing is known"
         stopped = "; its process does not run" if set(gone) <= set(silent) else ""
         yield f"error: {named} did not arrive: no progress for {seconds:.0f} s{doing}{stopped}"
-        yield f"help: each rank's log has its stacks; `hang_timeout` is how long the others wait, {_now(own)}"
+        limit = _describe_limit(own_record)
+        yield f"help: each rank's log has its stacks; `hang_timeout` is how long the others wait, {limit}"
     else:
-        doing = f" while {own.description}" if own else ""
+        doing = f" while {own_record.description}" if own_record else ""
         yield f"error: the ranks wait for each other: no progress for {seconds:.0f} s{doing}"
-        yield f"help: compare the stacks in their logs; `hang_timeout` is how long they wait, {_now(own)}"
+        limit = _describe_limit(own_record)
+        yield f"help: compare the stacks in their logs; `hang_timeout` is how long they wait, {limit}"
 
 
-def _now(own: HeartbeatRecord | None) -> str:
-    return f"{own.limit:.0f} s here" if own else "0 to derive it"
+def _describe_limit(own_record: HeartbeatRecord | None) -> str:
+    return f"{own_record.limit:.0f} s here" if own_record else "0 to derive it"
 
 
 def _silent(before: Mapping[int, HeartbeatRecord], after: Mapping[int, HeartbeatRecord]) -> set[int]:

@@ -10,14 +10,19 @@ launch is reported before torch is loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsshards.errors import UserError
 from wstrain.launch.mesh import Mesh
 
 _MPI = "OMPI_COMM_WORLD_"
-_REQUIRED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_UNSET = {
+    "pytorch": "`RANK` and `WORLD_SIZE` are not set",
+    "mpi": f"`{_MPI}SIZE` is not set",
+    "tensorflow": "`TF_CONFIG` is not set",
+}
+_COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod", "tensorflow": "train_tensorflow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +48,14 @@ def read_pytorch_environment(env: Mapping[str, str]) -> Launch:
         UserError: the variables are incomplete or contradictory, or another launcher started the process.
     """
     if not any(name in env for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
-        _refuse_other_launchers(env, "pytorch")
+        refuse_other_launchers(env, "pytorch")
         return Launch(rank=0, local_rank=0, world_size=1)
-    missing = [name for name in _REQUIRED if not env.get(name)]
-    if missing:
-        names = ", ".join(f"`{name}`" for name in missing)
-        raise UserError(
-            f"the launcher did not set {names}, so this process does not know its rank",
-            "start the script with `distribution: {type: pytorch}`, with torchrun, or with none of these set",
-        )
-    world_size = _integer(env, "WORLD_SIZE", low=1)
-    rank = _integer(env, "RANK", low=0)
-    if rank >= world_size:
-        raise UserError(f"`RANK` is {rank} but `WORLD_SIZE` is {world_size}; ranks count from 0")
+    _expect_set(
+        env,
+        ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+        "start the script with `distribution: {type: pytorch}`, with torchrun, or with none of these set",
+    )
+    rank, world_size = _read_rank(env, "RANK", "WORLD_SIZE")
     return Launch(
         rank=rank,
         local_rank=_integer(env, "LOCAL_RANK", low=0),
@@ -71,22 +71,33 @@ def read_mpi_environment(env: Mapping[str, str]) -> Launch:
     Raises:
         UserError: the variables are incomplete or contradictory, or another launcher started the process.
     """
-    names = ("RANK", "SIZE", "LOCAL_RANK")
-    if not any(_MPI + name in env for name in names):
-        _refuse_other_launchers(env, "mpi")
+    names = (f"{_MPI}RANK", f"{_MPI}SIZE", f"{_MPI}LOCAL_RANK")
+    if not any(name in env for name in names):
+        refuse_other_launchers(env, "mpi")
         return Launch(rank=0, local_rank=0, world_size=1)
-    missing = ", ".join(f"`{_MPI}{name}`" for name in names if not env.get(_MPI + name))
-    if missing:
-        raise UserError(
-            f"the launcher did not set {missing}, so this process does not know its rank",
-            "start the script with `distribution: {type: mpi}`, with Open MPI's mpirun, or alone",
-        )
-    world_size = _integer(env, f"{_MPI}SIZE", low=1)
-    rank = _integer(env, f"{_MPI}RANK", low=0)
-    if rank >= world_size:
-        raise UserError(f"`{_MPI}RANK` is {rank} but `{_MPI}SIZE` is {world_size}; ranks count from 0")
+    _expect_set(
+        env, names, "start the script with `distribution: {type: mpi}`, with Open MPI's mpirun, or alone"
+    )
+    rank, world_size = _read_rank(env, f"{_MPI}RANK", f"{_MPI}SIZE")
     # The node rank is not needed, as the ranks of one instance find each other by its host name.
     return Launch(rank, _integer(env, f"{_MPI}LOCAL_RANK", low=0), world_size)
+
+
+def refuse_other_launchers(env: Mapping[str, str], own: str, unset: str | None = None) -> None:
+    """Refuse a process that another launcher started in a group, as it would train alone on all the data.
+
+    Args:
+        env: the environment.
+        own: the type of distribution that this component needs.
+        unset: what that distribution did not set, for the message.
+
+    Raises:
+        UserError: another launcher started several processes.
+    """
+    for kind, count, cause in _started_by_others(env):
+        if kind != own and count > 1:
+            advice = f"use `distribution: {{type: {own}}}` for this component, or `{_COMPONENTS[kind]}`"
+            raise UserError(f"{cause} but {unset or _UNSET[own]}", advice)
 
 
 def expect_world_size(launch: Launch, planned: int) -> None:
@@ -124,6 +135,21 @@ def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
 
 
+def _expect_set(env: Mapping[str, str], names: Sequence[str], advice: str) -> None:
+    missing = ", ".join(f"`{name}`" for name in names if not env.get(name))
+    if missing:
+        message = f"the launcher did not set {missing}, so this process does not know its rank"
+        raise UserError(message, advice)
+
+
+def _read_rank(env: Mapping[str, str], rank_name: str, size_name: str) -> tuple[int, int]:
+    world_size = _integer(env, size_name, low=1)
+    rank = _integer(env, rank_name, low=0)
+    if rank >= world_size:
+        raise UserError(f"`{rank_name}` is {rank} but `{size_name}` is {world_size}; ranks count from 0")
+    return rank, world_size
+
+
 def _integer(env: Mapping[str, str], name: str, *, low: int) -> int:
     try:
         value = int(env[name])
@@ -134,27 +160,10 @@ def _integer(env: Mapping[str, str], name: str, *, low: int) -> int:
     return value
 
 
-_UNSET = {
-    "pytorch": "`RANK` and `WORLD_SIZE` are",
-    "mpi": f"`{_MPI}SIZE` is",
-    "tensorflow": "`TF_CONFIG` is",
-}
-_COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod", "tensorflow": "train_tensorflow"}
-
-
-def _refuse_other_launchers(env: Mapping[str, str], own: str) -> None:
-    """Refuse a process that another launcher started in a group, as it would train alone on all the data."""
-    for kind, count, cause in _started_by_others(env):
-        if kind != own and count > 1:
-            advice = f"use `distribution: {{type: {own}}}` for this component, or `{_COMPONENTS[kind]}`"
-            raise UserError(f"{cause} but {_UNSET[own]} not set", advice)
-
-
 def _started_by_others(env: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    size = _count(env.get("WORLD_SIZE", ""))
-    yield "pytorch", size, f"`WORLD_SIZE` says that {size} processes were started"
-    size = _count(env.get(f"{_MPI}SIZE", ""))
-    yield "mpi", size, f"MPI started {size} processes"
+    for kind, name in (("pytorch", "WORLD_SIZE"), ("mpi", f"{_MPI}SIZE")):
+        size = _count(env.get(name, ""))
+        yield kind, size, f"`{name}` says that {size} processes were started"
     workers = _tensorflow_workers(env.get("TF_CONFIG", ""))
     yield "tensorflow", workers, f"`TF_CONFIG` names {workers} workers"
 

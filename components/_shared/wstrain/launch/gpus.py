@@ -149,11 +149,11 @@ def missing_gpus_error(
     visible = os.environ.get(_VISIBLE)
     if count and (visible is not None or count >= (planned.gpus or 0)):
         wanted = needed_gpus(planned, local_rank)
-        said = (
+        cause = (
             f"`LOCAL_RANK` is {local_rank}" if wanted == local_rank + 1 else f"{wanted} processes start here"
         )
         return UserError(
-            f"{said} but this machine has {_gpus(count)}", f"set `process_count_per_instance` to {count}"
+            f"{cause} but this machine has {_gpus(count)}", f"set `process_count_per_instance` to {count}"
         )
     usable = f"{_gpus(count)} can be used here" if count else "none can be used here"
     expected = f"{planned}" if planned.gpus else f"this machine has {_gpus(driver.count)}"

@@ -6,7 +6,10 @@ activations in every layer, so they should be on one instance. This module needs
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from wsshards.errors import UserError
 
@@ -34,10 +37,6 @@ class Mesh:
         """Return which replica ``rank`` belongs to, ``0 … data-1``."""
         return rank // self.tensor % self.data
 
-    def tensor_rank(self, rank: int) -> int:
-        """Return the rank's place among those that share its layers."""
-        return rank % self.tensor
-
     def stage(self, rank: int) -> int:
         """Return the rank's pipeline stage, from 0."""
         return rank // (self.tensor * self.data)
@@ -57,3 +56,38 @@ def make_mesh(world_size: int, *, tensor: int, pipeline: int) -> Mesh:
             "make world size = data × tensor × pipeline",
         )
     return Mesh(data, tensor, pipeline)
+
+
+def partition_blocks(costs: Sequence[int], stages: int) -> list[range]:
+    """Cut blocks into contiguous stages, so that the most expensive stage costs as little as possible.
+
+    The linear partition problem by dynamic programming, in ``O(stages · blocks²)``.
+
+    Args:
+        costs: of each block, for instance its number of weights; a stage must cost more than zero.
+        stages: number of stages.
+
+    Returns:
+        The blocks of each stage; empty if there are fewer blocks of any cost than stages. Among equal cuts
+        the one whose first stages are shorter.
+    """
+    sums = [0, *accumulate(costs)]
+    blocks = len(costs)
+    best = [[math.inf] * (blocks + 1) for _ in range(stages + 1)]  # [stages so far][blocks so far]
+    best[0][0] = 0.0
+    begins = [[0] * (blocks + 1) for _ in range(stages + 1)]
+    for stage in range(1, stages + 1):
+        for end in range(1, blocks + 1):
+            for begin in range(end):
+                cost = sums[end] - sums[begin] or math.inf
+                highest = max(best[stage - 1][begin], cost)
+                if highest < best[stage][end]:
+                    best[stage][end], begins[stage][end] = highest, begin
+    if best[stages][blocks] == math.inf:
+        return []
+    parts: list[range] = []
+    end = blocks
+    for stage in range(stages, 0, -1):
+        parts.insert(0, range(begins[stage][end], end))
+        end = begins[stage][end]
+    return parts

@@ -98,7 +98,9 @@ class Tracker:
             histories = {name: client.get_metric_history(run_id, name) for name in self._run.data.metrics}
         except Exception:  # steps that are logged twice are better than no training
             return {}
-        return {name: max(each.step for each in history) for name, history in histories.items() if history}
+        return {
+            name: max(metric.step for metric in history) for name, history in histories.items() if history
+        }
 
     def _send(self) -> None:
         client = mlflow.MlflowClient()

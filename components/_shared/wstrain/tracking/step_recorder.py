@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from wstrain.health import non_finite
 from wstrain.health.heartbeat import Heartbeat
 from wstrain.health.straggler import SlowRank, StragglerDetector
-from wstrain.launch.environment import Launch
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
@@ -28,8 +27,8 @@ class Ranks(Protocol):
     """The ranks, in any framework."""
 
     @property
-    def launch(self) -> Launch:
-        """Which process this is."""
+    def is_main(self) -> bool:
+        """Whether this process writes metrics, checkpoints and the model."""
 
     def average(
         self, losses: Sequence[Any], seconds: float, compute_seconds: float
@@ -45,7 +44,7 @@ class Ranks(Protocol):
             The mean losses, the mean seconds, and ``compute_seconds`` of every rank.
         """
 
-    def everyone(self, value: Any) -> list[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, by rank."""
 
     def title(self, rank: int) -> str:
@@ -123,24 +122,24 @@ class StepRecorder:
             [loss for _, loss, _ in self._held], seconds, compute_seconds
         )
         seconds = max(seconds, 1e-9)
-        for (step, own, rate), loss in zip(self._held, means, strict=True):
+        for (step, local_loss, rate), loss in zip(self._held, means, strict=True):
             if math.isfinite(loss):
                 self._overflowed = 0
                 self._note(step + 1, loss, rate, self.global_batch / seconds)
             else:
-                self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), own)
+                self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), local_loss)
         self._watch_for_slow(ranks)
         self._window = min(max(round(WINDOW_SECONDS / seconds), 1), MAX_WINDOW_STEPS)
         self._held.clear()
         self._since = time.perf_counter()
 
-    def _refuse(self, bad: non_finite.BadStep, own: Any) -> None:
+    def _refuse(self, bad: non_finite.BadStep, local_loss: Any) -> None:
         """Stop for a mean loss that is not finite; as the mean is the same, all ranks do."""
         self._overflowed += 1
         if self._overflowed <= self.overflows:
             return
         self.last_checkpoint()  # waits until the newest is written
-        flags = self.group.everyone(not math.isfinite(float(own)))
+        flags = self.group.gather(not math.isfinite(float(local_loss)))
         ranks = [rank for rank, is_bad in enumerate(flags) if is_bad]
         raise non_finite.non_finite_error(replace(bad, bad_ranks=ranks), self.last_checkpoint())
 
@@ -149,7 +148,7 @@ class StepRecorder:
         if slow is None:
             return
         self._slow = slow
-        if self.group.launch.is_main:
+        if self.group.is_main:
             print(
                 f"warning: {_describe_slow(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True
             )
@@ -162,7 +161,7 @@ class StepRecorder:
             self.tracker.log(done, self._last, always=done == self.total_steps)
 
     def _show(self, *, final: bool) -> None:
-        if not self._last or not self.group.launch.is_main:
+        if not self._last or not self.group.is_main:
             return
         record = {"step": self._done, "total_steps": self.total_steps, **self._last}
         if self._slow is not None:

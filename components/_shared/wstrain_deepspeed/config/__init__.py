@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from wstrain_deepspeed.config.builder import DEVICES, PRECISIONS, Plan, build_config, to_json
 from wstrain_deepspeed.config.findings import ADVICE, KINDS, Finding, Known, Path, read_stage
-from wstrain_deepspeed.config.user_config import ConfigError, complete_config, read_config
-from wstrain_deepspeed.config.verification import verify
+from wstrain_deepspeed.config.verification import ConfigError, complete_config, read_config, verify
 
 __all__ = [
     "ADVICE",

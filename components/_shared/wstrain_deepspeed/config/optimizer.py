@@ -60,8 +60,8 @@ def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
         and not is_on(config.get("zero_allow_untested_optimizer"))
     ):
         message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
-        given = "zero_allow_untested_optimizer" in config
-        place: Path = ("zero_allow_untested_optimizer",) if given else ("zero_optimization", "stage")
+        is_set = "zero_allow_untested_optimizer" in config
+        place: Path = ("zero_allow_untested_optimizer",) if is_set else ("zero_optimization", "stage")
         yield Finding("optimizer", place, message, 'write `"zero_allow_untested_optimizer": true`')
     device = value_at(config, "zero_optimization", "offload_optimizer", "device")
     if zero and device in ("cpu", "nvme") and config.get("zero_force_ds_cpu_optimizer", True) is not False:
@@ -85,8 +85,8 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _params(params)
     if not isinstance(name, str) or name.lower() in _FORMER:
         return
-    own = name.lower() in read_tables().optimizers
-    if not own and name not in read_tables().torch_optimizers:
+    is_deepspeed = name.lower() in read_tables().optimizers
+    if not is_deepspeed and name not in read_tables().torch_optimizers:
         near = closest_word(
             name, {*map(str.capitalize, read_tables().optimizers), *read_tables().torch_optimizers}
         )
@@ -142,27 +142,27 @@ def _scheduler(config: Mapping[str, Any]) -> Iterator[Finding]:
     name = value_at(config, "scheduler", "type")
     if not isinstance(name, str):
         return
-    own = read_tables().schedulers
-    if name not in own:
+    schedules = read_tables().schedulers
+    if name not in schedules:
         if name not in read_tables().torch_schedulers:
-            near = closest_word(name, {*own, *read_tables().torch_schedulers})
+            near = closest_word(name, {*schedules, *read_tables().torch_schedulers})
             message = f"`{name}` is not a schedule of DeepSpeed or torch"
-            help_ = f"did you mean `{near}`?" if near else f"write one of {', '.join(own)}"
+            help_ = f"did you mean `{near}`?" if near else f"write one of {', '.join(schedules)}"
             yield Finding("schedule", ("scheduler", "type"), message, help_)
         return
     params = value_at(config, "scheduler", "params")
-    given = params if isinstance(params, Mapping) else {}
-    missing = [key for key, required in own[name].items() if required and key not in given]
+    settings = params if isinstance(params, Mapping) else {}
+    missing = [key for key, required in schedules[name].items() if required and key not in settings]
     if missing:
         message = f"`{name}` needs `{missing[0]}`, and `params` does not give it"
         yield Finding("schedule", ("scheduler", "type"), message, f"add `{missing[0]}`")
-    for key in given:
-        if key not in own[name]:
-            near = closest_word(key, own[name])
+    for key in settings:
+        if key not in schedules[name]:
+            near = closest_word(key, schedules[name])
             help_ = f"did you mean `{near}`?" if near else "remove it"
             place = ("scheduler", "params", str(key))
             yield Finding("schedule", place, f"`{name}` has no parameter `{key}`", help_, on_key=True)
-    steps = given.get("warmup_num_steps")
+    steps = settings.get("warmup_num_steps")
     if steps is not None and steps != "auto" and (not isinstance(steps, int) or steps <= 0):
         number = "" if as_integer(steps) is None else " above 0"
         message = f"`warmup_num_steps` is {as_json(steps)}, not a whole number{number}"

@@ -78,11 +78,11 @@ def _scale(name: str, message: str, help_: str) -> Finding:
 def _types(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
     """``data_types`` against the precision that is enabled."""
     for key, stages in (("param_dtype", (0, 1, 2, 3)), ("grad_accum_dtype", (0,))):
-        given = value_at(config, "data_types", key)
-        wanted = _NAMES.get(given) if isinstance(given, str) else None
+        dtype = value_at(config, "data_types", key)
+        wanted = _NAMES.get(dtype) if isinstance(dtype, str) else None
         if wanted is not None and wanted != name and read_stage(config) in stages:
             reason = "" if len(stages) > 1 else " without ZeRO"
-            message = f"`{key}` is {as_json(given)}, and the precision is {name}"
+            message = f"`{key}` is {as_json(dtype)}, and the precision is {name}"
             message += f", which DeepSpeed cannot mix{reason}"
             yield Finding("precision", ("data_types", key), message, f'write "{name}", or remove it')
 

@@ -96,8 +96,8 @@ def check_keys(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
 def closest_word(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant."""
     folded = {name.lower().replace("_", ""): name for name in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(word.lower().replace("_", ""), folded, n=1, cutoff=0.8)
-    return folded[found[0]] if found else None
+    matches = difflib.get_close_matches(word.lower().replace("_", ""), folded, n=1, cutoff=0.8)
+    return folded[matches[0]] if matches else None
 
 
 def _check_block(values: Mapping[str, Any], path: Path, known: Known) -> Iterator[Finding]:

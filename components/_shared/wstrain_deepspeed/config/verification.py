@@ -6,11 +6,14 @@ their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path as FilePath
 from typing import Any
 
-from wstrain_deepspeed.config.findings import Finding, Known, Path, as_integer, is_on, value_at
+from wstrain_deepspeed.config.builder import Plan
+from wstrain_deepspeed.config.findings import ADVICE, Finding, Known, Path, as_integer, is_on, value_at
 from wstrain_deepspeed.config.optimizer import check_optimizer
 from wstrain_deepspeed.config.precision import check_precision
 from wstrain_deepspeed.config.schema import check_keys
@@ -18,7 +21,7 @@ from wstrain_deepspeed.config.zero import check_zero
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _LABELS = {MICRO: "micro-batch", STEPS: "accumulation"}
-_MAX_FINDINGS = 500  # of one check; nobody reads more
+_MAX_FINDINGS = 500  # of one check; more would not be read
 _LITERAL_AUTO = {
     ("data_types", "keep_in_fp32_modules"),
     ("hybrid_engine", "replace_method"),
@@ -54,16 +57,16 @@ def check_batch(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
 
     It works out those that are left out, so one of the first two is enough.
     """
-    given = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
-    numbers = {name: as_integer(value) for name, value in given.items()}
+    batch_sizes = {name: config[name] for name in (TRAIN, MICRO, STEPS) if config.get(name) is not None}
+    numbers = {name: as_integer(value) for name, value in batch_sizes.items()}
     filled_in = known.pinned and known.micro_batch is not None  # by `own`, from the plan
-    if TRAIN not in given and MICRO not in given and not filled_in:
+    if TRAIN not in batch_sizes and MICRO not in batch_sizes and not filled_in:
         message = "the configuration has no batch size, and DeepSpeed cannot start without one"
         yield Finding("batch-missing", (), message, f"add `{MICRO}`, or `{TRAIN}` for all processes together")
     if any(value is None or value < 1 for value in numbers.values()):
         return  # `auto`, a text, or a number below 1; other checks report them
-    found = list(_identity(numbers, known.world)) if known.world is not None else []
-    yield from found or _plan(numbers, known)
+    contradictions = list(_identity(numbers, known.world)) if known.world is not None else []
+    yield from contradictions or _plan(numbers, known)
 
 
 def _identity(numbers: Mapping[str, int | None], world: int) -> Iterator[Finding]:
@@ -119,7 +122,7 @@ _CHECKS = (check_keys, check_auto, check_batch, check_zero, check_precision, che
 
 
 def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Finding]:
-    """What is wrong with a configuration, one finding a cause.
+    """Return what is wrong with a configuration, one finding for each cause.
 
     Args:
         config: The configuration, as ``json.load`` gives it.
@@ -134,3 +137,80 @@ def verify(config: Mapping[str, Any], known: Known | None = None) -> list[Findin
         for finding in islice(check(config, known or Known()), _MAX_FINDINGS):
             findings.setdefault(finding.path, finding)  # a value of the wrong type is not also out of range
     return list(findings.values())
+
+
+class ConfigError(ValueError):
+    """A configuration that DeepSpeed must not be started with; one line a finding."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = tuple(findings)
+
+
+class _Twice(Exception):  # noqa: N818 - never leaves this module
+    """A key is there twice."""
+
+
+def read_config(path: FilePath) -> dict[str, Any]:
+    """Read a file of JSON.
+
+    Raises:
+        ValueError: It is not JSON, has a key twice, or is not a block; the text says where.
+    """
+    try:
+        config = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+    except _Twice as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    except json.JSONDecodeError as error:
+        reason = error.msg[:1].lower() + error.msg[1:]
+        raise ValueError(f"{path.name}:{error.lineno}:{error.colno}: not JSON: {reason}") from None
+    except RecursionError:
+        raise ValueError(f"{path.name} nests deeper than any configuration") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path.name} holds a {type(config).__name__}, not a block `{{…}}`")  # noqa: TRY004
+    return config
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a block; like DeepSpeed, refuse one that has a key twice."""
+    block = dict(pairs)
+    if len(block) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Twice(f"the key `{twice}` is there twice in one block")
+    return block
+
+
+def complete_config(
+    config: Mapping[str, Any], plan: Plan, exists: Callable[[str], bool] | None = None
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Complete the user's configuration with the batch sizes of the plan, and check it.
+
+    The file decides on stage and offload, and on clipping if the plan has none. Precision must agree, as the
+    training casts its inputs to the plan's. What the file leaves out is filled in from the plan.
+
+    Returns:
+        The configuration for ``deepspeed.initialize``, and findings that do not keep DeepSpeed from starting.
+
+    Raises:
+        ConfigError: DeepSpeed would stop, or not train as planned.
+    """
+    completed = dict(config)
+    for name, value in (
+        (TRAIN, plan.global_batch),
+        (MICRO, plan.micro_batch),
+        (STEPS, plan.accumulation),
+        ("gradient_clipping", float(plan.max_gradient_norm)),  # DeepSpeed's own default is 1
+    ):
+        if completed.get(name) is None:
+            completed[name] = value
+    known = Known.from_plan(plan, exists)._replace(
+        stage=None, max_gradient_norm=plan.max_gradient_norm or None
+    )
+    findings = verify(completed, known)
+    refused = [finding for finding in findings if finding.kind not in ADVICE]
+    if refused:
+        raise ConfigError(refused)
+    return completed, findings

@@ -74,8 +74,8 @@ def _refused(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
             (1, 2, 3),
         ),
     )
-    for given, place, allowed in cases:
-        if given and zero_stage not in allowed:
+    for is_set, place, allowed in cases:
+        if is_set and zero_stage not in allowed:
             stages = " or ".join(", ".join(map(str, allowed)).rsplit(", ", 1))
             message = (
                 f"`{place[-1]}` as {as_json(value_at(config, *map(str, place)))} needs ZeRO stage {stages}"

@@ -1,9 +1,8 @@
 """The processes of one training connect over TCP before TensorFlow does, and stay connected.
 
 TensorFlow waits for a missing worker without naming it, and when a worker dies the others may hang in a
-collective. So the processes first connect to the leader's address, which all of them know and which is not in
-use
-yet: after a time-out the missing ones are named, and inputs are compared, before TensorFlow is loaded. The
+collective. So the processes first connect to the leader's address, which all of them know and which is not
+yet in use. After a time-out the missing ones are named, and inputs compared, before TensorFlow is loaded. The
 connections stay open. If one closes before its process has left, that process has died, and the others end
 within a second or two. Messages are lines of JSON; nothing received is executed.
 """
@@ -18,12 +17,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from wsshards.errors import Interrupted, UserError
-from wstrain.health.rank_status import RankStatus
+from wsshards.errors import Interrupted, UserError, describe_error
+from wstrain.health.rank_status import RankStatus, fail_together
 
 GRACE_SECONDS = 1.0  # in which a process that fails for its own reason can report it first
 RETRY_SECONDS = 0.1
@@ -62,6 +61,11 @@ class Rendezvous:
                 peer.listen(lambda lost=other: self._handle_loss(lost), self._handle_message)
 
     @property
+    def is_main(self) -> bool:
+        """Whether this process leads: it writes metrics, checkpoints and the model."""
+        return self._number == 0
+
+    @property
     def names(self) -> list[str]:
         """The names of the processes."""
         return [name for name, _ in self._members] or ["worker 0"]
@@ -79,17 +83,9 @@ class Rendezvous:
             peer.send({"all": values})
         return values
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> AbstractContextManager[None]:
         """Run code that may fail in one process; if it does, all raise the same error."""
-        failure: UserError | None = None
-        try:
-            yield
-        except UserError as error:
-            failure = error
-        for message in self.gather([failure.message, failure.help] if failure else None):
-            if message is not None:
-                raise UserError(*message)
+        return fail_together(self.gather)
 
     def stop_on_sigterm(self) -> None:
         """Stop when SIGTERM arrives; processes that only serve tell the leader."""
@@ -275,9 +271,8 @@ def _listener(address: str) -> socket.socket:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
         return socket.create_server(("", port))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise UserError(
-            f"worker 0 cannot listen on port {port} of its own address `{address}`: {reason}",
+            f"worker 0 cannot listen on port {port} of its own address `{address}`: {describe_error(error)}",
             "end the process that has the port, or give another one in `TF_CONFIG`",
         ) from None
 

@@ -1,15 +1,21 @@
-"""Loads TensorFlow, and sets it up before its first operation."""
+"""Loads TensorFlow, sets it up before its first operation, and translates its errors.
+
+TensorFlow takes seconds to import, so each function here imports it when it is called.
+"""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from wsshards.errors import UserError
+from wstrain.health.memory import out_of_memory_error
 from wstrain.launch.gpus import PlannedGpus, expect_gpus
+from wstrain.settings import Settings
+from wstrain_tensorflow.launch.rendezvous import GRACE_SECONDS
 from wstrain_tensorflow.launch.tf_config import NAME, Cluster
-
-_POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 
 
 def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, local_size: int, precision: str) -> None:
@@ -27,7 +33,7 @@ def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, local_size: int,
     os.environ.pop(NAME, None)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # warnings and errors only
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    import tensorflow as tf  # takes seconds
+    import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")
     gpus = tf.config.list_physical_devices("GPU")
@@ -42,9 +48,9 @@ def setup_tensorflow(cluster: Cluster, planned: PlannedGpus, *, local_size: int,
     else:
         # Each TensorFlow process would use all cores of the machine.
         tf.config.threading.set_intra_op_parallelism_threads(max(1, _cores() // local_size))
-    _expect_arithmetic(tf, precision, gpus)
-    # no TF32 in fp32: the loss must equal that of one process to 1e-4
-    tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+    from wstrain_tensorflow.precision import set_precision
+
+    set_precision(precision, gpus)
 
 
 def _describe_build(tf: Any) -> str:
@@ -52,26 +58,36 @@ def _describe_build(tf: Any) -> str:
     return f"TensorFlow {tf.__version__} {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
 
 
-def dtype_policy(precision: str) -> str:
-    """Name of Keras' dtype policy: what layers compute in; weights and their updates stay fp32."""
-    return _POLICIES[precision]
-
-
-def _expect_arithmetic(tf: Any, precision: str, gpus: list[Any]) -> None:
-    if precision == "fp16" and not gpus:
-        raise UserError(
-            "precision `fp16` needs a GPU: TensorFlow has no fast half precision on CPUs",
-            "use `fp32` or `bf16`; `worldsize run --set STEP.precision=fp32` does so for one run",
-        )
-    if precision == "bf16" and gpus:
-        details = tf.config.experimental.get_device_details(gpus[0])
-        if details.get("compute_capability", (8, 0)) < (8, 0):
-            name = details.get("device_name", "this GPU")
-            raise UserError(
-                f"precision `bf16` needs compute capability 8.0, more than `{name}` has",
-                "use `fp16` or `fp32`",
-            )
-
-
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def translate_errors(others: int, settings: Settings) -> Iterator[None]:
+    """Turn TensorFlow's errors about the machine or other processes into one sentence.
+
+    Args:
+        others: number of other processes.
+        settings: the component's inputs.
+
+    Raises:
+        UserError: the device's memory is too small.
+    """
+    from tensorflow import errors
+
+    lost = (
+        errors.UnavailableError,
+        errors.AbortedError,
+        errors.CancelledError,
+        errors.DeadlineExceededError,
+        errors.InternalError,
+    )
+    try:
+        yield
+    except (errors.ResourceExhaustedError, MemoryError) as error:
+        raise out_of_memory_error(error, settings) from error
+    except lost:
+        if others:
+            # Probably another process has died: the rendezvous names it, and ends this one.
+            time.sleep(4 * GRACE_SECONDS)
+        raise

@@ -116,8 +116,8 @@ def _may_have_gpus() -> bool:
 
 def _expect_agreement(settings: Settings, manifest: Manifest, rendezvous: Rendezvous) -> None:
     plan = run_facts.collect_facts(settings, manifest, {})
-    own = consistency.fingerprint(Path.cwd(), settings.shards, plan)
-    difference = consistency.describe_difference(rendezvous.gather(own), rendezvous.names)
+    fingerprint = consistency.fingerprint(Path.cwd(), settings.shards, plan)
+    difference = consistency.describe_difference(rendezvous.gather(fingerprint), rendezvous.names)
     if difference:
         raise UserError(difference, "give every process the same code, data and inputs")
 
@@ -136,9 +136,7 @@ def _train(
     with rendezvous.together():
         planned = _planned_gpus(settings, cluster)
         setup.setup_tensorflow(cluster, planned, local_size=local_size, precision=settings.precision)
-    from wstrain_tensorflow.launch import tf_errors
-
-    with tf_errors.translate_errors(len(cluster.members) - 1, settings):
+    with setup.translate_errors(len(cluster.members) - 1, settings):
         if settings.strategy == PARAMETER_SERVER:
             from wstrain_tensorflow.strategies import parameter_server
 

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsshards.errors import UserError
-from wstrain.launch.environment import Launch
+from wstrain.launch.environment import refuse_other_launchers
 
 NAME = "TF_CONFIG"
 _START = "start the script with `distribution: {type: tensorflow}`, or alone, without `TF_CONFIG`"
-_OTHERS = {"WORLD_SIZE": "pytorch", "OMPI_COMM_WORLD_SIZE": "mpi"}
-_COMPONENTS = {"pytorch": "train_ddp", "mpi": "train_horovod"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +58,6 @@ class Cluster:
         """This process's number in :attr:`members`."""
         return self.index if self.task == "worker" else len(self.workers) + self.index
 
-    def launch(self) -> Launch:
-        """This process as other components describe it; a parameter server has no rank among the workers."""
-        return Launch(rank=self.number, local_rank=0, world_size=self.worker_count, node_rank=self.number)
-
     def config(self) -> str:
         """``TF_CONFIG`` as TensorFlow takes it; empty for a single process."""
         if not self.workers:
@@ -81,7 +75,8 @@ def read_tf_config(env: Mapping[str, str]) -> Cluster:
     text = env.get(NAME, "")
     cluster = _read(text) if text.strip() else Cluster()
     if len(cluster.workers) < 2 and not cluster.servers:
-        _refuse_other_launchers(env, cluster)
+        unset = f"`{NAME}` names 1 worker" if cluster.workers else None
+        refuse_other_launchers(env, "tensorflow", unset)
     return cluster
 
 
@@ -112,13 +107,13 @@ def _read(text: str) -> Cluster:
 
 
 def _addresses(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(address, str) for address in value):
         raise UserError(f"`{name}` in `{NAME}` is not a list of addresses", _START)
-    for each in value:
-        host, _, port = each.rpartition(":")
+    for address in value:
+        host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise UserError(f"`{each}` in `{NAME}` is not an address `host:port`", _START)
-    twice = {each for each in value if value.count(each) > 1}
+            raise UserError(f"`{address}` in `{NAME}` is not an address `host:port`", _START)
+    twice = {address for address in value if value.count(address) > 1}
     if twice:
         raise UserError(f"`{NAME}` gives the address `{min(twice)}` to two tasks of type `{name}`", _START)
     return tuple(value)
@@ -138,16 +133,3 @@ def _task(value: Any, jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
             "indices count from 0",
         )
     return kind, index
-
-
-def _refuse_other_launchers(env: Mapping[str, str], cluster: Cluster) -> None:
-    """Refuse a process that another launcher started in a group, as it would train alone on all the data."""
-    for name, kind in _OTHERS.items():
-        count = env.get(name, "")
-        if count.isdigit() and int(count) > 1:
-            workers = f"`{NAME}` names 1 worker" if cluster.workers else f"`{NAME}` is not set"
-            raise UserError(
-                f"`{name}` says that {count} processes were started but {workers}",
-                "use `distribution: {type: tensorflow}` for this component,"
-                f" or {_COMPONENTS[kind]} with `{kind}`",
-            )

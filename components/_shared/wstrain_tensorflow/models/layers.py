@@ -80,9 +80,9 @@ class Standardise(keras.layers.Layer):  # type: ignore[misc]
         return (x - self._mean) / self._deviation
 
     def _constant(self, name: str, value: np.ndarray[Any, Any]) -> Any:
-        held = self.add_weight(shape=value.shape, trainable=False, name=name, dtype="float32")
-        held.assign(value.astype(np.float32))
-        return held
+        weight = self.add_weight(shape=value.shape, trainable=False, name=name, dtype="float32")
+        weight.assign(value.astype(np.float32))
+        return weight
 
 
 class AveragePool(keras.layers.Layer):  # type: ignore[misc]

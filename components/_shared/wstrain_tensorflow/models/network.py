@@ -46,18 +46,22 @@ class FunctionalNetwork:
         weights = {id(variable) for variable in model.non_trainable_weights}
         self._is_seed = [id(variable) not in weights for variable in model.non_trainable_variables]
         with strategy.scope():
-            self.trained = [_variable(each.numpy(), each.path) for each in model.trainable_variables]
-            self.kept = [local_copy(each.numpy(), each.path) for each in model.non_trainable_weights]
+            self.trained = [
+                _variable(variable.numpy(), variable.path) for variable in model.trainable_variables
+            ]
+            self.kept = [
+                local_copy(variable.numpy(), variable.path) for variable in model.non_trainable_weights
+            ]
 
     def values(self, tape: Any) -> list[Any]:
         """Read the variables."""
-        read = [tf.convert_to_tensor(each) for each in self.trained]
+        read = [tf.convert_to_tensor(variable) for variable in self.trained]
         tape.watch(read)
         return read
 
     def scores(self, values: Sequence[Any], inputs: Any, seed: Any) -> tuple[Any, Any]:
         """Call the model on them; ``seed`` is ``[2]`` int64."""
-        fixed, kept = [], iter([tf.convert_to_tensor(each) for each in self.kept])
+        fixed, kept = [], iter([tf.convert_to_tensor(variable) for variable in self.kept])
         for number, is_seed in enumerate(self._is_seed):
             fixed.append(self._seed(number, seed) if is_seed else next(kept))
         scores, after, penalties = self._model.stateless_call(
@@ -124,7 +128,7 @@ def _name(path: str) -> str:
 
 
 def _sum(penalties: Sequence[Any]) -> Any:
-    return tf.add_n([tf.cast(each, tf.float32) for each in penalties]) if penalties else tf.constant(0.0)
+    return tf.add_n([tf.cast(term, tf.float32) for term in penalties]) if penalties else tf.constant(0.0)
 
 
 def loss_and_gradients(
@@ -147,4 +151,4 @@ def loss_and_gradients(
         scaled = loss * scale
     gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # Of an embedding they are rows; all variables are exchanged and updated in the same way.
-    return loss, [tf.convert_to_tensor(each) for each in gradients]
+    return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]

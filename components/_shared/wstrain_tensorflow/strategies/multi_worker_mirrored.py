@@ -16,12 +16,12 @@ from wsshards.manifest import Manifest
 from wstrain import run_facts
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
+from wstrain_tensorflow.data import MicroBatch
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import MicroBatch
-from wstrain_tensorflow.loss_scale import LossScale
 from wstrain_tensorflow.models.network import Network, local_copy, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
+from wstrain_tensorflow.precision import LossScale
 from wstrain_tensorflow.training import Job, expect_replicas
 
 
@@ -69,13 +69,13 @@ class Mirrored:
         max_gradient_norm: float,
     ) -> None:
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
-        self._scale, self._longest, self._accumulation = scale, max_gradient_norm, accumulation
+        self._scale, self._max_norm, self._accumulation = scale, max_gradient_norm, accumulation
         self._parts = accumulation * strategy.num_replicas_in_sync
         self._sums: list[Any] = []  # of gradients and, last, the loss, in each replica
         if accumulation > 1:
             with strategy.scope():
-                zeros = [tf.zeros(each.shape, each.dtype) for each in network.trained]
-                self._sums = [local_copy(each, "sum") for each in [*zeros, tf.constant(0.0)]]
+                zeros = [tf.zeros(variable.shape, variable.dtype) for variable in network.trained]
+                self._sums = [local_copy(initial, "sum") for initial in [*zeros, tf.constant(0.0)]]
         self._add = tf.function(self._add_up)
         self._finish = tf.function(self._exchange_and_update)
 
@@ -101,8 +101,8 @@ class Mirrored:
 
     def _add_up(self, inputs: Any, targets: Any, seed: Any) -> None:
         def replica(inputs: Any, targets: Any, seed: Any) -> None:
-            for held, new in zip(self._sums, self._gradients(inputs, targets, seed), strict=True):
-                held.assign_add(new)
+            for total_so_far, new in zip(self._sums, self._gradients(inputs, targets, seed), strict=True):
+                total_so_far.assign_add(new)
 
         self._strategy.run(replica, args=(inputs, targets, seed))
 
@@ -110,14 +110,14 @@ class Mirrored:
         def replica(inputs: Any, targets: Any, seed: Any) -> list[Any]:
             sums = self._gradients(inputs, targets, seed)
             if self._sums:
-                sums = [new + held for new, held in zip(sums, self._sums, strict=True)]
-                for held in self._sums:
-                    held.assign(tf.zeros_like(held))
+                sums = [new + total_so_far for new, total_so_far in zip(sums, self._sums, strict=True)]
+                for total_so_far in self._sums:
+                    total_so_far.assign(tf.zeros_like(total_so_far))
             context = tf.distribute.get_replica_context()
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
-            *gradients, loss = [each / self._parts for each in total]
+            *gradients, loss = [value / self._parts for value in total]
             gradients, finite = self._scale.unscale(gradients)
-            return [*clip_gradients(gradients, self._longest), finite, loss]
+            return [*clip_gradients(gradients, self._max_norm), finite, loss]
 
         *gradients, finite, loss = self._strategy.run(replica, args=(inputs, targets, seed))
         first = self._strategy.experimental_local_results

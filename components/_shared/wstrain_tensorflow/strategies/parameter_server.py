@@ -20,14 +20,14 @@ from wstrain import run_facts
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import StepRecorder
+from wstrain_tensorflow.data import MicroBatch
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
-from wstrain_tensorflow.loader import MicroBatch
 from wstrain_tensorflow.models.network import Network, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.training import Job
 
-_WAITING = 3  # updates scheduled for each worker: one is computed, the others are on their way
+_WAITING = 3  # updates scheduled for each worker: one is computed, the others wait
 
 
 def train(
@@ -95,7 +95,7 @@ def _coordinate(
     schedule = run_facts.make_schedule(settings, job.steps)
     update = WorkerUpdate(strategy, network, optimizer, settings)
     with job.recorder() as recorder:
-        pending = PendingUpdates(coordinator, recorder, most=_WAITING * cluster.worker_count)
+        pending = PendingUpdates(coordinator, recorder, limit=_WAITING * cluster.worker_count)
 
         def settle() -> None:
             pending.wait()
@@ -109,7 +109,7 @@ def _coordinate(
         for step in range(start, job.stop):
             parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
             pending.schedule(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
-            if saver.wanted(step + 1):
+            if saver.is_due(step + 1):
                 heartbeat.mark(Phase.SAVING)
                 saver.step(step + 1)
             heartbeat.note_step(step + 1)
@@ -127,16 +127,16 @@ class PendingUpdates:
     Args:
         coordinator: schedules them.
         recorder: records them when they have ended.
-        most: largest number of pending updates; the next waits for the oldest.
+        limit: largest number of pending updates; the next waits for the oldest.
     """
 
-    def __init__(self, coordinator: Any, recorder: StepRecorder, most: int) -> None:
-        self._coordinator, self._recorder, self._most = coordinator, recorder, most
+    def __init__(self, coordinator: Any, recorder: StepRecorder, limit: int) -> None:
+        self._coordinator, self._recorder, self._limit = coordinator, recorder, limit
         self._waiting: deque[tuple[int, Any, float]] = deque()
 
     def schedule(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
         """Schedule an update on whichever worker is free."""
-        while len(self._waiting) >= self._most:
+        while len(self._waiting) >= self._limit:
             self._wait_for_oldest()
         loss = self._coordinator.schedule(function, args=arguments)
         self._waiting.append((step, loss, float(arguments[3])))
@@ -156,7 +156,7 @@ class WorkerUpdate:
 
     def __init__(self, strategy: Any, network: Network, optimizer: Optimizer, settings: Settings) -> None:
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
-        self._longest, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
+        self._max_norm, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
         self.function = tf.function(self._update)
 
     def arguments(self, parts: list[MicroBatch], rate: float, count: int) -> tuple[Any, ...]:
@@ -172,9 +172,9 @@ class WorkerUpdate:
                     self._network, inputs[micro], targets[micro], seeds[micro], tf.constant(1.0)
                 )
                 new = [*gradients, loss]
-                total = [held + each for held, each in zip(total, new, strict=True)] if total else new
-            *gradients, loss = [each / self._accumulation for each in total]
-            return [*clip_gradients(gradients, self._longest), loss]
+                total = [so_far + term for so_far, term in zip(total, new, strict=True)] if total else new
+            *gradients, loss = [value / self._accumulation for value in total]
+            return [*clip_gradients(gradients, self._max_norm), loss]
 
         *gradients, loss = self._strategy.run(replica, args=(inputs, targets, seeds))
         self._optimizer.apply(gradients, rate, count)

@@ -24,9 +24,8 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorS
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from wsshards.errors import UserError
-from wstrain.checkpoint import hashed_file
-from wstrain.checkpoint.hashed_file import HashedFile
+from wsshards.errors import UserError, describe_error
+from wstrain.checkpoint.checkpoint_folder import HashedFile, skip_crc32
 
 _METADATA = ".metadata"
 _FORMAT = "torch.distributed.checkpoint"
@@ -50,8 +49,8 @@ class Layout:
 
     Attributes:
         own: this rank's slices.
-        metadata: of all ranks, without the places of the slices.
-        shapes: the tensors it is for, see :func:`shapes`.
+        metadata: of all ranks, without the files of the slices.
+        shapes: the tensors it is for, see :func:`tensor_shapes`.
     """
 
     own: SavePlan
@@ -72,19 +71,19 @@ def tensor_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
 
-def plan_layout(tensors: Mapping[str, Tensor], rank: int, everyone: Callable[[Any], list[Any]]) -> Layout:
+def plan_layout(tensors: Mapping[str, Tensor], rank: int, gather: Callable[[Any], list[Any]]) -> Layout:
     """Decide which rank writes which slice; called by all.
 
     Args:
         tensors: by name. A ``DTensor`` is written slice by slice, each by a rank that has it; any other
             tensor counts as the same on all ranks that name it, and one of them writes it.
         rank: this process.
-        everyone: returns the values of all ranks, by rank.
+        gather: returns the values of all ranks, by rank.
     """
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
     # Every rank computes the same plan from the same input, so nothing is sent back.
-    plans, metadata = planner.create_global_plan(everyone(planner.create_local_plan()))
+    plans, metadata = planner.create_global_plan(gather(planner.create_local_plan()))
     plans = FileSystemWriter("").prepare_global_plan(plans)
     return Layout(plans[rank], metadata, tensor_shapes(tensors))
 
@@ -103,8 +102,8 @@ def write_part(folder: Path, layout: Layout, slices: Mapping[int, Tensor]) -> Wr
 
     Args:
         folder: the same for all ranks.
-        layout: from :func:`lay_out`.
-        slices: from :func:`own_slices`, or copies of them.
+        layout: from :func:`plan_layout`.
+        slices: from :func:`select_own_slices`, or copies of them.
 
     Raises:
         OSError: the part cannot be written.
@@ -125,8 +124,8 @@ def write_metadata(
         OSError: the file cannot be written.
     """
     writer = _Writer(folder)
-    writer.finish(layout.metadata, [list(each.slices) for each in written])
-    parts = [*(each.files for each in written), writer.files.written]
+    writer.finish(layout.metadata, [list(part.slices) for part in written])
+    parts = [*(part.files for part in written), writer.files.written]
     return {name: card for files in parts for name, card in files.items()}
 
 
@@ -148,7 +147,7 @@ class ShardedCheckpoint:
                 name: _meta(entry) for name, entry in metadata.state_dict_metadata.items()
             }
         except (OSError, pickle.UnpicklingError, AttributeError, TypeError, ValueError, EOFError) as error:
-            raise _unreadable(folder, error) from error
+            raise _unreadable_error(folder, error) from error
 
     def fill(self, tensors: Mapping[str, Tensor]) -> None:
         """Read into ``tensors``, which may be slices of any kind; every rank by itself.
@@ -161,7 +160,7 @@ class ShardedCheckpoint:
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")
                 load(dict(tensors), storage_reader=self._reader, no_dist=True)
         except CheckpointException as error:
-            raise _unreadable(Path(self._reader.checkpoint_id), _first(error)) from error
+            raise _unreadable_error(Path(self._reader.checkpoint_id), _first_cause(error)) from error
 
 
 class _Files(FileSystem):
@@ -177,12 +176,12 @@ class _Files(FileSystem):
             if mode != "wb":
                 yield file
                 return
-            digesting = HashedFile(cast("IO[bytes]", file))
+            hashed = HashedFile(cast("IO[bytes]", file))
             try:
-                yield digesting
+                yield hashed
             finally:
-                self.failure = self.failure or digesting.failure
-        self.written[Path(path).name] = digesting.size_and_hash()
+                self.failure = self.failure or hashed.failure
+        self.written[Path(path).name] = hashed.size_and_hash()
 
     def rename(self, path: Any, new_path: Any) -> None:
         super().rename(path, new_path)
@@ -207,7 +206,7 @@ class _Writer(FileSystemWriter):
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         try:
-            with hashed_file.skip_crc32():
+            with skip_crc32():
                 return super().write_data(plan, planner)
         except (RuntimeError, OSError) as error:  # PyTorch's writer hides the system's error
             raise self.files.failure or error from error
@@ -244,14 +243,10 @@ def _meta(entry: Any) -> Tensor:
     return torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
 
 
-def _first(error: CheckpointException) -> Exception:
+def _first_cause(error: CheckpointException) -> Exception:
     cause = error.failures[min(error.failures)][0]
-    if isinstance(cause, OSError):
-        return cause
-    first = str(cause).strip().splitlines() or [type(cause).__name__]
-    return OSError(first[0][:120])
+    return cause if isinstance(cause, Exception) else OSError(describe_error(cause))
 
 
-def _unreadable(folder: Path, error: Exception) -> UserError:
-    first = str(error).strip().splitlines() or [type(error).__name__]
-    return UserError(f"cannot read checkpoint `{folder.name}`: {first[0][:120]}")
+def _unreadable_error(folder: Path, error: Exception) -> UserError:
+    return UserError(f"cannot read checkpoint `{folder.name}`: {describe_error(error)}")

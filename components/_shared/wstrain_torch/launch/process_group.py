@@ -1,26 +1,26 @@
-"""The group of processes that train together: joining, agreeing, averaging, leaving."""
+"""The group of processes that train together, and the communication between them besides gradients."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
 
 import torch
 
-from wsshards.errors import UserError
-from wstrain.health.rank_status import RankStatus
+from wsshards.errors import describe_error
+from wstrain.health.rank_status import RankStatus, fail_together
 from wstrain.launch.environment import Launch
 from wstrain.launch.gpus import PlannedGpus, expect_gpus
 from wstrain.launch.mesh import Mesh
-from wstrain_torch.launch.communication import connect
 
 T = TypeVar("T")
 
-TORCH_DISTRIBUTED = "wstrain_torch.launch.communication.torch_distributed"
+TORCH_DISTRIBUTED = "wstrain_torch.launch.torch_distributed"
 
 
 class Group:
@@ -47,9 +47,14 @@ class Group:
         self.mesh = mesh or Mesh(launch.world_size)
         self.status = RankStatus()
         self.device = _device(launch, planned or PlannedGpus())
-        self._others = connect(communication if launch.world_size > 1 else "", self.device)
+        self._communicator = connect(communication if launch.world_size > 1 else "", self.device)
         self.local_rank, self.local_size = self._neighbours()
         _limit_threads(self.local_size, self.device)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank writes metrics, checkpoints and the model."""
+        return self.launch.is_main
 
     @property
     def replica(self) -> int:
@@ -58,25 +63,23 @@ class Group:
 
     def leave(self) -> None:
         """Close the communication, so that no rank sees another vanish."""
-        self._others.close()
+        self._communicator.close()
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
         """Average a tensor over ranks, in place."""
-        self._others.sum(values)
+        self._communicator.sum(values)
         values /= self.launch.world_size
         return values
 
     def average(
         self, losses: Sequence[torch.Tensor], seconds: float, compute_seconds: float = 0.0
     ) -> tuple[list[float], float, list[float]]:
-        """Average 0-d losses and a time over ranks; ``compute_seconds`` and statuses travel with them."""
+        """Average 0-d losses and a time over ranks, and exchange ``compute_seconds`` and statuses."""
         values = torch.stack(list(losses)).double()
         world_size = self.launch.world_size
         times = values.new_zeros(1 + world_size)
-        times[0], times[1 + self.launch.rank] = (
-            seconds,
-            compute_seconds * world_size,
-        )  # the mean of one and zeros
+        times[0] = seconds
+        times[1 + self.launch.rank] = compute_seconds * world_size  # the mean of this and zeros
         statuses = values.new_tensor(self.status.numbers())
         means: list[float] = self.mean(torch.cat([values, times, statuses])).tolist()
         mean_losses, seconds, rest = means[: len(losses)], means[len(losses)], means[len(losses) + 1 :]
@@ -87,32 +90,21 @@ class Group:
         """Return a rank's name in messages, with its machine."""
         return f"rank {rank} (on `{self._hosts[rank]}`)"
 
-    def from_main(self, value: T | None) -> T | None:
+    def broadcast(self, value: T | None) -> T | None:
         """Return rank 0's value on every rank."""
-        return self._others.broadcast(value)
+        return self._communicator.broadcast(value)
 
-    def everyone(self, value: T) -> list[T]:
+    def gather(self, value: T) -> list[T]:
         """Return the values of all ranks, by rank."""
-        return self._others.gather(value)
+        return self._communicator.gather(value)
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Run code that may fail on one rank; if it does, all ranks raise the same error.
-
-        Without it the others would wait in their next collective for a rank that has ended.
-        """
-        failure: UserError | None = None
-        try:
-            yield
-        except UserError as error:
-            failure = error
-        for message in self._others.gather((failure.message, failure.help) if failure else None):
-            if message is not None:
-                raise UserError(*message)
+    def together(self) -> AbstractContextManager[None]:
+        """Run code that may fail on one rank; if it does, all ranks raise the same error."""
+        return fail_together(self.gather)
 
     def _neighbours(self) -> tuple[int, int]:
         # Azure ML does not set LOCAL_WORLD_SIZE, so the ranks of one host count each other.
-        ranks = self._others.gather((socket.gethostname(), self.launch.node_rank))
+        ranks = self._communicator.gather((socket.gethostname(), self.launch.node_rank))
         self._hosts = [host for host, _ in ranks]
         local = [rank for rank, host in enumerate(ranks) if host == ranks[self.launch.rank]]
         return local.index(self.launch.rank), len(local)
@@ -138,8 +130,7 @@ def _why_no_cuda() -> str:
         AssertionError,
         RuntimeError,
     ) as error:  # a build without CUDA; a driver that is missing or too old
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return f"{built} says `{first.split('. ')[0].rstrip('.')[:140]}`"
+        return f"{built} says `{describe_error(error).split('. ')[0]}`"
     return f"`torch.cuda.is_available()` is False in {built}"
 
 
@@ -149,3 +140,51 @@ def _limit_threads(local_size: int, device: torch.device) -> None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch.set_num_threads(max(1, cores // local_size))
+
+
+class Communicator(Protocol):
+    """Collectives over all ranks; every method is called on every rank, in the same order."""
+
+    def sum(self, values: torch.Tensor) -> None:
+        """Add a tensor up over ranks, in place."""
+
+    def broadcast(self, value: T) -> T:
+        """Return rank 0's value, which can be pickled."""
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all ranks, by rank."""
+
+    def close(self) -> None:
+        """Leave the group in an orderly way."""
+
+
+class SingleProcess:
+    """The communicator of a group of one."""
+
+    def sum(self, values: torch.Tensor) -> None:
+        """Do nothing."""
+
+    def broadcast(self, value: T) -> T:
+        """Return the value."""
+        return value
+
+    def gather(self, value: T) -> list[T]:
+        """Return the one value."""
+        return [value]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def connect(name: str, device: torch.device) -> Communicator:
+    """Connect to the other ranks.
+
+    Args:
+        name: full name of the module that does so, as a component carries only its own; empty for one
+            process.
+        device: where this rank's tensors live.
+    """
+    if not name:
+        return SingleProcess()
+    communicator: Communicator = importlib.import_module(name).connect(device)
+    return communicator

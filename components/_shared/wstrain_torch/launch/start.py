@@ -6,12 +6,12 @@ second.
 
 from __future__ import annotations
 
-from wstrain.health import out_of_memory
+from wsshards.errors import UserError
+from wstrain.health import memory
 from wstrain.launch import gpus
 from wstrain.launch.environment import Launch, expect_global_batch, expect_world_size
 from wstrain.launch.mesh import make_mesh
 from wstrain.settings import Settings
-from wstrain_torch.launch.parallelism import expect_parallelism
 
 
 def start_training(settings: Settings, launch: Launch, *, communication: str, strategy: str) -> None:
@@ -40,5 +40,94 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
     gpus.expect_gpus_before_import(gpus.planned_gpus(settings), "torch", launch.local_rank)
     from wstrain_torch.training import train  # imports torch
 
-    with out_of_memory.explain_out_of_memory(settings):
+    with memory.explain_out_of_memory(settings):
         train(settings, launch, mesh, communication=communication, strategy=strategy)
+
+
+# The dimensions of the mesh that a strategy divides a model over.
+_DIVIDES = {
+    "ddp": (),
+    "fsdp": ("tensor",),
+    "tensor_parallel": ("tensor",),
+    "pipeline_parallel": ("pipeline", "tensor"),
+}
+_OWN = {"tensor_parallel": "tensor", "pipeline_parallel": "pipeline"}
+_UNDIVIDED = ("mlp", "cnn")
+
+
+def expect_parallelism(settings: Settings) -> None:
+    """Check that the strategy uses the given degrees, and that the built-in model divides by them.
+
+    A single process divides nothing, so it accepts any strategy.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+    degrees = {"tensor": settings.tensor_parallel_size, "pipeline": settings.pipeline_parallel_size}
+    if settings.strategy not in _DIVIDES or settings.world_size == 1:
+        return
+    _expect_strategy(settings.strategy, degrees)
+    if degrees["tensor"] * degrees["pipeline"] == 1:
+        return
+    _expect_model(settings, degrees)
+    if settings.strategy == "pipeline_parallel":
+        _expect_schedule(settings)
+    if settings.precision == "fp16":
+        raise UserError(
+            "precision `fp16` is not offered for a model that is divided over ranks:"
+            " all parts of it would have to agree on the loss scale",
+            "use `bf16` or `fp32`",
+        )
+
+
+def _expect_strategy(strategy: str, degrees: dict[str, int]) -> None:
+    for name, degree in degrees.items():
+        if degree > 1 and name not in _DIVIDES[strategy]:
+            fitting = "pipeline_parallel" if degrees["pipeline"] > 1 else "tensor_parallel"
+            raise UserError(
+                f"`{name}_parallel_size` is {degree}, but strategy `{strategy}` cannot divide a model so",
+                f"use strategy `{fitting}`, or set `{name}_parallel_size` to 1",
+            )
+    dimension = _OWN.get(strategy)
+    if dimension is not None and degrees[dimension] == 1:
+        raise UserError(
+            f"strategy `{strategy}` has nothing to divide over: `{dimension}_parallel_size` is 1",
+            f"set `{dimension}_parallel_size` to 2 or more, or use strategy `ddp`",
+        )
+
+
+def _expect_model(settings: Settings, degrees: dict[str, int]) -> None:
+    if settings.model in _UNDIVIDED:
+        name = "tensor" if degrees["tensor"] > 1 else "pipeline"
+        raise UserError(
+            f"model `{settings.model}` cannot be divided, but `{name}_parallel_size` is {degrees[name]}",
+            "use `gpt`, or a model of your own that names its plan; `fsdp` shards any model",
+        )
+    if settings.model != "gpt":
+        return
+    tensor, stages = degrees["tensor"], degrees["pipeline"]
+    if settings.gpt_heads % tensor:
+        raise UserError(
+            f"`gpt_heads` is {settings.gpt_heads}, not a multiple of `tensor_parallel_size` {tensor}",
+            "every rank takes as many attention heads as any other",
+        )
+    if settings.gpt_layers < stages:
+        raise UserError(
+            f"`gpt_layers` is {settings.gpt_layers}, fewer than `pipeline_parallel_size` {stages}",
+            "every stage takes at least one block",
+        )
+
+
+def _expect_schedule(settings: Settings) -> None:
+    stages, micro_batches = settings.pipeline_parallel_size, settings.gradient_accumulation_steps
+    if settings.options.get("pipeline_schedule") == "1f1b" and micro_batches < stages:
+        raise UserError(
+            f"`pipeline_schedule` `1f1b` needs a micro-batch for each of {stages} stages,"
+            f" but `gradient_accumulation_steps` is {micro_batches}",
+            f"accumulate over {stages} or more micro-batches, or use `gpipe`",
+        )
+    if settings.sync_batch_norm:
+        raise UserError(
+            "`sync_batch_norm` is on, but with `pipeline_parallel` no layer is on all ranks",
+            "turn it off, or use group or layer normalisation",
+        )

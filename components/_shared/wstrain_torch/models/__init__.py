@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
-from wstrain.user_code import unknown_model_error
-from wstrain_torch.data.task import Task
-from wstrain_torch.models import batch_norm, cnn, gpt, mlp, user
+from wsshards.errors import UserError
+from wstrain import user_code
+from wstrain_torch.data import Task
+from wstrain_torch.models import batch_norm, cnn, gpt, mlp
 from wstrain_torch.models.layers import ModelOptions, Standardised
-
-__all__ = ["BUILT_IN", "ModelOptions", "build_model"]
 
 BUILT_IN: dict[str, Callable[[Task, ModelOptions], nn.Module]] = {
     "mlp": mlp.build_model,
@@ -27,7 +27,7 @@ def build_model(
 
     Args:
         name: a built-in model, or ``path/to/file.py:function``.
-        task: what goes in and out.
+        task: the model's inputs and outputs.
         options: sizes of the built-in models.
         sample: training rows from which classifiers take their input scale; None for a language model.
         sync_batch_norm: take batch-normalisation statistics over all ranks.
@@ -35,17 +35,31 @@ def build_model(
     Raises:
         UserError: there is no such model, it does not fit the shards, or the user's function fails.
     """
-    if user.is_reference(name):
-        model = user.build_model(name, task)
+    if user_code.is_reference(name):
+        model = _build_user_model(name, task)
     elif name in BUILT_IN:
         model = BUILT_IN[name](task, options)
         if sample is not None:
             model = Standardised(model, sample)
     else:
-        raise unknown_model_error(name, BUILT_IN)
+        raise user_code.unknown_model_error(name, BUILT_IN)
     if batch_norm.has_batch_norm(model):
         if sync_batch_norm:
             model = batch_norm.synchronise_batch_norm(model)
         else:
             batch_norm.warn_of_batch_norm()
+    return model
+
+
+def _build_user_model(reference: str, task: Task) -> nn.Module:
+    model = user_code.call_for_model(user_code.load_function(reference), task, reference)
+    if not isinstance(model, nn.Module):
+        raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a torch.nn.Module")
+    # Fails now rather than in the first step. Evaluation mode does not change running statistics.
+    training = model.training
+    try:
+        with torch.no_grad():
+            user_code.expect_outputs(lambda: model.eval()(task.example(2)), task, reference)
+    finally:
+        model.train(training)
     return model

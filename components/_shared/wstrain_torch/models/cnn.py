@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wsshards.errors import UserError
-from wstrain_torch.data.task import Task
-from wstrain_torch.models.blocks import Stack
-from wstrain_torch.models.layers import ModelOptions
+from wstrain_torch.data import Task
+from wstrain_torch.models.layers import ModelOptions, Stack
 
 WIDTH = 32
 GROUPS = 8

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wsshards.errors import UserError
-from wstrain_torch.data.task import Task
+from wstrain_torch.data import Task
 from wstrain_torch.models.layers import ModelOptions
 
 LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π

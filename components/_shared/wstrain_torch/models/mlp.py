@@ -6,9 +6,8 @@ import math
 
 from torch import nn
 
-from wstrain_torch.data.task import Task
-from wstrain_torch.models.blocks import Stack
-from wstrain_torch.models.layers import ModelOptions
+from wstrain_torch.data import Task
+from wstrain_torch.models.layers import ModelOptions, Stack
 
 WIDTH = 256
 

@@ -48,15 +48,15 @@ def open_source(
         UserError: the source is unknown, missing, empty or in no known format, or its rows are too large.
     """
     if source.startswith("builtin:"):
-        found = _builtin(source, sequence_length)
+        opened = _builtin(source, sequence_length)
     else:
         request = partial(
             Request, label=label, features=features, sequence_length=sequence_length, memory=memory
         )
-        found = _open_files(source, data, kind, request)
-    row_bytes = found.features.width * np.dtype(found.features.disk_dtype).itemsize
+        opened = _open_files(source, data, kind, request)
+    row_bytes = opened.features.width * np.dtype(opened.features.disk_dtype).itemsize
     check_row(f"a row of `{source}`", row_bytes, memory)
-    return found
+    return opened
 
 
 def _open_files(source: str, data: str, kind: str, request: Callable[[Path, Files], Request]) -> Source:
@@ -161,8 +161,8 @@ def _kind(name: str) -> str:
     return "text" if suffix in text.SUFFIXES else ""
 
 
-def _detect(found: list[str], first: str, called: str) -> str:
-    kinds = sorted(set(found) - {""})
+def _detect(formats: list[str], first: str, called: str) -> str:
+    kinds = sorted(set(formats) - {""})
     # A note such as README.md beside the data is not data.
     kinds = [kind for kind in kinds if kind != "text"] or kinds
     if len(kinds) == 1:

@@ -100,12 +100,12 @@ def _check_size(request: Request, name: str, head: tuple[tuple[int, ...], bool, 
 
 
 def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
-    found = [name for name in (request.label, *LABEL_ARRAYS) if name in heads]
-    if not found:
+    names = [name for name in (request.label, *LABEL_ARRAYS) if name in heads]
+    if not names:
         raise UserError(
             f"`{request.show(file)}` has no label array `{request.label}`", suggest(request.label, heads)
         )
-    return found[0]
+    return names[0]
 
 
 def _features_name(request: Request, file: Path, heads: dict[str, Head], label: str) -> str:
@@ -160,9 +160,9 @@ def _stream(
         if name not in heads:
             raise UserError(f"`{request.show(file)}` has no array `{name}`", suggest(name, heads))
     if heads[names[0]][0][1:] != shape:
-        found, other = list(heads[names[0]][0][1:]), request.show(request.files[0])
+        own_shape, other = list(heads[names[0]][0][1:]), request.show(request.files[0])
         raise UserError(
-            f"rows of `{request.show(file)}` have shape {found}, those of `{other}` {list(shape)}",
+            f"rows of `{request.show(file)}` have shape {own_shape}, those of `{other}` {list(shape)}",
             "files of one data set must have rows of one shape",
         )
     row_bytes = math.prod(shape) * heads[names[0]][1].itemsize

@@ -181,10 +181,10 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
 
 
 def same_columns(
-    request: Request, first: Path, expected: Sequence[str], file: Path, found: Sequence[str]
+    request: Request, first: Path, expected: Sequence[str], file: Path, columns: Sequence[str]
 ) -> None:
     """Raise UserError if a file lacks a column that the first file has."""
-    there = set(found)
+    there = set(columns)
     missing = next((name for name in expected if name not in there), None)
     if missing is not None:
         raise UserError(

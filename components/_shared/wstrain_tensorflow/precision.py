@@ -1,4 +1,4 @@
-"""Loss scaling for fp16, whose small gradients would vanish (Micikevicius et al. 2018)."""
+"""Mixed precision, after a check that the device has it, and the loss scale of fp16."""
 
 from __future__ import annotations
 
@@ -7,12 +7,49 @@ from typing import Any
 
 import tensorflow as tf
 
-# As torch.amp.GradScaler: halved when a gradient overflows, doubled after so many steps without.
+from wsshards.errors import UserError
+
+_POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+# As torch.amp.GradScaler: halved when a gradient overflows, doubled after this many steps without.
 _START, _GROWTH_STEPS = 65536.0, 2000
 
 
+def set_precision(precision: str, gpus: Sequence[Any]) -> None:
+    """Check that the device has a precision, and set up its arithmetic.
+
+    Args:
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        gpus: the GPUs of this machine.
+
+    Raises:
+        UserError: the device has no such arithmetic.
+    """
+    if precision == "fp16" and not gpus:
+        raise UserError(
+            "precision `fp16` needs a GPU: TensorFlow has no fast half precision on CPUs",
+            "use `fp32` or `bf16`; `worldsize run --set STEP.precision=fp32` does so for one run",
+        )
+    if precision == "bf16" and gpus:
+        details = tf.config.experimental.get_device_details(gpus[0])
+        if details.get("compute_capability", (8, 0)) < (8, 0):
+            name = details.get("device_name", "this GPU")
+            raise UserError(
+                f"precision `bf16` needs compute capability 8.0, more than `{name}` has",
+                "use `fp16` or `fp32`",
+            )
+    # No TF32 in fp32: the loss must equal that of one process to 1e-4.
+    tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+
+
+def dtype_policy(precision: str) -> str:
+    """Return the name of Keras' dtype policy: what layers compute in; weights and their updates stay fp32."""
+    return _POLICIES[precision]
+
+
 class LossScale:
-    """A scale that follows the gradients; without fp16 it is 1 and nothing is checked.
+    """A scale that follows the gradients of fp16, which would vanish (Micikevicius et al. 2018).
+
+    With another precision it is 1, and nothing is checked.
 
     Args:
         enabled: whether forward passes are in fp16.
@@ -39,8 +76,8 @@ class LossScale:
         """Divide exchanged gradients by the scale; also whether none overflowed, 0-d bool."""
         if not self._enabled:
             return list(gradients), tf.constant(True)
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
-        return [each / self.value() for each in gradients], finite
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        return [gradient / self.value() for gradient in gradients], finite
 
     def update(self, finite: Any, apply: Callable[[Any], None]) -> None:
         """Update the variables unless gradients overflowed; called in the cross-replica context.

@@ -1,17 +1,80 @@
-"""Explains an out-of-memory error: what was asked for, what there is, and which batch would fit."""
+"""The peak memory of this process, beside the planned memory.
+
+On a GPU it is the peak of torch's tensors plus what the process takes beside them, as the plan counts both;
+without a GPU, the largest resident set of the process.
+"""
 
 from __future__ import annotations
 
 import re
 import resource
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from wsshards.errors import UserError
-from wstrain.health import peak_memory
 from wstrain.settings import Settings
+
+_KIB = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+
+
+def peak_bytes(device: str = "cpu") -> int:
+    """Return the peak memory so far, in bytes.
+
+    Args:
+        device: ``cuda`` for this process's GPU; else host memory.
+    """
+    if device == "cuda":
+        import torch  # the only thing here that needs it
+
+        return int(torch.cuda.max_memory_allocated()) + _context_bytes()
+    try:
+        # Not getrusage: on Linux a process inherits the peak of its parent.
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+
+
+def _context_bytes() -> int:
+    """Return the bytes of the GPU outside of torch's allocator: the context, kernels, NCCL's buffers.
+
+    The driver counts all processes, but a rank has its GPU to itself.
+    """
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    return max(0, int(total) - int(free) - int(torch.cuda.memory_reserved()))
+
+
+def memory_metrics(
+    device: str,
+    predicted: int | None = None,
+    gather: Callable[[int], Sequence[int]] | None = None,
+) -> dict[str, float]:
+    """Return metrics: ``memory_peak_bytes`` of the rank with the most, and the planned bytes beside it.
+
+    Args:
+        device: as for :func:`peak_bytes`.
+        predicted: ``predicted_memory_bytes`` of the plan, the total of a process, or None.
+        gather: returns the values of all ranks, such as ``Group.gather``; then every rank has to call.
+
+    Returns:
+        ``memory_peak_bytes``; with a prediction also ``memory_predicted_bytes`` and the quotient
+        ``memory_peak_over_predicted``.
+    """
+    own_peak = peak_bytes(device)
+    peak = max(gather(own_peak)) if gather is not None else own_peak
+    metrics = {"memory_peak_bytes": float(peak)}
+    if predicted:
+        metrics |= {
+            "memory_predicted_bytes": float(predicted),
+            "memory_peak_over_predicted": round(peak / predicted, 4),
+        }
+    return metrics
+
 
 # What torch's two allocators, NumPy and TensorFlow write when memory is short.
 _SIGNS = ("out of memory", "can't allocate memory", "Unable to allocate", "OOM when allocating", "bad_alloc")
@@ -86,20 +149,23 @@ def suggest_smaller_batch(settings: Settings, share: float) -> str:
 
 def smaller_batch(micro: int, share: float) -> int:
     """Return the largest divisor of ``micro`` that is at most ``share`` of it, at least 1."""
-    return max((each for each in range(1, micro) if micro % each == 0 and each <= micro * share), default=1)
+    return max(
+        (divisor for divisor in range(1, micro) if micro % divisor == 0 and divisor <= micro * share),
+        default=1,
+    )
 
 
 def requested_bytes(text: str) -> int | None:
     """Return the bytes that an allocator was asked for, from its message."""
     for pattern in _REQUESTED:
-        found = pattern.search(text)
-        if found:
-            return int(float(found[1]) * _UNITS[found[2]])
-    found = _SHAPE.search(text)
-    if found is None:
+        match = pattern.search(text)
+        if match:
+            return int(float(match[1]) * _UNITS[match[2]])
+    match = _SHAPE.search(text)
+    if match is None:
         return None
-    count = _WIDTHS.get(found[2], 4)
-    for length in found[1].split(","):
+    count = _WIDTHS.get(match[2], 4)
+    for length in match[1].split(","):
         count *= int(length)
     return count
 
@@ -120,7 +186,7 @@ def _memory_limit() -> MemoryLimit:
     total, kind = min((total, kind) for total, kind in limits if total)
     if kind == "its limit":
         return MemoryLimit(total, _status_bytes("VmSize"), kind)  # it counts addresses
-    return MemoryLimit(total, _status_bytes("VmRSS") or peak_memory.peak_bytes(), kind)
+    return MemoryLimit(total, _status_bytes("VmRSS") or peak_bytes(), kind)
 
 
 def _limit_bytes() -> int:

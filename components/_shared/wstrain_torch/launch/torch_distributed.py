@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, describe_error
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class TorchDistributed:
         return box[0]
 
     def gather(self, value: T) -> list[T]:
-        """Return everybody's value, by rank."""
+        """Return the values of all ranks, by rank."""
         values: list[T] = [value] * dist.get_world_size()
         dist.all_gather_object(values, value)
         return values
@@ -58,7 +58,7 @@ def _loopback_store(rank: int, ranks: int) -> TCPStore | None:
         None where the ranks meet elsewhere, or through the store of ``torchrun``.
 
     Raises:
-        UserError: somebody else listens at the port.
+        UserError: another process listens at the port.
     """
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if address not in ("127.0.0.1", "localhost") or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -69,19 +69,18 @@ def _loopback_store(rank: int, ranks: int) -> TCPStore | None:
         ranks,
         is_master=rank == 0,
         timeout=dist.default_pg_timeout,
-        master_listen_fd=_bound(port) if rank == 0 else None,
+        master_listen_fd=_bind_socket(port) if rank == 0 else None,
     )
 
 
-def _bound(port: int) -> int:
+def _bind_socket(port: int) -> int:
     """The descriptor of a socket at a port of the loopback address, which the store will own."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind(("127.0.0.1", port))
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise UserError(f"cannot listen at port {port} (MASTER_PORT): {reason}") from error
+            raise UserError(f"cannot listen at port {port} (MASTER_PORT): {describe_error(error)}") from error
         return server.detach()
 
 

@@ -1,1 +1,0 @@
-"""Rows of shards as PyTorch tensors."""

@@ -53,7 +53,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     except SpecError as error:
         common.refuse_spec(error)
     if planned.warnings:
-        common.show_findings(SpecError(planned.warnings, planned.sources))
+        common.show_findings(planned.warnings, planned.sources)
     if as_json:
         import json
 

@@ -26,6 +26,7 @@ from worldsize.secrecy import reports
 
 if TYPE_CHECKING:
     from worldsize.checking.settings import Settings
+    from worldsize.yaml import Document
 
 INTERNAL = "WS000"
 
@@ -107,6 +108,7 @@ def check_files(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     texts: Mapping[str, bytes] | None = None,
+    document: Document | None = None,
     readable: Callable[[Path], bool] | None = None,
 ) -> tuple[Report, list[Run]]:
     """As :func:`check`, with what was read and resolved on the way.
@@ -116,11 +118,14 @@ def check_files(
         select: As there.
         ignore: As there.
         texts: As there.
+        document: A file that is parsed already.
         readable: Which component files and data may be read; left out, those inside the tree.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     asked = Wanted(_prefixes(select), _prefixes(ignore))
-    files = Files(texts={Path(os.path.realpath(path)): text for path, text in (texts or {}).items()})
+    parsed = {} if document is None else {Path(os.path.realpath(document.path)): document}
+    content = {Path(os.path.realpath(path)): text for path, text in (texts or {}).items()}
+    files = Files(documents=parsed, texts=content)
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
     runs: list[Run] = []

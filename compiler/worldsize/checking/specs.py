@@ -20,6 +20,7 @@ from worldsize.errors import SpecError
 
 if TYPE_CHECKING:
     from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.yaml import Document
 
 
 class CheckedSpec(Struct, frozen=True):
@@ -30,12 +31,14 @@ class CheckedSpec(Struct, frozen=True):
     problems: tuple[Problem, ...]  # everything that reading and resolving reported, silenced or not
 
 
-def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path], bool]) -> CheckedSpec:
+def check_spec(
+    path: Path, document: Document | None = None, *, readable: Callable[[Path], bool]
+) -> CheckedSpec:
     """Check a spec that is to be planned, compiled or run.
 
     Args:
         path: The file.
-        text: What counts instead of the file's content on the disk.
+        document: The file, if it is parsed already; its text counts instead of that on the disk.
         readable: Which component files and data may be read, also outside of the tree.
 
     Returns:
@@ -44,10 +47,9 @@ def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path]
     Raises:
         SpecError: The file has errors, is not a spec, or takes too long to check.
     """
-    texts = None if text is None else {str(path): text.encode()}
-    report, runs = check_files([path], texts=texts, readable=readable)
+    report, runs = check_files([path], document=document, readable=readable)
     refuse_incomplete(report)
-    if text is None and (problem := _explain_other_kind(runs)):
+    if problem := _explain_other_kind(runs):
         from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose([problem])), report.sources)

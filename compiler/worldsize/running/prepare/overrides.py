@@ -204,25 +204,26 @@ def _reads(expression: Expression | None, wanted: str) -> bool:
     return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
 
 
-def override_spec(path: Path, settings: Mapping[str, str]) -> tuple[str, list[Problem]]:
-    """The text of a spec with other inputs.
+def override_spec(
+    document: yaml.Document, settings: Mapping[str, str]
+) -> tuple[yaml.Document, list[Problem]]:
+    """A spec with other inputs.
 
     Args:
-        path: The spec.
+        document: The spec.
         settings: Values by ``step.input``.
 
     Returns:
-        The text, and what is wrong with the settings themselves.
+        The spec, parsed again, and what is wrong with the settings themselves.
     """
-    document = yaml.load(path)
     problems: list[Problem] = []
     for name, value in settings.items():
         edited = _edit_input(document, name, value)
         if isinstance(edited, Problem):
             problems.append(edited)
         else:
-            document = yaml.load(path, edited)
-    return document.text, problems
+            document = yaml.load(document.path, edited)
+    return document, problems
 
 
 def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:

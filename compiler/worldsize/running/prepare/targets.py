@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +80,10 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     from worldsize.errors import SpecError
     from worldsize.yaml import load
 
-    document = load(target)
+    document = load(os.path.normpath(target))  # under the name that a check gives it
     kind = discover.kind_of(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
-        compiled = api.compile(target, out, text=_with_settings(target, settings))
+        compiled = api.compile(target, out, document=_apply_settings(document, settings))
         return Target(compiled.pipeline, {}, compiled)
     refused = _refuse_kind(kind, target, document.root)
     if refused is not None:
@@ -96,16 +97,16 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     return Target(target, settings)
 
 
-def _with_settings(target: Path, settings: Mapping[str, str]) -> str | None:
-    """The text of a spec with other inputs; None where it stays as it is."""
+def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document:
+    """A spec with other inputs."""
+    if not settings:
+        return document
     from worldsize.running.prepare.overrides import override_spec  # few runs have settings
 
-    if not settings:
-        return None
-    text, problems = override_spec(target, settings)
+    changed, problems = override_spec(document, settings)
     if problems:
         raise RunError(problems)
-    return text
+    return changed
 
 
 def _may_be_job(root: object) -> bool:

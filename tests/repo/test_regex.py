@@ -41,7 +41,7 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"'is_cuda_build', True",
     ),
     "resolving/components.py:with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
-    "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
+    "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
     "spec/accept.py:_compiled": (),

@@ -14,8 +14,14 @@ from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Call, walk_processes
 from worldsize.running.model.task import Task
-from worldsize.running.nodes import namespaces, node_faults
-from worldsize.running.nodes.emulation import read_emulation
+from worldsize.running.nodes import emulation, namespaces
+from worldsize.running.nodes.emulation import (
+    NodeFault,
+    assign_step,
+    describe_fault,
+    parse_fault,
+    read_emulation,
+)
 from worldsize.running.nodes.namespaces import make_plan
 from worldsize.running.nodes.network import (
     LEAST_BITS_PER_S,
@@ -31,7 +37,6 @@ from worldsize.running.nodes.network import (
     parse_link,
     shaping_commands,
 )
-from worldsize.running.nodes.node_faults import NodeFault, assign_step, describe_fault, parse_fault
 
 
 def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pytorch") -> Task:
@@ -204,7 +209,7 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
         ),
     ],
 )
-def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) -> None:
+def test_a_fault_is_read(kind: emulation.Kind, text: str, fault: NodeFault) -> None:
     assert parse_fault(kind, text) == fault
 
 
@@ -220,8 +225,8 @@ def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) ->
         ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
 )
-def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
-    with pytest.raises(node_faults.FaultError) as caught:
+def test_what_is_no_fault_is_refused(kind: emulation.Kind, text: str, message: str) -> None:
+    with pytest.raises(emulation.FaultError) as caught:
         parse_fault(kind, text)
     assert str(caught.value) == message
     assert caught.value.help
@@ -231,7 +236,7 @@ def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message:
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
     try:
         fault = parse_fault("drop-link", text)
-    except node_faults.FaultError:
+    except emulation.FaultError:
         return
     assert (fault.at_step is None) != (fault.at_seconds is None)
 
@@ -266,7 +271,7 @@ SEVERAL = {"prepare": task("prepare", 1, launcher="none"), "a": task("a", 2, 2),
     ],
 )
 def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str) -> None:
-    with pytest.raises(node_faults.FaultError) as caught:
+    with pytest.raises(emulation.FaultError) as caught:
         assign_step(parse_fault("kill", text), SEVERAL)
     assert (str(caught.value), caught.value.help) == (message, help_)
 
@@ -274,7 +279,7 @@ def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str)
 def test_a_fault_finds_the_only_step_that_can_be_meant() -> None:
     one = {"prepare": SEVERAL["prepare"], "train": task("train", 2)}
     assert assign_step(parse_fault("kill", "node1@3s"), one).step == "train"
-    with pytest.raises(node_faults.FaultError, match="no step has nodes"):
+    with pytest.raises(emulation.FaultError, match="no step has nodes"):
         assign_step(parse_fault("kill", "node1@3s"), {"prepare": SEVERAL["prepare"]})
 
 

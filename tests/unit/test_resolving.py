@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml.distribution import read_member
+from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Binding, Literal
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span

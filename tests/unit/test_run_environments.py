@@ -18,7 +18,12 @@ from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.facts import curated
 from worldsize.running.environments import definition, docker, layers, store
-from worldsize.running.environments.definition import read_definition
+from worldsize.running.environments.definition import (
+    EnvironmentPlan,
+    choose_mode,
+    plan_environments,
+    read_definition,
+)
 from worldsize.running.environments.docker import (
     find_docker_fault,
     find_orphans,
@@ -28,7 +33,6 @@ from worldsize.running.environments.docker import (
 )
 from worldsize.running.environments.interpreters import has_other_mlflow, keep_mlflow_apart
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
-from worldsize.running.environments.planning import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.environments.requirements import (
     CondaRequirements,
     digest_requirements,
@@ -40,7 +44,7 @@ from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.snapshots import list_snapshots
+from worldsize.running.prepare.preparation import list_snapshots
 
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
 OTHER = "3.8" if definition.HERE != "3.8" else "3.9"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
-from worldsize.running.model.view import Progress, Status
+from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, StepResult
 from worldsize.running.show import live
 from worldsize.running.show.summary import render_summary
 from worldsize.running.show.views import PlainView, format_duration

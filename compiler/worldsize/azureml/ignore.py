@@ -14,9 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.copying import read_listed
-from worldsize.azureml.glob import parse_line
+from worldsize.azureml.ignore_patterns import Lines, compile_lines, parse_line
 from worldsize.azureml.references import is_file
 
 NAMES = (".amlignore", ".gitignore")

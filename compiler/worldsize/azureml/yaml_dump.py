@@ -60,7 +60,7 @@ class _LineEmitter(Emitter):
             self.state()
             self.event = None
 
-    def write_plain(self, text: str, split: bool = True) -> None:  # noqa: ARG002 - its signature
+    def write_plain(self, text: str, _split: bool = True) -> None:
         """Write text in one piece: plain text has no line break here, and no line is too long."""
         text = text if self.whitespace else f" {text}"
         self.whitespace = self.indention = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -17,7 +18,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
-from worldsize.checking.run import Run
+from worldsize.checking.stages import CheckRun
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
@@ -110,7 +111,7 @@ def check_files(
     texts: Mapping[str, bytes] | None = None,
     document: Document | None = None,
     readable: Callable[[Path], bool] | None = None,
-) -> tuple[Report, list[Run]]:
+) -> tuple[Report, list[CheckRun]]:
     """As :func:`check`, with what was read and resolved on the way.
 
     Args:
@@ -122,30 +123,30 @@ def check_files(
         readable: Which component files and data may be read; left out, those inside the tree.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    asked = Wanted(_prefixes(select), _prefixes(ignore))
+    asked = Wanted(_resolve_prefixes(select), _resolve_prefixes(ignore))
     parsed = {} if document is None else {Path(os.path.realpath(document.path)): document}
     content = {Path(os.path.realpath(path)): text for path, text in (texts or {}).items()}
     files = Files(documents=parsed, texts=content)
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
-    runs: list[Run] = []
+    runs: list[CheckRun] = []
     for project in discover.projects(listed):
         run, wanted, severity = _run(project, files, asked, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
         levelled = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
         kept = _suppressed([each for each in levelled if wanted(each.code)], run, wanted)
-        diagnostics += shorten.many(kept, wanted)
+        diagnostics += shorten.cap_repeats(kept, wanted)
         sources |= run.context.sources()
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = reports.mask_findings(shorten.whole(sort_unique(diagnostics), asked), sources, roots)
+    masked, shown = reports.mask_findings(shorten.cap_report(sort_unique(diagnostics), asked), sources, roots)
     checked = sorted(path for run in runs for path in run.files)
     return Report(tuple(masked), shown, tuple(checked)), runs
 
 
 def _run(
     project: discover.Project, files: Files, asked: Wanted, readable: Callable[[Path], bool] | None
-) -> tuple[Run, Wanted, dict[str, str]]:
+) -> tuple[CheckRun, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
     files.readable = files.readable_data = allow_anything
     budgets = Budgets()
@@ -158,7 +159,7 @@ def _run(
         )
     else:
         files.gate = CopyAccess()
-    run = Run(context)
+    run = CheckRun(context)
     if chosen is not None:
         run.problems += chosen.problems
         for cluster in chosen.computes:
@@ -191,7 +192,7 @@ def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
     return replace(diagnostic, severity=cast("Severity", severity[max(matching, key=len)]))
 
 
-def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list[Diagnostic]:
+def _suppressed(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) -> list[Diagnostic]:
     """Apply the comments of all files, and report those that silence nothing."""
     documents = [run.context.document(path) for path in run.files]
     marked = [document for document in documents if "worldsize" in document.text]
@@ -233,13 +234,49 @@ class Wanted(NamedTuple):
         return (not self.selected or code.startswith(self.selected)) and not code.startswith(self.ignored)
 
 
-def _prefixes(words: Sequence[str]) -> tuple[str, ...]:
+def _resolve_prefixes(words: Sequence[str]) -> tuple[str, ...]:
     prefixes = []
     for word in words:
-        rule = registry.find(word)
-        start = word.upper() if rule is None else rule.code
-        if not word or not registry.begins_code(start):
-            advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
-            raise ValueError(f"`{word}` is not the code or slug of a rule: {advice}")
-        prefixes.append(start)
+        prefix = find_prefix(word)
+        if prefix is None:
+            raise ValueError(": ".join(describe_unknown_rule(word)))
+        prefixes.append(prefix)
     return tuple(prefixes)
+
+
+def find_prefix(word: str) -> str | None:
+    """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
+    rule = registry.find(word)
+    prefix = word.upper() if rule is None else rule.code
+    return prefix if prefix and registry.begins_code(prefix) else None
+
+
+def describe_unknown_rule(word: str) -> tuple[str, str]:
+    """Message and help for a word that is not the name of a rule."""
+    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
+    return f"`{word}` is not the code or slug of a rule", advice
+
+
+def print_check(
+    paths: Sequence[str], *, format_: str = "text", select: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> int:
+    """Check files and folders and print what was found.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: A word of ``select`` or ``ignore`` is not a code or slug.
+    """
+    from worldsize.diagnostics.text import wants_colour  # other callers print nothing
+
+    report = check(paths, select=select, ignore=ignore)
+    write_output(report.render(format_, colour=wants_colour(sys.stdout)))
+    return report.exit_code
+
+
+def write_output(text: str) -> None:
+    """Print text as it is; characters that the terminal cannot show are escaped."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout.write(text)
+    sys.stdout.flush()

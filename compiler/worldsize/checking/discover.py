@@ -1,12 +1,13 @@
 """Which files are checked, and what each is: told by its keys, without knowing their rules."""
 
-# Paths are texts here: a Path a file is slow in big trees.
-# ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
-
 from __future__ import annotations
 
+# Paths are texts here: a Path a file is slow in big trees.
+# ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
 import os
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from typing import NamedTuple
 
 from worldsize.yaml import Document, Mapping
@@ -19,7 +20,7 @@ MOST_ENTRIES = 2_000_000  # files and folders below one that is checked
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
 
-class Found(NamedTuple):
+class CheckedFile(NamedTuple):
     """A file to check; ``named`` where the user gave its own path, not a folder's."""
 
     path: str
@@ -31,23 +32,23 @@ class Project(NamedTuple):
 
     tree: str  # real path: nothing outside is read
     settings: str | None
-    files: tuple[Found, ...]
+    files: tuple[CheckedFile, ...]
 
 
-def files(paths: Iterable[str | os.PathLike[str]]) -> list[Found]:
+def files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
 
     Raises:
         ValueError: A folder holds more than can be meant.
     """
-    found: dict[str, Found] = {}
+    found: dict[str, CheckedFile] = {}
     for path in paths:
         name = os.path.normpath(os.fspath(path))
         if os.path.isdir(name):
             for file in _below(name):
-                found.setdefault(file, Found(file, named=False))
+                found.setdefault(file, CheckedFile(file, named=False))
         else:
-            found[name] = Found(name, named=True)
+            found[name] = CheckedFile(name, named=True)
     return sorted(found.values())
 
 
@@ -67,13 +68,13 @@ def _below(folder: str) -> Iterator[str]:
 
 def projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
-    found: dict[str, tuple[Found, str]] = {}
+    found: dict[str, tuple[CheckedFile, str]] = {}
     for path in paths:
         tree = tree_of(path)
         for file in files([path]):
             if file.path not in found or file.named:
                 found[file.path] = (file, tree)
-    grouped: dict[tuple[str, str | None], list[Found]] = {}
+    grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known: dict[str, dict[str, str | None]] = {}
     for name in sorted(found):
         file, tree = found[name]
@@ -170,3 +171,49 @@ def kind_of(document: Document, *, named: bool) -> str | None:
 def _means_a_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     """Azure DevOps and others have ``steps:`` too, but as a list."""
     return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
+
+
+# Nobody else writes these.
+_SURE = re.compile(
+    r"azuremlschemas|spec\.schema\.json|azureml:|\$\{\{\s*(?:parent|plan|search_space)\.|\buri_(?:file|folder)\b"
+)
+
+# Others write these, in files that are told by what else they hold.
+_STEP_OF_SPEC = re.compile(r"^[ \t]*(?:component|uses):", re.MULTILINE)
+_KIND = r"""["']?(?:pipeline|command|sweep|parallel|spark)\b"""
+_TYPED = re.compile(rf"^type:[ \t]*{_KIND}", re.MULTILINE)
+_JOBS = re.compile(r"^jobs:", re.MULTILINE)
+_STEP = re.compile(
+    rf"\btype:[ \t]*{_KIND}|^[ \t]+(?:[\w-]+:[ \t]*\{{[ \t]*)?(?:command|trial|compute|environment):",
+    re.MULTILINE,
+)
+
+# A name says enough only beside a key that such a file begins with.
+_NAME = re.compile(r"(?:^|[-_.])(?:pipeline|job|component|sweep)(?:[-_.]|$)", re.IGNORECASE)
+_ROOT_KEY = re.compile(
+    r"^(?:inputs|outputs|command|code|environment|compute|settings|jobs|trial|search_space):", re.MULTILINE
+)
+
+# GitHub, Kubernetes, GitLab, Concourse, Kubeflow, and the templates of Helm and Jinja.
+_FOREIGN = re.compile(
+    r"^[ \t]*(?:-[ \t]+)?(?:runs-on|script|plan):|^(?:on|runs|apiVersion|stages|implementation):"
+    r"|^jobs:[ \t]*\n[ \t]*-\s|(?<!\$)\{\{|^[ \t]*\{%",
+    re.MULTILINE,
+)
+# CircleCI, Azure DevOps, Buildkite; and a spec.
+_STEPS = re.compile(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
+
+
+def looks_like_azureml(path: str, text: str) -> bool:
+    """Whether the faults of a file matter that is no YAML."""
+    if _SURE.search(text):
+        return True
+    if _FOREIGN.search(text):
+        return False
+    if _STEP_OF_SPEC.search(text):
+        return True
+    if _STEPS.search(text):
+        return False
+    if _TYPED.search(text) or (_JOBS.search(text) and _STEP.search(text)):
+        return True
+    return bool(_NAME.search(PurePath(path).stem) and _ROOT_KEY.search(text))

@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from worldsize.azureml import compute
-from worldsize.azureml.compute import Compute
+from worldsize.azureml import job
+from worldsize.azureml.job import Compute
 from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, did_you_mean
+from worldsize.base.wording import shorten
+from worldsize.checking.checker import describe_unknown_rule, find_prefix
 from worldsize.diagnostics.diagnostic import SEVERITIES
-from worldsize.rules import registry
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
 
 KEYS = ("allow", "assets", "compute", "ignore", "select", "severity")
@@ -77,25 +78,10 @@ def allowed(document: Document) -> tuple[Path, ...]:
     return tuple(_folders(Settings(), node, Path(document.path).parent))
 
 
-def prefix_of(word: str) -> str | None:
-    """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
-    rule = registry.find(word)
-    if rule is not None:
-        return rule.code
-    start = word.upper()
-    return start if start and registry.begins_code(start) else None
-
-
-def no_rule(word: str) -> tuple[str, str]:
-    """Message and help for a word that names no rule."""
-    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
-    return f"`{word}` is not the code or slug of a rule", advice
-
-
 def _unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
     for key in (key for key, _ in node.items()):
         if key.text not in known:
-            message = f"unknown key `{_short(key.text)}` in `{where}`"
+            message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
             sure = closest_unambiguous(key.text, [name for name in known if name not in node])
             fix = Fix(key.span, sure) if sure else None
             yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
@@ -109,9 +95,9 @@ def _codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
 
 
 def _code(settings: Settings, word: Scalar) -> str | None:
-    code = prefix_of(word.text)
+    code = find_prefix(word.text)
     if code is None:
-        message, help_ = no_rule(_short(word.text))
+        message, help_ = describe_unknown_rule(shorten(word.text, 60))
         settings.problems.append(Problem("settings-unknown-rule", word.span, message, help_))
     return code
 
@@ -134,7 +120,7 @@ def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Pa
         if exists(path):
             yield path
         else:
-            message = f"`{_short(item.text)}` does not exist, so nothing is allowed by it"
+            message = f"`{shorten(item.text, 60)}` does not exist, so nothing is allowed by it"
             help_ = "the path is relative to the folder of `worldsize.yml`"
             settings.problems.append(Problem("settings-path-missing", item.span, message, help_))
 
@@ -142,15 +128,15 @@ def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Pa
 def _assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Asset]:
     """The map of assets. Whether a path exists is for a run to say: not every machine has all data."""
     for key, value in _entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
-        where = f"assets.{_short(key.text)}"
+        where = f"assets.{shorten(key.text, 60)}"
         if classify(key.text) == "local":
-            message = f"`{_short(key.text)}` under `assets` is no reference to something elsewhere"
+            message = f"`{shorten(key.text, 60)}` under `assets` is not a reference to something elsewhere"
             help_ = "write what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
             settings.problems.append(Problem("settings-wrong-value", key.span, message, help_))
         elif isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
             yield Asset(key.text, folder / value.value, value.span)
         else:
-            help_ = f"write a file or folder of this machine behind `{_short(key.text)}:`"
+            help_ = f"write a file or folder of this machine behind `{shorten(key.text, 60)}:`"
             settings.problems.append(_wrong(value, where, "a path", help_))
 
 
@@ -159,7 +145,7 @@ def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute
     for name, node in _entries(
         settings, block, "compute", "{gpu-cluster: {instance_type: Standard_NC96ads_A100_v4}}"
     ):
-        where = f"compute.{_short(name.text)}"
+        where = f"compute.{shorten(name.text, 60)}"
         if not isinstance(node, Mapping):
             settings.problems.append(_wrong(node, where, "a mapping", "write `instance_type:` below it"))
             continue
@@ -169,7 +155,7 @@ def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute
         tier = node.get("tier")
         if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
             settings.problems.append(_choice(tier, f"{where}.tier", TIERS))
-    yield from compute.read_declared(root, path)
+    yield from job.read_declared(root, path)
 
 
 def _is_text(value: object) -> bool:
@@ -216,18 +202,13 @@ def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
     shown = name if "`" in name or name == "the file" else f"`{name}`"
     span = node.entries[0][0].span if isinstance(node, Mapping) and node.entries else node.span
     found = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
-    given = found or (f"`{_short(node.text)}`" if isinstance(node, Scalar) and node.text else "nothing")
+    given = found or (f"`{shorten(node.text, 60)}`" if isinstance(node, Scalar) and node.text else "nothing")
     return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {given}", help_)
 
 
 def _choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
-    given = _short(node.text) if isinstance(node, Scalar) else "what stands here"
+    given = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
     message = f"`{given}` is not a value of `{name}`"
     sure = closest_unambiguous(given, words) if isinstance(node, Scalar) else None
     fix = Fix(node.span, sure) if sure else None
     return Problem("settings-wrong-value", node.span, message, did_you_mean(given, words), fix=fix)
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 60 else flat[:59] + "…"

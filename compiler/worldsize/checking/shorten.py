@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HELP = "mend what is listed and check again"
 
 
-def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
     """The first findings of each rule in each file, and for the rest one that says how many there are.
 
     Of a file that still has too many the gravest are kept.
@@ -50,7 +50,7 @@ def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
     return sort_unique([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
 
 
-def whole(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
     """The gravest findings of a whole check, and for the rest one that says how many there are."""
     kept = _gravest(diagnostics, limits.REPORTED)
     if len(kept) == len(diagnostics):

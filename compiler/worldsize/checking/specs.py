@@ -14,7 +14,7 @@ from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import Report, check_files
-from worldsize.checking.run import Run
+from worldsize.checking.stages import CheckRun
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 
@@ -91,7 +91,7 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         raise SpecError([replace(each, severity="error") for each in found], sources) from None
 
 
-def _explain_other_kind(runs: list[Run]) -> Problem | None:
+def _explain_other_kind(runs: list[CheckRun]) -> Problem | None:
     """Say what a file is that is recognised, and is not a spec."""
     path, kind = next(((path, kind) for run in runs for path, kind in run.kinds.items()), ("", "spec"))
     if kind == "spec":

@@ -2,24 +2,110 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from worldsize import yaml
+from worldsize.base.limits import OverBudgetError
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.rules.context import Cluster
+from worldsize.checking import discover
+from worldsize.rules import engine
+from worldsize.rules.context import Cluster, Context
 
 if TYPE_CHECKING:
-    from worldsize.azureml.compute import Compute
-    from worldsize.azureml.job import JobSchedule
+    from worldsize.azureml.job import Compute, JobSchedule
     from worldsize.azureml.model import Component, Job
-    from worldsize.base.problem import Problem
-    from worldsize.checking.run import Run
+    from worldsize.resolving.resolve import ResolvedSpec
     from worldsize.spec.model import ComputeProfile, Spec
 
-Stage = Callable[["Run", yaml.Document], None]
+
+class CheckRun(Struct):
+    """What one call collects on its way through the files."""
+
+    context: Context
+    problems: list[Problem] = field(default_factory=list)
+    subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
+    kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
+    resolved: list[ResolvedSpec] = field(default_factory=list)
+    incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
+    _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
+
+    def guarded(self, found: discover.CheckedFile, kind: str = "") -> None:
+        """Check one file; where that crashes it is reported, and the other files are still checked."""
+        try:
+            with self.context.budgets.charge(found.path):
+                self.file(found, kind)
+        except OverBudgetError:
+            self.incomplete.add(found.path)
+            self.files += [] if found.path in self.files else [found.path]
+            self.problems.append(self.context.budgets.give_up(found.path))
+        except Exception as error:
+            self.incomplete.add(found.path)
+            self.files += [] if found.path in self.files else [found.path]
+            self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
+
+    def follow(self) -> None:
+        """Check the jobs of schedules and the components of steps that are not checked as files of their own.
+
+        What they use in turn is added to the list on the way.
+        """
+        seen = {os.path.realpath(path) for path in self.files}
+        for path, kind in self.referred:
+            real = os.path.realpath(path)
+            if real not in seen and self.context.inside(path):
+                seen.add(real)
+                self.guarded(discover.CheckedFile(os.path.normpath(path), named=False), kind)
+
+    def feed(self, subject: Any, span: Span) -> None:
+        """Hand something to the rules registered for its type."""
+        self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
+
+    def first_time(self, subject: object) -> bool:
+        """Whether this object was not asked about before."""
+        new = id(subject) not in self._met
+        self._met[id(subject)] = subject
+        return new
+
+    def file(self, found: discover.CheckedFile, kind: str = "") -> None:
+        """Recognise one file, unless its use says what it is, and run the stages of its kind."""
+        document = self.context.document(found.path)
+        kind = kind or discover.kind_of(document, named=found.named) or ""
+        if not kind:
+            self._unrecognised(document, named=found.named)
+            return
+        self.files.append(found.path)
+        self.kinds[document.path] = kind
+        self.problems += document.problems
+        if document.root is not None:
+            self.feed(document, Span(document.path, 1, 1, 1, 1))
+        stage_of_kind(kind)(self, document)
+
+    def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
+        unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
+        if (
+            named
+            or unreadable
+            or (document.root is None and discover.looks_like_azureml(document.path, document.text))
+        ):
+            self.files.append(document.path)
+            self.incomplete.add(document.path)
+            self.problems += document.problems
+            if document.root is not None:
+                message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
+                help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
+                at_start = Span(document.path, 1, 1, 1, 1)
+                self.problems.append(Problem("file-not-recognised", at_start, message, help_))
+
+
+Stage = Callable[[CheckRun, yaml.Document], None]
 
 
 def stage_of_kind(kind: str) -> Stage:
@@ -29,11 +115,11 @@ def stage_of_kind(kind: str) -> Stage:
     return _settings if kind == "settings" else partial(_native, kind=kind)
 
 
-def _settings(run: Run, document: yaml.Document) -> None:
+def _settings(run: CheckRun, document: yaml.Document) -> None:
     """``worldsize.yml`` says things about other files; it was judged when they were gathered."""
 
 
-def _spec(run: Run, document: yaml.Document) -> None:
+def _spec(run: CheckRun, document: yaml.Document) -> None:
     from worldsize import spec as spec_layer  # only files that are specs need the schema
 
     spec, problems = spec_layer.from_document(document, Path(document.path))
@@ -49,7 +135,7 @@ def _spec(run: Run, document: yaml.Document) -> None:
     _graph(run, spec)
 
 
-def _graph(run: Run, spec: Spec) -> None:
+def _graph(run: CheckRun, spec: Spec) -> None:
     """Plan the spec and resolve its graph; rules see the graph as they see a native pipeline."""
     from worldsize.resolving.resolve import resolve_spec  # a broken spec has no graph
 
@@ -70,7 +156,7 @@ def _graph(run: Run, spec: Spec) -> None:
 
 def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
     """The cluster that a profile is compiled to, as its compute file would be read."""
-    from worldsize.azureml.compute import Compute  # Azure ML's own files read it as well
+    from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
     from worldsize.azureml.model import Field
 
     size, most, tier = (
@@ -98,7 +184,7 @@ def _profiles(spec: Spec) -> dict[str, Cluster]:
     return found
 
 
-def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
+def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     from worldsize.azureml import component, job, shape  # only Azure ML's files need it
 
     if document.root is None:
@@ -117,16 +203,16 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
         (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
 
 
-def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
-    from worldsize.azureml import compute  # few trees have such files
+def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    from worldsize.azureml import job  # few trees have such files
 
-    found = compute.read_compute(root, path)
+    found = job.read_compute(root, path)
     if found is not None:
         run.context.describe(found)
         run.feed(found, root.span)
 
 
-def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
+def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """The job that a schedule starts is checked too, also where only the schedule was named."""
     from worldsize.azureml import job
 
@@ -146,7 +232,7 @@ def _times(found: JobSchedule) -> Iterator[Problem]:
         yield from schedule.check_trigger(found.trigger)
 
 
-def _feed_job(run: Run, job: Job | None) -> None:
+def _feed_job(run: CheckRun, job: Job | None) -> None:
     if job is None:
         return
     place = _place(job.path, job.raw)
@@ -156,7 +242,7 @@ def _feed_job(run: Run, job: Job | None) -> None:
         _feed_component(run, step.component)
 
 
-def _feed_component(run: Run, component: Component | None) -> None:
+def _feed_component(run: CheckRun, component: Component | None) -> None:
     """A component is fed once, however many steps use it; so is the graph inside a pipeline component."""
     if component is None or not run.first_time(component):
         return

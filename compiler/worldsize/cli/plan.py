@@ -67,8 +67,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     else:
         common.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
-        job = planned.resolved.job
-        table = plan_table.render_memory(planned.plan, needs, job, imported=import_model)
+        table = plan_table.render_memory(planned, needs, imported=import_model)
         common.say(f"\n{table}", nl=False)
 
 

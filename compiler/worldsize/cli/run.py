@@ -14,7 +14,7 @@ from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
-    from worldsize.running.model.view import View
+    from worldsize.running.model.results import View
 
 EPILOG = """\b
 Examples:

@@ -22,14 +22,15 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
-from worldsize.emit import deepspeed, plan_file
+from worldsize.emit import plan_file
 from worldsize.emit.bundle import FILE, Bundle, bundle_component
 from worldsize.planning.memory import step_memory
-from worldsize.planning.memory.workload import PREDICTION
-from worldsize.planning.model import Plan
+from worldsize.planning.memory.workload import PREDICTION, literal_inputs
+from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import rows, step_settings
 from worldsize.resolving.resolve import ResolvedSpec
 from worldsize.spec.model import ComputeProfile, Spec
+from wstrain_deepspeed import config as deepspeed_config
 
 PIPELINE = "pipeline.yml"
 Content = dict[str, Path | bytes | Archive]
@@ -76,7 +77,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
         files["schedule.yml"] = _schedule(spec).encode()
     files.update(_clusters(spec, plan))
     for name, step in resolved.job.steps.items():
-        config = deepspeed.config(step, plan.steps[name])
+        config = render_deepspeed_config(step, plan.steps[name])
         if config is not None:
             files[f"deepspeed/{name}.json"] = config.encode()
     files[plan_file.NAME] = plan_file.dump(plan, resolved.templates, list(files))
@@ -256,3 +257,39 @@ def _said(profiles: list[ComputeProfile], key: str) -> Any:
     """What the first of the profiles that says anything says."""
     values = (getattr(profile, key) for profile in profiles)
     return next((located.value for located in values if located is not None), None)
+
+
+STAGE, OWN = "zero_stage", "ds_config"  # inputs by which a DeepSpeed component is known, and given a file
+_INPUTS = (
+    STAGE,
+    "precision",
+    "loss_scale",
+    "max_gradient_norm",
+    "optimizer",
+    "offload_optimizer",
+    "offload_parameters",
+    "offload_path",
+)
+
+
+def render_deepspeed_config(step: Step, plan: StepPlan) -> str | None:
+    """The text of the configuration, or None where the step has none, or one of its own.
+
+    A combination that DeepSpeed would refuse has none either: the rules have reported it.
+    """
+    if step.component is None or STAGE not in step.component.inputs or OWN in step.inputs:
+        return None
+    training = plan.training
+    if training is None:
+        return None
+    given = literal_inputs(step, _INPUTS)
+    try:
+        planned = deepspeed_config.Plan(
+            micro_batch=training.batch_size_per_device,
+            accumulation=training.gradient_accumulation_steps,
+            world_size=plan.topology.world_size,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        return deepspeed_config.to_json(deepspeed_config.build_config(planned))
+    except (TypeError, ValueError):
+        return None

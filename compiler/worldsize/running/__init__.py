@@ -13,8 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from worldsize.running.api.resume import ResumeError, resume
-    from worldsize.running.api.run import dry_run, run
+    from worldsize.running.api.run import ResumeError, dry_run, resume, run
     from worldsize.running.model.errors import RunError
     from worldsize.running.model.options import RunOptions
     from worldsize.running.model.results import Failure, Registration, RunResult, StepResult

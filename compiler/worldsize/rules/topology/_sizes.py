@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from worldsize.azureml.compute import Compute
-from worldsize.azureml.distribution import read_member
+from worldsize.azureml.fields import read_member
+from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
 from worldsize.base.span import Span
 from worldsize.rules.context import Context

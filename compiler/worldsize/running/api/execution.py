@@ -10,21 +10,19 @@ from pathlib import Path
 
 from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.attempt import RunContext
-from worldsize.running.engine.extensions import Extensions
 from worldsize.running.engine.restarts import Restarting, RestartPolicy
-from worldsize.running.engine.schedule import Schedule
+from worldsize.running.engine.schedule import Schedule, catch_signals
+from worldsize.running.engine.steps import Extensions
 from worldsize.running.engine.sweep import make_sweeps
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.faults.hangs import HangWatcher
 from worldsize.running.faults.injection import FaultInjector
 from worldsize.running.faults.rehearsal import Rehearsal, describe_schedule, draw_faults
-from worldsize.running.launch.interrupts import catch_signals
 from worldsize.running.launch.redaction import redact_parameters
 from worldsize.running.launch.supervisor import Supervisor
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult
+from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult, View
 from worldsize.running.model.task import Graph, keeps_checkpoints
-from worldsize.running.model.view import View
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.history import RunRecord

@@ -21,7 +21,7 @@ from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.installed import EXTRAS
+from worldsize.running.prepare.machine import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health.out_of_memory import smaller_batch
 from wstrain.health.watchdog import HANG_EXIT_STATUS

@@ -103,7 +103,7 @@ class RestartPolicy:
 
 @dataclass(slots=True)
 class Restarting:
-    """Starts steps again that keep checkpoints; see ``extensions.Restarts``.
+    """Starts steps again that keep checkpoints.
 
     Args:
         policy: How often, and how soon; each step draws its own pauses.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from worldsize.running.engine.attempt import Attempt
-from worldsize.running.engine.extensions import Expansion
-from worldsize.running.model.results import StepResult
+from worldsize.running.engine.attempt import Attempt, Outcome, RunContext
+from worldsize.running.engine.restarts import Restarting
+from worldsize.running.engine.sweep import Sweep
+from worldsize.running.model.results import DONE, Failure, Status, StepResult, StepState, View
 from worldsize.running.model.task import Task
-from worldsize.running.model.view import Status
+from worldsize.running.record.tracking import Tracking
+from worldsize.running.reuse.step_cache import ReuseCache
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +35,7 @@ class ScheduledStep:
     """
 
     task: Task
-    expansion: Expansion | None = None
+    expansion: Sweep | None = None
     parent: ScheduledStep | None = None
     status: Status = field(init=False)
     waiting_for: set[str] = field(default_factory=set)
@@ -60,7 +63,7 @@ class StepTable:
         expansions: By name, what steps turn into.
     """
 
-    def __init__(self, tasks: Iterable[Task], expansions: Mapping[str, Expansion]) -> None:
+    def __init__(self, tasks: Iterable[Task], expansions: Mapping[str, Sweep]) -> None:
         self.by_name = {task.name: ScheduledStep(task, expansions.get(task.name)) for task in tasks}
         self.statuses = {name: step.status for name, step in self.by_name.items()}
         self.ready: deque[ScheduledStep] = deque()
@@ -134,3 +137,129 @@ class StepTable:
         reader.waiting_for.discard(step.name)
         if not reader.waiting_for:
             self.ready.append(reader)
+
+
+class Watcher(Protocol):
+    """Sees the running steps a few times a second, and may interfere."""
+
+    def tick(self, attempts: Collection[Attempt]) -> None:
+        """Look at the attempts that hold slots now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """What the options of a run add to its schedule; ``expansions`` by the name of the step."""
+
+    cache: ReuseCache
+    restarts: Restarting
+    watchers: Sequence[Watcher]
+    expansions: Mapping[str, Sweep]
+
+
+@dataclass(frozen=True, slots=True)
+class Settler:
+    """Gives steps their results.
+
+    With ``keep_going`` a failed step stops no other; only the steps that need its outputs do not start.
+    """
+
+    steps: StepTable
+    context: RunContext
+    extensions: Extensions
+    view: View
+    tracking: Tracking
+    keep_going: bool
+
+    def end_attempt(self, step: ScheduledStep, attempt: Attempt, outcome: Outcome) -> None:
+        """Start a step again after a pause, or give it its result."""
+        failure, seconds = outcome.failure, None
+        if failure is not None and not self.steps.stopping:
+            seconds = self.extensions.restarts.after(attempt, failure)
+        if failure is None or seconds is None:
+            self.tracking.end(step.name, outcome.state)
+            self.settle(step, outcome.state, failure)
+            return
+        pause = round(seconds, 3)
+        self.context.log.write(
+            "step_restarts", step=step.name, attempt=attempt.number, reason=failure.message, seconds=pause
+        )
+        self.view.notice(f"{step.name}: {failure.message}; it starts again in {seconds:.1f} s")
+        self.steps.rest(step, seconds)
+        self.change(step, "waiting")
+
+    def settle(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
+        """Give a step its result, and free or stop the others."""
+        self.conclude(step, state, failure)
+        if state == "succeeded":
+            self.extensions.cache.keep(step.task, step.status.seconds)
+        if step.parent is not None:
+            self._end_child(step.parent, step)
+        elif state in DONE:
+            self.steps.release_readers(step)
+        elif state == "failed" and not self.keep_going:
+            self.steps.stop()
+        elif state == "failed":
+            self.steps.release_optional_readers(step)
+
+    def expand(self, step: ScheduledStep) -> None:
+        """Let a step turn into others; it is over when they are."""
+        assert step.expansion is not None
+        step.status.started = time.monotonic()
+        self.steps.expanded.append(step)
+        self.tracking.request(step.name, self.extensions.cache.key(step.task))
+        self.context.log.write("step_started", step=step.name, attempt=1, processes=[])
+        self.change(step, "running")
+        self._add_children(step, step.expansion.begin())
+
+    def change(self, step: ScheduledStep, state: StepState) -> None:
+        """Show a step's new state."""
+        if step.status.state != state:
+            step.status.state = state
+            self.view.changed(step.status)
+
+    def conclude(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
+        """Write down how a step ended."""
+        status, folder = step.status, self.context.run.step(step.name)
+        if status.started is not None:
+            status.seconds = time.monotonic() - status.started
+        summary = step.expansion.summary if step.expansion is not None else None
+        step.result = StepResult(
+            name=step.name,
+            state=state,
+            seconds=status.seconds,
+            folder=folder.root,
+            outputs={name: folder.outputs / name for name in step.task.outputs},
+            failure=failure,
+            parent=step.parent.name if step.parent is not None else None,
+            summary=self.context.mask.text(summary) if summary else summary,
+        )
+        self.context.log.write(
+            "step_ended",
+            step=step.name,
+            state=state,
+            seconds=round(status.seconds, 3),
+            reason=failure.message if failure else None,
+            last_lines=list(failure.last_lines) if failure else [],
+        )
+        self.change(step, state)
+
+    def _end_child(self, parent: ScheduledStep, child: ScheduledStep) -> None:
+        assert parent.expansion is not None
+        assert child.result is not None
+        parent.children.discard(child.name)
+        following = parent.expansion.ended(child.name, child.result)
+        if not self.steps.stopping:
+            self._add_children(parent, following)
+
+    def _add_children(self, parent: ScheduledStep, children: Sequence[Task]) -> None:
+        """Add the children that follow; without any the parent is over."""
+        assert parent.expansion is not None
+        for task in children:
+            self.context.code[task.name] = self.context.code[parent.name]
+            self.steps.add_child(task, parent)
+        if parent.expansion.done and not parent.children:
+            self.steps.expanded.remove(parent)
+            failure = parent.expansion.finish()
+            state: StepState = "succeeded" if failure is None else "failed"
+            self.tracking.end(parent.name, state)
+            self.settle(parent, state, failure)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from worldsize.running.engine import early_stopping
 from worldsize.running.engine.early_stopping import best_value, is_to_stop
-from worldsize.running.engine.extensions import Expansion
 from worldsize.running.engine.failures import failure_signature
 from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
 from worldsize.running.model.folder import RunFolder
@@ -36,7 +35,7 @@ def make_sweeps(
     tracking: Tracking,
     *,
     log: EventLog,
-) -> dict[str, Expansion]:
+) -> dict[str, Sweep]:
     """The expansion of every sweep of a graph, by the name of its step."""
     return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
 
@@ -95,7 +94,7 @@ class Sweep:
         return self._following()
 
     def ended(self, child: str, result: StepResult) -> Sequence[Task]:
-        """Read what a trial has logged, learn from it, and give those that follow."""
+        """Read what an ended trial has logged, learn from it, and return the trials that follow."""
         trial = self.trials[child]
         trial.state, trial.failure = result.state, result.failure
         logged = self.tracking.wait_for(child, self.plan.primary_metric)
@@ -111,7 +110,7 @@ class Sweep:
         return self._following()
 
     def to_stop(self) -> Sequence[str]:
-        """The trials whose time is up, or that the policy ends."""
+        """The running trials to stop now, by timeout or policy; called a few times a second."""
         running = [trial for trial in self.trials.values() if trial.state == "running"]
         now = time.monotonic()
         if self.plan.timeout is not None and now - self._began >= self.plan.timeout:
@@ -135,11 +134,11 @@ class Sweep:
 
     @property
     def done(self) -> bool:
-        """Whether no further trial is made."""
+        """Whether no further trial is made; the step ends with the last one that runs."""
         return self._over or self._is_futile()
 
     def finish(self) -> Failure | None:
-        """Link the best trial's outputs as the step's own, and write down what was tried."""
+        """Link the best trial's outputs as the step's own, and record the trials; the failure, if any."""
         failure = self._failure()
         if failure is None:
             self.best = self._best()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.running.environments import docker, layers, store
-from worldsize.running.environments.definition import Definition
+from worldsize.running.environments.definition import Definition, EnvironmentPlan
 from worldsize.running.environments.docker import (
     container_name,
     identify_runner,
@@ -27,7 +27,6 @@ from worldsize.running.environments.docker import (
     run_in_container,
 )
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
-from worldsize.running.environments.planning import EnvironmentPlan
 from worldsize.running.environments.store import BuildError, LayerStore, layer_key, run_program
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.supervisor import Supervisor

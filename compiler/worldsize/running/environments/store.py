@@ -144,28 +144,6 @@ def run_program(
         return group.failure is None and not group.lost
 
 
-def list_layers(root: Path) -> list[Path]:
-    """The layers that are there, those used last at the end."""
-    layers_found = [path for path in root.glob("*") if path.is_dir() and (path / "pyvenv.cfg").exists()]
-    return sorted(
-        (path for path in layers_found if path.suffix != ".building"),
-        key=lambda path: _lock_path(path).stat().st_mtime,
-    )
-
-
-def remove_layer(layer: Path) -> bool:
-    """Remove a layer, unless a run uses it."""
-    with _lock_file(layer) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        gone = layer.with_name(f"{layer.name}.{os.getpid()}.building")
-        layer.rename(gone)  # at once, so that nobody finds half of it
-        shutil.rmtree(gone, ignore_errors=True)
-        return True
-
-
 def _lock_path(layer: Path) -> Path:
     return layer.with_name(f"{layer.name}.lock")
 
@@ -174,7 +152,6 @@ def _lock_path(layer: Path) -> Path:
 def _lock_file(layer: Path) -> Iterator[int]:
     number = os.open(_lock_path(layer), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        os.utime(number)  # when it was last wanted
         yield number
     finally:
         os.close(number)

@@ -36,7 +36,7 @@ _STATES = {
 
 @dataclass(slots=True)
 class HangWatcher:
-    """Names ranks that have fallen silent, and stops a group that nobody else can; an ``extensions.Watcher``.
+    """Names ranks that have fallen silent, and stops a group that nobody else can; a ``steps.Watcher``.
 
     Args:
         say: Tells the user.

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.running.engine.attempt import Attempt
+from worldsize.running.nodes.emulation import NodeFault, describe_fault
 from worldsize.running.nodes.namespaces import KILL_SECONDS, Namespaces
-from worldsize.running.nodes.node_faults import NodeFault, describe_fault
 
 
 @dataclass(slots=True)
 class FaultInjector:
-    """Watches running steps and makes each fault happen once; see ``extensions.Watcher``.
+    """Watches running steps and makes each fault happen once; a ``steps.Watcher``.
 
     Args:
         ordered: The faults, each with its step.

@@ -168,7 +168,7 @@ class InjectedFault:
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Watches running steps and hurts them; see ``extensions.Watcher``.
+    """Watches running steps and hurts them; a ``steps.Watcher``.
 
     Args:
         plans: By step, what happens to it.

@@ -153,6 +153,17 @@ def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment:
     }
 
 
+def mlflow_variables(uri: str, experiment: str, experiment_id: str, run_id: str) -> dict[str, str]:
+    """What makes ``mlflow.start_run()`` join the step's own run and registry."""
+    return {
+        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_REGISTRY_URI": uri,
+        "MLFLOW_EXPERIMENT_NAME": experiment,
+        "MLFLOW_EXPERIMENT_ID": experiment_id,
+        "MLFLOW_RUN_ID": run_id,
+    }
+
+
 def find_overridden(task: Task) -> list[str]:
     """The step's own variables that have no effect, because the contract sets them."""
     return sorted(name for name in task.environment_variables if name.startswith(PRESET_PREFIXES))

@@ -1,21 +1,173 @@
-"""What a run is asked to emulate: which steps get nodes, how these are linked, what happens to them."""
+"""What a run emulates: which steps get nodes, how these are linked, and which of them fail when."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from worldsize.azureml import distribution
+from worldsize.azureml import fields
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning import Plan
 from worldsize.running.model.options import RunOptions
-from worldsize.running.model.process import Call, LocalPlaces, Places
+from worldsize.running.model.process import Call, LocalPlaces, Places, Process
 from worldsize.running.model.task import CHECKPOINTS, Task, keeps_checkpoints
 from worldsize.running.nodes.namespaces import Abilities, Namespaces, preview_nodes, probe_namespaces
 from worldsize.running.nodes.network import MOST_NODES, Link, LinkError, fit_link, parse_link
-from worldsize.running.nodes.node_faults import FaultError, Kind, NodeFault, assign_step, parse_fault
+
+Kind = Literal["kill", "drop-link"]
+
+_FAULT = re.compile(
+    r"(?:(?P<step>[A-Za-z_][\w.-]*):)?node(?P<node>\d{1,6})@(?P<when>[^@\s]+?)(?:\s+for\s+(?P<lasts>\S+))?"
+)
+_STEP = re.compile(r"step:(\d{1,15})")
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)")
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+MOST_RANKS = 6  # named in a message
+
+
+class FaultError(ValueError):
+    """A fault that cannot be ordered. ``help`` says what to write."""
+
+    def __init__(self, message: str, help_: str) -> None:
+        super().__init__(message)
+        self.help = help_
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFault:
+    """What happens to a node, and when: at a training step, or so long after its processes started."""
+
+    kind: Kind
+    node: int
+    step: str | None = None  # of the pipeline; None where only one can be meant
+    at_step: int | None = None  # of the training
+    at_seconds: float | None = None
+    lasts: float | None = None  # seconds; None for ever
+    text: str = ""  # as the user wrote it
+
+    @property
+    def option(self) -> str:
+        """As it was asked for."""
+        return f"--{self.kind} {self.text}"
+
+    @property
+    def where(self) -> str:
+        """The node's name."""
+        return f"node{self.node}"
+
+    def due(self, seconds: float, training_step: int | None) -> bool:
+        """Whether its time has come.
+
+        Args:
+            seconds: Since the processes started.
+            training_step: What the training says that it has done; None where it says nothing.
+        """
+        if self.at_seconds is not None:
+            return seconds >= self.at_seconds
+        return training_step is not None and self.at_step is not None and training_step >= self.at_step
+
+
+def parse_fault(kind: Kind, text: str) -> NodeFault:
+    """What ``--kill`` or ``--drop-link`` says.
+
+    Raises:
+        FaultError: It cannot be read.
+    """
+    example = "node1@step:200` or `node1@30s" if kind == "kill" else "node1@30s` or `node1@30s for 10s"
+    matched = _FAULT.fullmatch(text.strip())
+    if matched is None:
+        help_ = (
+            f"write a node and a time, such as `{example}`; `train:node1@…` where several steps have nodes"
+        )
+        raise FaultError(f"`--{kind} {text}` names no node and time", help_)
+    when, lasts = matched["when"], matched["lasts"]
+    at_step = _STEP.fullmatch(when)
+    at_seconds = None if at_step else _seconds(when)
+    if at_step is None and at_seconds is None:
+        message = f"`--{kind} {text}`: `{when}` is not a time"
+        raise FaultError(message, "write `step:200` for a training step, or `30s` after the start")
+    if lasts is not None and kind == "kill":
+        raise FaultError(f"`--kill {text}`: a node is killed for good", f"leave `for {lasts}` out")
+    if lasts is not None and not _seconds(lasts):
+        raise FaultError(f"`--{kind} {text}`: `{lasts}` is not a length of time", "write it as `for 10s`")
+    return NodeFault(
+        kind,
+        int(matched["node"]),
+        matched["step"],
+        int(at_step[1]) if at_step else None,
+        at_seconds,
+        _seconds(lasts) if lasts else None,
+        text.strip(),
+    )
+
+
+def _seconds(text: str) -> float | None:
+    matched = _SECONDS.fullmatch(text)
+    return float(matched[1]) * _UNITS[matched[2]] if matched else None
+
+
+def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
+    """The fault with the step that it happens to.
+
+    Raises:
+        FaultError: No step, or several, can be meant, or its node is not one of the step's.
+    """
+    spread = {name: task for name, task in tasks.items() if task.launcher != "none"}
+    step = fault.step
+    if step is None:
+        if len(spread) != 1:
+            raise _unclear(fault, list(spread))
+        step = next(iter(spread))
+    if step not in tasks:
+        raise FaultError(f"`{fault.option}`: there is no step `{step}`", _choice(list(spread)))
+    if step not in spread:
+        raise FaultError(f"`{fault.option}`: step `{step}` has no `distribution`", _choice(list(spread)))
+    count = tasks[step].instance_count
+    if fault.node >= count:
+        have = "`node0` only" if count == 1 else f"{count} nodes, `node0` to `node{count - 1}`,"
+        help_ = "nodes count from 0; `instance_count` says how many there are"
+        raise FaultError(f"`{fault.option}`: step `{step}` runs on {have} here", help_)
+    return replace(fault, step=step)
+
+
+def _unclear(fault: NodeFault, spread: Sequence[str]) -> FaultError:
+    if not spread:
+        return FaultError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
+    named = ", ".join(f"`{name}`" for name in spread[:MOST_RANKS])
+    message = f"`{fault.option}`: steps {named} have nodes"
+    return FaultError(message, f"say which, such as `--{fault.kind} {spread[0]}:{fault.text}`")
+
+
+def _choice(spread: Sequence[str]) -> str:
+    if not spread:
+        return "only a step with `distribution` has nodes, and there is none"
+    return f"those with nodes are {', '.join(f'`{name}`' for name in spread[:MOST_RANKS])}"
+
+
+def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:
+    """What has happened, for the user: ``node1 (ranks 2 and 3) was killed by `--kill node1@step:200```."""
+    there = f"{fault.where}{_who([each for each in ranks if each.node == fault.node])}"
+    if fault.kind == "kill":
+        return f"{there} was killed by `{fault.option}`"
+    return f"the link of {there} was cut by `{fault.option}`"
+
+
+def _who(ranks: Sequence[Process]) -> str:
+    names = [each.title for each in ranks]
+    if not names:
+        return ""
+    if len(names) > MOST_RANKS:
+        return f" ({len(names)} processes)"
+    kinds = {name.rpartition(" ")[0] for name in names}
+    if len(kinds) == 1 and len(names) > 1:
+        numbers = [name.rpartition(" ")[2] for name in names]
+        names = [f"{kinds.pop()}s {', '.join(numbers[:-1])}", numbers[-1]]
+    return f" ({' and '.join(names)})" if len(names) <= 2 else f" ({', '.join(names[:-1])} and {names[-1]})"
+
 
 COMMAND_LINE = Span("command line", 1, 1, 1, 1)
 
@@ -156,7 +308,7 @@ def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str
     vm_sizes = {}
     for name, task in tasks.items():
         own = task.step.resources if task.step is not None else None
-        instance_type = distribution.read_member(own or task.component.resources, "instance_type")
+        instance_type = fields.read_member(own or task.component.resources, "instance_type")
         if instance_type is not None and isinstance(instance_type.value, str):
             vm_sizes[name] = instance_type.value
     for name, step in plan.steps.items() if plan is not None else ():

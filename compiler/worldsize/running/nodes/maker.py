@@ -24,7 +24,7 @@ from typing import Any
 
 # linux/sched.h, linux/mount.h
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
-MS_BIND, MS_REC, MS_SLAVE, MNT_DETACH = 4096, 16384, 1 << 19, 2
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 KINDS = ("net", "uts", "mnt")
 SECONDS = 20.0  # for one call of `ip` or `tc`
 

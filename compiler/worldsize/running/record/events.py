@@ -67,11 +67,6 @@ class EventLog:
         self._file.close()
 
 
-def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events of a log, without the lines that are not events."""
-    return scan_events(path)[0]
-
-
 def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The events of a log, and how many other lines it has.
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.running.launch.logs import Follower
-from worldsize.running.model.results import Registration, StepResult
-from worldsize.running.model.view import Progress
+from worldsize.running.model.results import Progress, Registration, StepResult
 
 MOST = 1e15  # a larger count is no count, and a larger loss no news
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from worldsize.running.launch.call import mlflow_variables
 from worldsize.running.record.tracker_process import TrackerProcess
 
 if TYPE_CHECKING:
@@ -274,17 +275,6 @@ class Tracking:
 def _now() -> int:
     """Milliseconds, as MLflow counts them."""
     return int(time.time() * 1000)
-
-
-def mlflow_variables(uri: str, experiment: str, experiment_id: str, run_id: str) -> dict[str, str]:
-    """What makes ``mlflow.start_run()`` join the step's own run and registry."""
-    return {
-        "MLFLOW_TRACKING_URI": uri,
-        "MLFLOW_REGISTRY_URI": uri,
-        "MLFLOW_EXPERIMENT_NAME": experiment,
-        "MLFLOW_EXPERIMENT_ID": experiment_id,
-        "MLFLOW_RUN_ID": run_id,
-    }
 
 
 def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:

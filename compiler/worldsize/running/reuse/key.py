@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Field
+from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.environments.layers import describe_interpreter
-from worldsize.running.environments.planning import EnvironmentPlan
 from worldsize.running.model.task import Task
 from worldsize.running.reuse.digests import Digests
 from worldsize.secrecy.names import is_secret

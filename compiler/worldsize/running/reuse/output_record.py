@@ -11,10 +11,9 @@ from typing import Any
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.model.source import ARTIFACTS
 from worldsize.running.record.json_files import boot_id, read_json, write_json
-from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.digests import Digests, Tree, parse_tree, walk_tree
+from worldsize.running.reuse.digests import make_stamp as stamp_of
 from worldsize.running.reuse.key import Parts
-from worldsize.running.reuse.trees import Tree, parse_tree, walk_tree
-from worldsize.running.reuse.trees import make_stamp as stamp_of
 
 NAME = "made.json"
 VERSION = 1

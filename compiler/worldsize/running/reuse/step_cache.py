@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running.environments.planning import EnvironmentPlan
+from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.launch.step_folder import clear_step_folder
 from worldsize.running.model.folder import RunFolder, StepFolder
 from worldsize.running.model.results import DONE
@@ -17,7 +17,7 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RunRecord
 from worldsize.running.reuse import output_record
-from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.digests import Digests, Tree
 from worldsize.running.reuse.key import (
     Parts,
     derive_secret,
@@ -42,7 +42,6 @@ from worldsize.running.reuse.store import (
     read_original,
     unlink_step,
 )
-from worldsize.running.reuse.trees import Tree
 
 
 @dataclass(slots=True)

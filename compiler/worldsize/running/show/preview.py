@@ -6,14 +6,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.launch.call import make_call, mlflow_variables, resolve_inputs
 from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
-from worldsize.running.record.tracking import mlflow_variables
 from worldsize.running.show.summary import shown
 from worldsize.secrecy.masking import Mask
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from worldsize.diagnostics.snippet import mark_controls
-from worldsize.running.model.view import Progress, Status, View
+from worldsize.running.model.results import Progress, Status, View
 from worldsize.secrecy.masking import Mask
 
 if TYPE_CHECKING:

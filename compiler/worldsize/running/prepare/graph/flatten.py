@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from worldsize.azureml import distribution
+from worldsize.azureml import fields
 from worldsize.azureml.graph import find_cycle
 from worldsize.azureml.model import Job
 from worldsize.base import limits
@@ -146,7 +146,7 @@ def _count(job: Job, known: dict[int, int]) -> int:
 
 
 def _switch(job: Job, name: str, *, default: bool) -> bool:
-    setting = distribution.read_member(job.settings, name)
+    setting = fields.read_member(job.settings, name)
     return default if setting is None or setting.value is None else str(setting.value).lower() == "true"
 
 

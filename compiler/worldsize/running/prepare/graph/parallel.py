@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, distribution, fields
+from worldsize.azureml import binding, fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Problem
 from worldsize.running.prepare.graph.refusals import SettingsReader
@@ -61,7 +61,7 @@ class _ParallelReader(SettingsReader):
                 task,
             )
             return None
-        kind = distribution.read_member(task, "type")
+        kind = fields.read_member(task, "type")
         if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
             self.refuse(
                 f"a parallel `task` of type `{kind.value}` is not run here",
@@ -73,8 +73,8 @@ class _ParallelReader(SettingsReader):
             component,
             type="command",
             command=Field(driver_command(lines), task.span, task.key_span),
-            code=distribution.read_member(task, "code"),
-            environment=distribution.read_member(task, "environment"),
+            code=fields.read_member(task, "code"),
+            environment=fields.read_member(task, "environment"),
             distribution=None,
             additional_includes=Field([str(DRIVER)]),
         )
@@ -90,7 +90,7 @@ class _ParallelReader(SettingsReader):
 
     def _settings(self) -> dict[str, str]:
         resources = self._get("resources")
-        instances = self.whole(distribution.read_member(resources, "instance_count"), "instance_count", 1)
+        instances = self.whole(fields.read_member(resources, "instance_count"), "instance_count", 1)
         concurrency = self.whole(self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1)
         retry = self._get("retry_settings")
         return {
@@ -102,26 +102,24 @@ class _ParallelReader(SettingsReader):
                 self.whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
             ),
             "max_retries": str(
-                self.whole(distribution.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+                self.whole(fields.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
             ),
-            "timeout": str(
-                self.whole(distribution.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)
-            ),
+            "timeout": str(self.whole(fields.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
             "logging_level": self._level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),
         }
 
     def _task(self, task: Field[Any]) -> dict[str, str]:
-        script = distribution.read_member(task, "entry_script")
+        script = fields.read_member(task, "entry_script")
         if script is None or not isinstance(script.value, str) or not script.value.strip():
             self.refuse(
                 f"the `task` of parallel step `{self.step.name}` has no `entry_script`",
                 "name the Python file in `code` that has `init` and `run`",
                 script or task,
             )
-        append = distribution.read_member(task, "append_row_to")
-        arguments = distribution.read_member(task, "program_arguments")
+        append = fields.read_member(task, "append_row_to")
+        arguments = fields.read_member(task, "program_arguments")
         return {
             "entry_script": str(script.value).strip() if script else "",
             "append_row_to": str(append.value) if append is not None and append.value else "",
@@ -156,7 +154,7 @@ class _ParallelReader(SettingsReader):
         argument = (
             fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
         )
-        said = distribution.read_member(distribution.read_member(argument, name), "type")
+        said = fields.read_member(fields.read_member(argument, name), "type")
         if said is not None and isinstance(said.value, str):
             return said.value.lower()
         return ports[name].type.lower() if name in ports else "uri_folder"

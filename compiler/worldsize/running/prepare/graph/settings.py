@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, distribution, fields, literals
+from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Field, Literal, Step
 from worldsize.base.span import Span
@@ -87,8 +87,8 @@ class StepSettings:
                 self._unresolved(str(name), value, source)
         return rendered
 
-    def _distribution(self) -> distribution.Distribution | None:
-        return distribution.read_distribution(self.step.distribution or self.component.distribution)
+    def _distribution(self) -> fields.Distribution | None:
+        return fields.read_distribution(self.step.distribution or self.component.distribution)
 
     def _variables(self) -> dict[Any, Any]:
         """By name, as they stand in the file."""
@@ -96,7 +96,7 @@ class StepSettings:
         return {name: value for block in blocks for name, value in block.items()}
 
     def _variable(self, name: str) -> Field[Any] | None:
-        settings = [distribution.read_member(block, name) for block in self._blocks()]
+        settings = [fields.read_member(block, name) for block in self._blocks()]
         return next((each for each in reversed(settings) if each is not None), None)
 
     def _blocks(self) -> Iterator[Field[Any]]:
@@ -110,7 +110,7 @@ class StepSettings:
                 yield trial
 
     def _inside(self, name: str, block: Field[Any] | None, default: int) -> int:
-        return self._count(name, distribution.read_member(block, name), default)
+        return self._count(name, fields.read_member(block, name), default)
 
     def _count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
         if setting is None or setting.value is None:

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from . import data, settings
-from .pool import Pool
+from .pool import Pool, Tally
 from .settings import DriverError, Settings
-from .tally import Tally
 
 MOST_WORKERS_PER_CORE = 4  # more would only wait for each other
 

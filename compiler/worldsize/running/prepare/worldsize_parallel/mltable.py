@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .batches import files_below
 from .settings import DriverError
 
 FILE = "MLTable"
 PATH_COLUMN = "Path"
+MOST_ENTRIES = 2_000_000  # links that lead to each other make millions of places of a few folders
 ENCODINGS = {"utf8bom": "utf-8-sig", "iso88591": "latin-1", "windows1252": "cp1252"}
 # The pandas type of each column type, and that of a column with gaps.
 TYPES = {
@@ -84,6 +84,36 @@ def _files(entry: Any, folder: Path) -> list[str]:
     if not path.exists():
         raise DriverError(f"`{text}` in `{FILE}` does not exist")
     return files_below(path)
+
+
+def files_below(path: Path) -> list[str]:
+    """The files of a folder and its folders, sorted by their path; a file is its own only one.
+
+    Links are followed, except into a folder that holds them; pipes and links to nothing are left out.
+
+    Raises:
+        DriverError: There are more than can be meant.
+    """
+    if path.is_file():
+        return [str(path)]
+    paths: list[str] = []
+    waiting: list[tuple[str, tuple[str, ...]]] = [(str(path), (os.path.realpath(path),))]
+    looked_at = 0
+    while waiting:
+        folder, above = waiting.pop()
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+        looked_at += len(listed)
+        if looked_at > MOST_ENTRIES:
+            raise DriverError(
+                f"`{path.name}` holds more than {MOST_ENTRIES:,} files and folders, links followed"
+            )
+        for entry in listed:
+            if entry.is_file():
+                paths.append(entry.path)
+            elif entry.is_dir() and (real := os.path.realpath(entry.path)) not in above:
+                waiting.append((entry.path, (*above, real)))
+    return sorted(paths, key=lambda each: PurePosixPath(each).parts)
 
 
 def _step(entry: Any) -> tuple[str, Any]:

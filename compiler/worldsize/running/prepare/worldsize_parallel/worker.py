@@ -1,7 +1,8 @@
 """One worker: imports the entry script, calls ``init`` once, ``run`` for each mini-batch, ``shutdown`` last.
 
 A program of its own (``python -m worldsize_parallel.worker FD``). What the script prints goes to this
-worker's log; results travel over the socket.
+worker's log; results travel over the socket, each message as its length and a pickle: both ends are this
+program.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import importlib.util
 import inspect
 import logging
 import os
+import pickle
 import signal
 import socket
+import struct
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,10 +23,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import wire
-
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SEPARATOR = " "  # of a DataFrame's columns, as Azure ML appends them
+_LENGTH = struct.Struct("!Q")
 
 
 class MiniBatchContext:
@@ -40,7 +42,7 @@ def main() -> None:
     """Serve the driver until it closes the line."""
     die_with_the_driver()
     line = socket.socket(fileno=int(sys.argv[1]))
-    setup = wire.receive(line)
+    setup = receive(line)
     if setup is None:
         return
     logging.basicConfig(level=setup["level"], format="%(asctime)s %(levelname)s %(message)s")
@@ -49,11 +51,11 @@ def main() -> None:
         call(module, "init")
     except BaseException as error:  # also a `sys.exit` of the script's
         traceback.print_exc()
-        wire.send(line, {"broken": described(error)})
+        send(line, {"broken": described(error)})
         return
-    wire.send(line, {"ready": os.getpid()})
-    while (task := wire.receive(line)) is not None:
-        wire.send(line, {"index": task["index"], **handle(module, task)})
+    send(line, {"ready": os.getpid()})
+    while (task := receive(line)) is not None:
+        send(line, {"index": task["index"], **handle(module, task)})
     call(module, "shutdown")
 
 
@@ -133,6 +135,45 @@ def die_with_the_driver() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != driver:
         sys.exit(1)
+
+
+def pack(message: Any) -> bytes:
+    """A message as it travels."""
+    body = pickle.dumps(message, protocol=4)
+    return _LENGTH.pack(len(body)) + body
+
+
+def unpack(data: bytearray) -> Any | None:
+    """Take the first message out of what has arrived; None while it is not whole."""
+    if len(data) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    if len(data) < end:
+        return None
+    message = pickle.loads(data[_LENGTH.size : end])  # noqa: S301 - our own child wrote it
+    del data[:end]
+    return message
+
+
+def send(line: socket.socket, message: Any) -> None:
+    """Say something; to nobody, where the other end is gone, which :func:`receive` then tells."""
+    with contextlib.suppress(OSError):
+        line.sendall(pack(message))
+
+
+def receive(line: socket.socket) -> Any | None:
+    """Wait for a message; None where the other end is gone."""
+    data = bytearray()
+    while (message := unpack(data)) is None:
+        try:
+            chunk = line.recv(1 << 16)
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            return None
+        data += chunk
+    return message
 
 
 if __name__ == "__main__":

@@ -35,23 +35,14 @@ def allow_everything(_path: str | os.PathLike[str]) -> bool:
 
 
 class Entry(NamedTuple):
-    """One name in a folder.
-
-    Attributes:
-        name: The name.
-        kind: What it is, links followed; ``other`` is neither a file nor a folder.
-        real: Its path, links resolved.
-        size: Bytes of a file.
-        link: Whether it is a symbolic link.
-        what: The kind of ``other``, in words.
-    """
+    """One name in a folder."""
 
     name: str
-    kind: Kind
-    real: str
-    size: int = 0
-    link: bool = False
-    what: str = ""
+    kind: Kind  # what it is, links followed; `other` is neither a file nor a folder
+    real: str  # its path, links resolved
+    size: int = 0  # bytes of a file
+    link: bool = False  # whether it is a symbolic link
+    what: str = ""  # the kind of `other`, in words
 
 
 class CopyAccess(Struct, eq=False):

@@ -23,17 +23,11 @@ _CHARACTERS = re.compile(r"\[(?:(?P<not>!)|(?!!))(?P<set>\][^\]]*|[^\]]+)\]")
 
 
 class Pattern(NamedTuple):
-    """One line of an ignore file.
+    """One line of an ignore file."""
 
-    Attributes:
-        names: A pattern for each name of a path; ``**`` is any number of names.
-        include: Whether matching paths are excluded; False after a ``!``.
-        only_below: Whether it matches everything in a folder of that name, but not a file.
-    """
-
-    names: tuple[str, ...]
-    include: bool
-    only_below: bool
+    names: tuple[str, ...]  # A pattern for each name of a path; `**` is any number of names
+    include: bool  # whether matching paths are excluded; False after a `!`
+    only_below: bool  # whether it matches everything in a folder of that name, but not a file
 
 
 class Characters(NamedTuple):
@@ -147,14 +141,10 @@ class _Bits:
 
 
 class Automaton(Struct, eq=False):
-    """Some lines of an ignore file; each name of a line has a bit for its start, then one a character.
+    """Some lines of an ignore file; each name of a line has a bit for its start, then one a character."""
 
-    Attributes:
-        size: Bits so far.
-        lines: The number of each line, by the bit at which it ends.
-    """
-
-    size: int = 0
+    size: int = 0  # bits so far
+    # the number of each line, by the bit at which it ends
     lines: dict[int, int] = field(default_factory=dict)
     _accepted: dict[str, array[int]] = field(default_factory=dict)  # bits that a character leads to
     _ranges: dict[tuple[str, str], array[int]] = field(default_factory=dict)
@@ -274,19 +264,13 @@ class Automaton(Struct, eq=False):
 
 
 class Lines(Struct, eq=False):
-    """The lines of an ignore file.
+    """The lines of an ignore file."""
 
-    Attributes:
-        patterns: Those that can match.
-        last_negated: The number of the last that starts with ``!``.
-        literals: By a name, the last line that matches a file, and a folder, of that name anywhere.
-        automata: All other lines, the later ones first.
-    """
-
-    patterns: list[Pattern]
-    last_negated: int = -1
+    patterns: list[Pattern]  # those that can match
+    last_negated: int = -1  # the number of the last that starts with `!`
+    # by a name, the last line that matches a file, and a folder, of that name anywhere
     literals: dict[str, tuple[int, int]] = field(default_factory=dict)
-    automata: list[Automaton] = field(default_factory=list)
+    automata: list[Automaton] = field(default_factory=list)  # all other lines, the later ones first
     _known: dict[tuple[tuple[str, ...], bool], int] = field(default_factory=dict)
 
     def exclude(self, parts: Sequence[str]) -> bool:

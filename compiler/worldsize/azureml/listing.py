@@ -23,21 +23,16 @@ HOLDS_ITSELF = "a link to a folder that holds it"
 
 
 class Listing(Struct, eq=False):
-    """The files below one folder, or one file.
+    """The files below one folder, or one file."""
 
-    Attributes:
-        files: The file with links resolved, by path in the snapshot.
-        sizes: Of the files, in bytes.
-        outside: The target of a link that may not be copied, by path.
-        left_out: What is neither a file nor a folder, in words, by path.
-        exceeded: The limit that the folder exceeds, in words; the rest of it was not listed.
-    """
-
+    # the file with links resolved, by path in the snapshot
     files: dict[str, Path] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # of the files, in bytes
+    # the target of a link that may not be copied, by path
     outside: dict[str, str] = field(default_factory=dict)
+    # what is neither a file nor a folder, in words, by path
     left_out: dict[str, str] = field(default_factory=dict)
-    exceeded: str = ""
+    exceeded: str = ""  # the limit that the folder exceeds, in words; the rest of it was not listed
     looked_at: int = 0
 
     def take(self, place: str, entry: Entry) -> None:

@@ -39,17 +39,11 @@ SPARE_RESTARTS = 2  # of a rehearsal, beyond those that its faults need
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The processes that serve a run, and the folder that runs share.
+    """The processes that serve a run, and the folder that runs share."""
 
-    Attributes:
-        home: What runs share.
-        tracking: The line to MLflow.
-        supervisor: Forks the guards of the steps.
-    """
-
-    home: Path
-    tracking: Tracking
-    supervisor: Supervisor
+    home: Path  # what runs share
+    tracking: Tracking  # the line to MLflow
+    supervisor: Supervisor  # forks the guards of the steps
 
 
 def execute(

@@ -60,22 +60,16 @@ class Outcome:
 
 @dataclass(slots=True)
 class Attempt:
-    """A step that holds slots. Its group is None until MLflow has answered.
-
-    Attributes:
-        number: From 1; a step that starts again has the next.
-        began: The monotonic time at which its processes started.
-        blame: What was done to it on purpose, in words; a failure is then due to that.
-    """
+    """A step that holds slots. Its group is None until MLflow has answered."""
 
     task: Task
     slots: tuple[str, ...]
     context: RunContext
-    number: int = 1
+    number: int = 1  # from 1; a step that starts again has the next
     group: Group | None = None
-    began: float | None = None
+    began: float | None = None  # the monotonic time at which its processes started
     told_to_stop: bool = False
-    blame: str | None = None
+    blame: str | None = None  # what was done to it on purpose, in words; a failure is then due to that
     progress: ProgressFile = field(init=False)
     _installed: frozenset[str] = field(default_factory=list_installed)
     _oom_kills: int = field(default_factory=count_oom_kills)

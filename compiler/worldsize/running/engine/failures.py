@@ -69,17 +69,11 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The process that failed first, and those that followed.
+    """The process that failed first, and those that followed."""
 
-    Attributes:
-        cause: the process that failed first.
-        followers: those that failed because of it.
-        message: what happened, in words.
-    """
-
-    cause: EndedProcess
-    followers: tuple[Process, ...]
-    message: str
+    cause: EndedProcess  # the process that failed first
+    followers: tuple[Process, ...]  # those that failed because of it
+    message: str  # what happened, in words
 
 
 def explain_failure(

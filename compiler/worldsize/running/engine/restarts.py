@@ -26,18 +26,13 @@ MOST_RESUMES = 20  # of a step that was asked to stop and has saved; these do no
 
 @dataclass(frozen=True, slots=True)
 class EndedAttempt:
-    """How one attempt ended.
+    """How one attempt ended."""
 
-    Attributes:
-        status: the exit status of the process that failed first, a signal as a negative number; None where no
-            process is to blame.
-        reached: training steps done, as far as it is known.
-        signature: what makes two failures the same.
-    """
-
+    # the exit status of the process that failed first, a signal as a negative number; None where no process
+    # is to blame
     status: int | None
-    reached: int | None
-    signature: str
+    reached: int | None  # training steps done, as far as it is known
+    signature: str  # what makes two failures the same
 
     @property
     def resumes(self) -> bool:
@@ -55,19 +50,12 @@ class RestartDecision:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often, and how soon.
+    """How often, and how soon."""
 
-    Attributes:
-        most: failures after which a step is started again.
-        seed: of the pauses.
-        first: seconds before the first restart.
-        longest: seconds of any pause.
-    """
-
-    most: int = 0
-    seed: str = ""
-    first: float = FIRST_SECONDS
-    longest: float = LONGEST_SECONDS
+    most: int = 0  # failures after which a step is started again
+    seed: str = ""  # of the pauses
+    first: float = FIRST_SECONDS  # seconds before the first restart
+    longest: float = LONGEST_SECONDS  # seconds of any pause
 
     def decide(self, tries: Sequence[EndedAttempt]) -> RestartDecision:
         """Whether there is another attempt after these, the last of which has just failed."""
@@ -103,17 +91,11 @@ class RestartPolicy:
 
 @dataclass(slots=True)
 class Restarting:
-    """Starts steps again that keep checkpoints.
+    """Starts steps again that keep checkpoints."""
 
-    Args:
-        policy: How often, and how soon; each step draws its own pauses.
-        most: How often, for the steps that say it themselves.
-        say: Tells the user why there is no other try.
-    """
-
-    policy: RestartPolicy
-    most: Mapping[str, int] = field(default_factory=dict)
-    say: Callable[[str], None] = lambda _: None
+    policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
+    most: Mapping[str, int] = field(default_factory=dict)  # how often, for the steps that say it themselves
+    say: Callable[[str], None] = lambda _: None  # tells the user why there is no other try
     tries: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:

@@ -19,31 +19,19 @@ from worldsize.running.reuse.step_cache import ReuseCache
 
 @dataclass(slots=True, eq=False)
 class ScheduledStep:
-    """One step of a run.
+    """One step of a run."""
 
-    Attributes:
-        task: What it runs; optional inputs of it may lose their value while it waits.
-        expansion: What it turns into, where it is a step that does.
-        parent: The step that has turned into this one and others.
-        status: What a view shows of it.
-        waiting_for: Names of the steps whose outputs it waits for.
-        readers: The steps that read its outputs.
-        attempts: How often it was started.
-        retry_at: The monotonic time of its next attempt, while it rests.
-        children: Names of the steps that it has turned into and that have not ended.
-        result: How it ended.
-    """
-
-    task: Task
-    expansion: Sweep | None = None
-    parent: ScheduledStep | None = None
-    status: Status = field(init=False)
-    waiting_for: set[str] = field(default_factory=set)
-    readers: list[ScheduledStep] = field(default_factory=list)
-    attempts: int = 0
-    retry_at: float = 0.0
+    task: Task  # what it runs; optional inputs of it may lose their value while it waits
+    expansion: Sweep | None = None  # what it turns into, where it is a step that does
+    parent: ScheduledStep | None = None  # the step that has turned into this one and others
+    status: Status = field(init=False)  # what a view shows of it
+    waiting_for: set[str] = field(default_factory=set)  # names of the steps whose outputs it waits for
+    readers: list[ScheduledStep] = field(default_factory=list)  # the steps that read its outputs
+    attempts: int = 0  # how often it was started
+    retry_at: float = 0.0  # the monotonic time of its next attempt, while it rests
+    # names of the steps that it has turned into and that have not ended
     children: set[str] = field(default_factory=set)
-    result: StepResult | None = None
+    result: StepResult | None = None  # how it ended
 
     def __post_init__(self) -> None:
         """Begin as a step that waits."""

@@ -61,20 +61,13 @@ class Sweep:
     Trials that fail are counted; the sweep goes on, unless the first three all end badly in the same way:
     the next would as well. Of those that succeed the one with the best value of
     the primary metric gives the step its outputs; of equal ones the first.
-
-    Args:
-        task: The step.
-        plan: What it tries.
-        run: Where the run keeps its steps.
-        tracking: Where trials log their metric.
-        log: The event log.
     """
 
-    task: Task
-    plan: SweepPlan
-    run: RunFolder
-    tracking: Tracking
-    log: EventLog
+    task: Task  # the step
+    plan: SweepPlan  # what it tries
+    run: RunFolder  # where the run keeps its steps
+    tracking: Tracking  # where trials log their metric
+    log: EventLog  # the event log
     trials: dict[str, Trial] = field(default_factory=dict)
     best: Trial | None = None
     _sampler: Sampler | None = None

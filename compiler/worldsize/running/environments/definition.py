@@ -39,34 +39,21 @@ _BARE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One environment.
+    """One environment."""
 
-    Attributes:
-        name: how messages call it.
-        span: where it is named.
-        image: the image, where the job or file says which.
-        context: the folder of a Dockerfile.
-        dockerfile: its name there.
-        conda: the text of the conda file that the image is extended by.
-        requirements: lines for pip.
-        modules: where these are only what an image of Azure ML is known to hold: the modules that a script
-            must import to need them.
-        python: the Python that it names.
-        left: packages that pip is not known to have.
-        unknown: whether it holds more than can be known here.
-    """
-
-    name: str = ""
-    span: Span | None = None
-    image: str | None = None
-    context: Path | None = None
-    dockerfile: str = "Dockerfile"
-    conda: str | None = None
-    requirements: tuple[str, ...] = ()
+    name: str = ""  # how messages call it
+    span: Span | None = None  # where it is named
+    image: str | None = None  # the image, where the job or file says which
+    context: Path | None = None  # the folder of a Dockerfile
+    dockerfile: str = "Dockerfile"  # its name there
+    conda: str | None = None  # the text of the conda file that the image is extended by
+    requirements: tuple[str, ...] = ()  # lines for pip
+    # where these are only what an image of Azure ML is known to hold: the modules that a script must import
+    # to need them
     modules: frozenset[str] = frozenset()
-    python: str | None = None
-    left: tuple[str, ...] = ()
-    unknown: bool = False
+    python: str | None = None  # the Python that it names
+    left: tuple[str, ...] = ()  # packages that pip is not known to have
+    unknown: bool = False  # whether it holds more than can be known here
 
     @property
     def notices(self) -> list[str]:
@@ -226,21 +213,13 @@ LONGEST_LIST = 3  # steps named in a notice
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPlan:
-    """The environments of a run.
+    """The environments of a run."""
 
-    Attributes:
-        mode: what they are here.
-        definitions: by step.
-        sources: the texts that problems point into.
-        notices: what is otherwise than where the job is meant to run, each a line.
-        problems: why the run cannot begin.
-    """
-
-    mode: EnvironmentMode = "current"
-    definitions: Mapping[str, Definition] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    sources: Sources = field(default_factory=dict)
+    mode: EnvironmentMode = "current"  # what they are here
+    definitions: Mapping[str, Definition] = field(default_factory=dict)  # by step
+    notices: tuple[str, ...] = ()  # what is otherwise than where the job is meant to run, each a line
+    problems: tuple[Problem, ...] = ()  # why the run cannot begin
+    sources: Sources = field(default_factory=dict)  # the texts that problems point into
 
     def find_definition(self, step: str) -> Definition:
         """The environment of a step; a step that another made while it ran has that of its maker."""

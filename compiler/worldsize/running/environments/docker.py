@@ -25,29 +25,17 @@ DEFAULT_SHARED_MEMORY = "2g"  # Azure ML's own default
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What all containers of a step share.
+    """What all containers of a step share."""
 
-    Attributes:
-        image: the image, or the tag of what was built.
-        name: the beginning of their names, unique on the machine.
-        workdir: the working folder.
-        writable: folders that the step may write.
-        readable: files and folders that it may only read.
-        shared_memory: the size of ``/dev/shm``, such as ``2g``.
-        user: ``uid:gid``.
-        runner: who starts them, see :func:`identity`.
-        gpus: whether the machine's GPUs are handed in.
-    """
-
-    image: str
-    name: str
-    workdir: Path
-    writable: tuple[Path, ...] = ()
-    readable: tuple[Path, ...] = ()
-    shared_memory: str = DEFAULT_SHARED_MEMORY
-    user: str = ""
-    runner: str = ""
-    gpus: bool = False
+    image: str  # the image, or the tag of what was built
+    name: str  # the beginning of their names, unique on the machine
+    workdir: Path  # the working folder
+    writable: tuple[Path, ...] = ()  # folders that the step may write
+    readable: tuple[Path, ...] = ()  # files and folders that it may only read
+    shared_memory: str = DEFAULT_SHARED_MEMORY  # the size of `/dev/shm`, such as `2g`
+    user: str = ""  # `uid:gid`
+    runner: str = ""  # who starts them, see :func:`identity`
+    gpus: bool = False  # whether the machine's GPUs are handed in
 
 
 def run_in_container(process: Process, container: Container) -> Process:

@@ -89,20 +89,13 @@ class LayeredInterpreters:
     """Each instance of a step has a layer of its own, thrown away at its end, over that of its environment.
 
     Where its environment has none, over this Python: whatever a step installs, this Python stays as it is.
-
-    Attributes:
-        plan: the environments.
-        kept: the layer of each that has packages of its own.
-        strangers: those of them whose MLflow cannot read the run's database.
-        programs: a folder whose ``bin`` has the programs of this Python's packages.
-        remover: removes the layers of steps that are over.
     """
 
-    plan: EnvironmentPlan
-    kept: Mapping[Definition, Path]
-    strangers: frozenset[Path]
-    programs: Path
-    remover: FolderRemover
+    plan: EnvironmentPlan  # the environments
+    kept: Mapping[Definition, Path]  # the layer of each that has packages of its own
+    strangers: frozenset[Path]  # those of them whose MLflow cannot read the run's database
+    programs: Path  # a folder whose `bin` has the programs of this Python's packages
+    remover: FolderRemover  # removes the layers of steps that are over
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:

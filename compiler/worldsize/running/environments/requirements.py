@@ -46,17 +46,11 @@ _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 @dataclass(frozen=True, slots=True)
 class CondaRequirements:
-    """What a conda file asks for.
+    """What a conda file asks for."""
 
-    Attributes:
-        requirements: lines for pip.
-        python: the Python it names, such as ``3.8``; None where it names none, or a range.
-        left: what pip is not known to have, as it is written.
-    """
-
-    requirements: tuple[str, ...]
-    python: str | None
-    left: tuple[str, ...]
+    requirements: tuple[str, ...]  # lines for pip
+    python: str | None  # the Python it names, such as `3.8`; None where it names none, or a range
+    left: tuple[str, ...]  # what pip is not known to have, as it is written
 
 
 def read_conda(dependencies: Any) -> CondaRequirements:

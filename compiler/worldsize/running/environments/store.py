@@ -52,17 +52,11 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LayerStore:
-    """The kept layers of one home.
+    """The kept layers of one home."""
 
-    Attributes:
-        root: their folder.
-        supervisor: starts pip, and sees to its end.
-        say: tells the user what takes long.
-    """
-
-    root: Path
-    supervisor: Supervisor
-    say: Callable[[str], None]
+    root: Path  # their folder
+    supervisor: Supervisor  # starts pip, and sees to its end
+    say: Callable[[str], None]  # tells the user what takes long
 
     def layer(
         self, name: str, lines: Sequence[str], held: contextlib.ExitStack, *, wheels_only: bool = False

@@ -36,13 +36,9 @@ _STATES = {
 
 @dataclass(slots=True)
 class HangWatcher:
-    """Names ranks that have fallen silent, and stops a group that nobody else can; a ``steps.Watcher``.
+    """Names ranks that have fallen silent, and stops a group that nobody else can; a ``steps.Watcher``."""
 
-    Args:
-        say: Tells the user.
-    """
-
-    say: Callable[[str], None]
+    say: Callable[[str], None]  # tells the user
     _looked: float = 0.0
     _told: set[tuple[str, int, int]] = field(default_factory=set)  # step, try and rank
 

@@ -17,17 +17,11 @@ from worldsize.running.nodes.namespaces import KILL_SECONDS, Namespaces
 
 @dataclass(slots=True)
 class FaultInjector:
-    """Watches running steps and makes each fault happen once; a ``steps.Watcher``.
+    """Watches running steps and makes each fault happen once; a ``steps.Watcher``."""
 
-    Args:
-        ordered: The faults, each with its step.
-        places: Where the nodes are; None where they are only processes.
-        say: Tells the user.
-    """
-
-    ordered: Sequence[NodeFault]
-    places: Namespaces | None
-    say: Callable[[str], None]
+    ordered: Sequence[NodeFault]  # the faults, each with its step
+    places: Namespaces | None  # where the nodes are; None where they are only processes
+    say: Callable[[str], None]  # tells the user
     _done: set[NodeFault] = field(default_factory=set)
     _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to plug in again
 

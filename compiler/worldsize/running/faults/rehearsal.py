@@ -39,22 +39,15 @@ _RESUMED = re.compile(r"resuming from checkpoint \S+: (\d+) steps done")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """One thing that happens.
+    """One thing that happens."""
 
-    Attributes:
-        kind: ``kill`` is SIGKILL, ``terminate`` SIGTERM, ``stop`` SIGSTOP for a while, ``slow`` half of the
-            processor for a while, ``cut`` a node's network cable pulled for a while.
-        share: of the training, after which it happens.
-        ranks: whom it happens to.
-        seconds: how long, where it passes.
-        node: whose cable.
-    """
-
+    # `kill` is SIGKILL, `terminate` SIGTERM, `stop` SIGSTOP for a while, `slow` half of the processor for a
+    # while, `cut` a node's network cable pulled for a while
     kind: Kind
-    share: float
-    ranks: tuple[int, ...] = ()
-    seconds: float = 0.0
-    node: int = 0
+    share: float  # of the training, after which it happens
+    ranks: tuple[int, ...] = ()  # whom it happens to
+    seconds: float = 0.0  # how long, where it passes
+    node: int = 0  # whose cable
 
     @property
     def ends_a_try(self) -> bool:
@@ -121,27 +114,16 @@ def _fault(chance: random.Random, kind: Kind, share: float, world_size: int, nod
 
 @dataclass(slots=True)
 class InjectedFault:
-    """A fault that happened.
+    """A fault that happened."""
 
-    Attributes:
-        fault: which.
-        step: of the pipeline.
-        attempt: the try that it happened to.
-        reached: training steps done when that try ended, or when the fault happened.
-        saved: the last of them that a checkpoint on the disk had when it happened.
-        since: when, monotonic.
-        resumed: steps that the next try began with; None until that is known.
-        seconds: until the training was where it had been.
-    """
-
-    fault: PlannedFault
-    step: str
-    attempt: int
-    reached: int
-    saved: int
-    since: float
-    resumed: int | None = None
-    seconds: float | None = None
+    fault: PlannedFault  # which
+    step: str  # of the pipeline
+    attempt: int  # the try that it happened to
+    reached: int  # training steps done when that try ended, or when the fault happened
+    saved: int  # the last of them that a checkpoint on the disk had when it happened
+    since: float  # when, monotonic
+    resumed: int | None = None  # steps that the next try began with; None until that is known
+    seconds: float | None = None  # until the training was where it had been
 
     @property
     def lost(self) -> int | None:
@@ -168,17 +150,11 @@ class InjectedFault:
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Watches running steps and hurts them; a ``steps.Watcher``.
+    """Watches running steps and hurts them; a ``steps.Watcher``."""
 
-    Args:
-        plans: By step, what happens to it.
-        networks: Where the nodes are; None where they are only processes.
-        say: Tells the user.
-    """
-
-    plans: Mapping[str, Sequence[PlannedFault]]
-    networks: Namespaces | None
-    say: Callable[[str], None]
+    plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
+    networks: Namespaces | None  # where the nodes are; None where they are only processes
+    say: Callable[[str], None]  # tells the user
     hits: list[InjectedFault] = field(default_factory=list)
     _next: dict[str, int] = field(default_factory=dict)
     _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(

@@ -106,17 +106,12 @@ LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
 
 
 class Launcher(NamedTuple):
-    """One launcher.
+    """One launcher."""
 
-    Attributes:
-        count_ports: How many free ports the processes of a call listen on.
-        plan: The processes in rank order, given as many ports as asked for.
-        variables: Those that it sets for each process, so that no step can.
-    """
-
-    count_ports: Callable[[Call], int]
+    count_ports: Callable[[Call], int]  # how many free ports the processes of a call listen on
+    # the processes in rank order, given as many ports as asked for
     plan: Callable[[Call, Sequence[str]], Iterator[Process]]
-    variables: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()  # those that it sets for each process, so that no step can
 
 
 def count_ports(call: Call) -> int:

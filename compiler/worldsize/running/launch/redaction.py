@@ -69,19 +69,12 @@ def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: M
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """How the processes of one step are shown.
+    """How the processes of one step are shown."""
 
-    Attributes:
-        mask: Hides the secrets of the run.
-        command: The command as it is run.
-        shown: The same with each secret input replaced, also one that is too short to be looked for.
-        variables: Those that hold a secret input.
-    """
-
-    mask: Mask
-    command: str = ""
-    shown: str = ""
-    variables: frozenset[str] = field(default_factory=frozenset)
+    mask: Mask  # hides the secrets of the run
+    command: str = ""  # the command as it is run
+    shown: str = ""  # the same with each secret input replaced, also one that is too short to be looked for
+    variables: frozenset[str] = field(default_factory=frozenset)  # those that hold a secret input
 
     def processes(self, plan: Iterable[Process]) -> list[dict[str, Any]]:
         """All processes of a plan for the event log."""

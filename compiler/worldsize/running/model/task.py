@@ -100,22 +100,12 @@ def keeps_checkpoints(task: Task) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A pipeline as what runs of it.
+    """A pipeline as what runs of it."""
 
-    Attributes:
-        tasks: by name; those of a pipeline component are called ``outer.inner``.
-        outputs: what the pipeline itself declares, and the step's output that it is.
-        sweeps: what each step of kind ``sweep`` tries.
-        notices: what to say before it runs.
-        keep_going: whether steps that do not need a failed one still run.
-        force_rerun: whether no step takes over what an earlier run has made.
-        secrets: values that came through a name which says that they are secret.
-    """
-
-    tasks: Mapping[str, Task]
-    outputs: Mapping[str, Output]
-    notices: tuple[str, ...] = ()
-    sweeps: Mapping[str, SweepPlan] = field(default_factory=dict)
-    keep_going: bool = False
-    force_rerun: bool = False
-    secrets: frozenset[str] = frozenset()
+    tasks: Mapping[str, Task]  # by name; those of a pipeline component are called `outer.inner`
+    outputs: Mapping[str, Output]  # what the pipeline itself declares, and the step's output that it is
+    notices: tuple[str, ...] = ()  # what to say before it runs
+    sweeps: Mapping[str, SweepPlan] = field(default_factory=dict)  # what each step of kind `sweep` tries
+    keep_going: bool = False  # whether steps that do not need a failed one still run
+    force_rerun: bool = False  # whether no step takes over what an earlier run has made
+    secrets: frozenset[str] = frozenset()  # values that came through a name which says that they are secret

@@ -31,17 +31,11 @@ _RUN = "run a spec, a pipeline or a command, sweep or parallel job"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be run.
+    """What is to be run."""
 
-    Attributes:
-        path: The job file: what the user named, or what the spec was compiled to.
-        settings: Values for inputs, by name, that are still to be applied.
-        compiled: What the spec was compiled to; None where the user named a job.
-    """
-
-    path: Path
-    settings: Mapping[str, str]
-    compiled: Compiled | None = None
+    path: Path  # the job file: what the user named, or what the spec was compiled to
+    settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
+    compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: of a spec the one that was just compiled, else the one in the file."""

@@ -46,29 +46,17 @@ from worldsize.running.reuse.store import (
 
 @dataclass(slots=True)
 class ReuseCache:
-    """Finds and keeps steps for one run.
+    """Finds and keeps steps for one run."""
 
-    Attributes:
-        run: The run.
-        tasks: Its steps; some may be added while it goes on.
-        code: Their code; a step that another turns into has that one's.
-        store: Where steps are found and kept.
-        digests: Hashes their files.
-        environments: What interprets the steps.
-        notice: Says something to the user.
-        force: Whether nothing is reused.
-        earlier: Of a run that is resumed, the steps that had succeeded.
-    """
-
-    run: RunFolder
-    tasks: Mapping[str, Task]
-    code: Mapping[str, Snapshot]
-    store: Store
-    digests: Digests
-    environments: EnvironmentPlan
-    notice: Callable[[str], None]
-    force: bool = False
-    earlier: frozenset[str] = frozenset()
+    run: RunFolder  # the run
+    tasks: Mapping[str, Task]  # its steps; some may be added while it goes on
+    code: Mapping[str, Snapshot]  # their code; a step that another turns into has that one's
+    store: Store  # where steps are found and kept
+    digests: Digests  # hashes their files
+    environments: EnvironmentPlan  # what interprets the steps
+    notice: Callable[[str], None]  # says something to the user
+    force: bool = False  # whether nothing is reused
+    earlier: frozenset[str] = frozenset()  # of a run that is resumed, the steps that had succeeded
     _keys: dict[str, Parts | None] = field(default_factory=dict)  # of the steps that were asked for
     _made: dict[str, tuple[OutputRecord, StepFolder]] = field(
         default_factory=dict

@@ -82,15 +82,11 @@ def notice_unwritten_outputs(
 
 @dataclass(slots=True)
 class SettingsReader:
-    """What is wrong with a step goes to ``problems``.
+    """What is wrong with a step goes to ``problems``."""
 
-    Args:
-        step: The step.
-        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no binding
-            comes back as it is.
-    """
-
-    step: Step
+    step: Step  # the step
+    # turns a setting that is bound to an input of the pipeline into its value; what is no binding comes back
+    # as it is
     resolve: Callable[[Any], Any]
     problems: list[Problem] = field(default_factory=list)
 

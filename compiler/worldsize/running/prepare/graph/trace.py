@@ -37,19 +37,12 @@ MOST_PARTS = 1000  # of one text
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One graph, and the place it has among the others.
+    """One graph, and the place it has among the others."""
 
-    Attributes:
-        job: The graph.
-        prefix: What the names of its steps begin with: ``outer.``.
-        parent: The graph around it, None for the pipeline itself.
-        step: The step of the parent that it is the inside of.
-    """
-
-    job: Job
-    prefix: str = ""
-    parent: Scope | None = None
-    step: Step | None = None
+    job: Job  # the graph
+    prefix: str = ""  # what the names of its steps begin with: `outer.`
+    parent: Scope | None = None  # the graph around it, None for the pipeline itself
+    step: Step | None = None  # the step of the parent that it is the inside of
     _inner: dict[str, Scope] = field(default_factory=dict)
     _written: dict[str, list[tuple[Step, str]]] | None = None
 

@@ -53,10 +53,7 @@ class CopyAccess(Struct, eq=False):
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:
-        """The entries of a folder, sorted by name.
-
-        Args:
-            real: The folder, links resolved.
+        """The entries of a folder, whose links are resolved, sorted by name.
 
         Raises:
             OSError: It cannot be listed.
@@ -97,10 +94,7 @@ def _kind(mode: int) -> tuple[Kind, str]:
 
 
 def open_listed(path: Path) -> IO[bytes]:
-    """Open a file that was listed, to copy it.
-
-    Args:
-        path: The file, links resolved when it was listed.
+    """Open a file to copy it; its links were resolved when it was listed.
 
     Raises:
         OSError: It cannot be read, or was replaced.

@@ -215,7 +215,7 @@ class Automaton(Struct, eq=False):
         self._entered = (self._built[2], 0)
 
     def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
-        """The number of the last line that matches a path, -1 for none; see :meth:`Lines.last_match`."""
+        """The number of the last line that matches a path, or all paths below it; -1 for none."""
         if not parts:
             return -1
         ends, file_ends = self._built[:2]
@@ -283,12 +283,7 @@ class Lines(Struct, eq=False):
         return self.last_match(tuple(parts), below=True) > self.last_negated
 
     def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
-        """The number of the last line that matches a path, -1 for none.
-
-        Args:
-            parts: The names that the path is made of.
-            below: Whether to ask for all paths below it instead.
-        """
+        """The number of the last line that matches a path, or all paths below it; -1 for none."""
         question = (parts, below)
         line = self._known.get(question)
         if line is None:

@@ -33,13 +33,8 @@ _MOST = 5  # files that are named one by one
 def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
     """What may be copied for a file: its checkout, and what ``worldsize.yml`` allows beside it.
 
-    Args:
-        path: The file.
-        read: Files that are read already, by their resolved paths.
-
-    Returns:
-        The judgement of a path, links resolved; None where neither a checkout nor a ``worldsize.yml`` says
-        where the project ends.
+    The answer judges a path with links resolved. It is None if neither a checkout nor a ``worldsize.yml``
+    says where the project ends. ``read`` holds documents that are parsed already, by resolved path.
     """
     tree = discover.project_of(path)
     if tree is None:
@@ -62,10 +57,8 @@ def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[
 def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
     """What compiling or running a file may read and copy.
 
-    Args:
-        path: The file.
-        mapped: What the user says stands for assets here; it counts with the project that it lies in.
-        ours: Folders of Worldsize itself.
+    ``mapped`` are local paths of assets, each with the project around it; ``ours`` are folders of Worldsize
+    itself.
     """
     allowed = [
         find_allowed(path) or allow_everything,
@@ -92,13 +85,7 @@ def refusals(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | Non
 
 
 def outside(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
-    """The first few files that lie outside of what may be copied.
-
-    Args:
-        files: By the place where they land.
-        allowed: From :func:`of`.
-        at: Where to report.
-    """
+    """Report the first few files, by their place in the output, that may not be copied."""
     if allowed is None:
         return []
     found = (_outside(name, source, at) for name, source in _copied(files) if not allowed(source))

@@ -114,13 +114,8 @@ def check_files(
 ) -> tuple[Report, list[CheckRun]]:
     """As :func:`check`, with what was read and resolved on the way.
 
-    Args:
-        paths: As there.
-        select: As there.
-        ignore: As there.
-        texts: As there.
-        document: A file that is parsed already.
-        readable: Which component files and data may be read; left out, those inside the tree.
+    ``document`` is a file that is parsed already. ``readable`` says which component files and data may be
+    read; by default those in the tree.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     asked = Wanted(_resolve_prefixes(select), _resolve_prefixes(ignore))

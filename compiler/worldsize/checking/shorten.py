@@ -18,13 +18,9 @@ _HELP = "mend what is listed and check again"
 
 
 def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
-    """The first findings of each rule in each file, and for the rest one that says how many there are.
+    """The first findings of each rule in each file, and a note that counts the rest.
 
-    Of a file that still has too many the gravest are kept.
-
-    Args:
-        diagnostics: All findings, in order.
-        wanted: Whether a code is reported.
+    Of a file that still has too many findings, the most severe are kept.
     """
     if len(diagnostics) <= limits.SAME:
         return list(diagnostics)

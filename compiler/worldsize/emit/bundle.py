@@ -40,13 +40,9 @@ class Bundle(Struct):
 def bundle_component(
     component: Component, at: Span, gate: CopyAccess, added: Snapshot | None = None
 ) -> Bundle:
-    """Gather a component.
+    """Gather a component; ``added`` are files of the user's tree that join its code.
 
-    Args:
-        component: The component, from a file or made from a spec's own command.
-        at: Where to report what has no place of its own.
-        gate: What may be copied.
-        added: Files of the user's tree that join the code.
+    ``at`` is where to report what has no position of its own.
     """
     document, folder = _document(component), component.folder
     assert folder is not None

@@ -58,10 +58,7 @@ class _Shelf(Struct):
 def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
-    Args:
-        resolved: A spec that was resolved without errors.
-        plan: Its plan.
-        out: The output folder; only local data paths depend on it, being relative to it.
+    Only relative paths of local data depend on ``out``.
     """
     spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
     read_table = partial(rows.read_table_samples, spec.path.parent)
@@ -85,13 +82,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
 
 
 def load_components(job: Job, out: Path, files: Files) -> Job:
-    """The graph with its component files as they lie in the output folder.
-
-    Args:
-        job: From :func:`lay_out_files`. A component that the spec wrote itself is in it already.
-        out: The output folder, which was written.
-        files: What may be read; problems are added to it.
-    """
+    """The graph of :func:`lay_out_files` with its component files as they lie in the output folder."""
     steps = {}
     for name, step in job.steps.items():
         path = out / step.reference.value if step.component is not None and step.reference else None

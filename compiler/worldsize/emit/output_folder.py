@@ -53,11 +53,7 @@ def check_target(out: Path) -> None:
 
 
 def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None:
-    """Write the files as the whole content of ``out``.
-
-    Args:
-        files: By path inside the folder, the bytes, the file to copy or the folder to zip.
-        out: The folder; :func:`check_target` must have agreed to it.
+    """Write the files as the whole content of ``out``, to which :func:`check_target` has agreed.
 
     Raises:
         OutputError: A file could not be read or written. ``out`` is as it was.

@@ -56,16 +56,10 @@ def execute(
     interpreters: Interpreters,
     earlier: RunRecord | None = None,
 ) -> RunResult:
-    """Run every step.
+    """Run every step of a prepared pipeline.
 
-    Args:
-        prepared: The pipeline.
-        folder: The run's folder.
-        services: The processes that serve it.
-        view: Shows the run.
-        began: The monotonic time at which the user began to wait.
-        interpreters: What interprets the steps.
-        earlier: What is known of the run, where it is resumed.
+    ``began`` is the monotonic time at which the user began to wait; ``earlier`` is the record of a run that
+    is resumed.
     """
     view, tracking = MaskedView(view, prepared.mask), services.tracking
     _describe_run(tracking, prepared, folder, again=earlier is not None)
@@ -187,16 +181,7 @@ def extend(
     stopping: Callable[[], bool],
     earlier: RunRecord | None,
 ) -> Iterator[Extensions]:
-    """What the options of a run add to its schedule, for as long as it goes on.
-
-    Args:
-        prepared: The pipeline, with its options.
-        context: What all attempts share.
-        services: The processes that serve the run.
-        view: Shows the run.
-        stopping: Whether the user has asked to stop.
-        earlier: What is known of the run, where it is resumed.
-    """
+    """Add what the options of a run ask for to its schedule, until the run ends."""
     run, emulation, max_restarts = context.run, prepared.emulation, prepared.options.max_restarts
     injection = FaultInjector(emulation.faults, emulation.namespaces, view.notice)
     rehearsal = _plan_rehearsal(prepared, view)

@@ -100,15 +100,10 @@ def run(
 def start_services(
     folder: RunFolder, home: Path, lock: int, *, track: bool, eager: bool, umask: int
 ) -> Iterator[Services]:
-    """The processes that serve a run; they start while its pipeline is read.
+    """Start the processes that serve a run, while its pipeline is read.
 
-    Args:
-        folder: The run's folder.
-        home: What runs share.
-        lock: The descriptor of the run's lock.
-        track: Whether MLflow records the run.
-        umask: Of the steps.
-        eager: Whether the tracker is certainly needed; else it starts with the first step that runs.
+    ``lock`` is the descriptor of the run's lock, ``umask`` that of the steps. With ``eager`` the tracker
+    starts now, otherwise with the first step that runs.
     """
     remove_abandoned_mpi_folders()
     remove_abandoned_folders(namespaces.PREFIX)

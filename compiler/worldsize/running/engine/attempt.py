@@ -118,11 +118,7 @@ class Attempt:
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
-        """Start the processes; the outcome where that fails.
-
-        Args:
-            tracking: MLflow's variables.
-        """
+        """Start the processes with MLflow's variables; the outcome if that fails."""
         task, context = self.task, self.context
         step, values = context.run.step(task.name), resolve_inputs(task, context.run)
         call = make_call(

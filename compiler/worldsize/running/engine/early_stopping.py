@@ -41,12 +41,7 @@ def is_to_stop(
 ) -> bool:
     """Whether the policy ends one trial at the interval that it has reached.
 
-    Args:
-        policy: The policy.
-        goal: What is better.
-        name: The trial.
-        histories: What every trial has logged, this one and finished ones too.
-        running: The trials that have not ended.
+    ``histories`` holds what every trial has logged, those that have ended too.
     """
     interval = policy.last_due(len(histories.get(name, ())))
     if interval == 0:

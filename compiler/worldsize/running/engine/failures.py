@@ -79,15 +79,10 @@ class Verdict:
 def explain_failure(
     group: Group, task: Task, logs: Path, gpus: Sequence[str], *, blame: str | None, out_of_memory: bool
 ) -> Failure:
-    """Why a group of processes failed.
+    """Explain why a group of processes failed.
 
-    Args:
-        group: The processes, which have ended or are lost.
-        task: Their step.
-        logs: The folder of their logs.
-        gpus: Those of this machine.
-        blame: What was done to the step on purpose; None where nothing was.
-        out_of_memory: Whether the kernel has killed processes for memory meanwhile.
+    ``blame`` is what was done to the step on purpose, ``out_of_memory`` whether the kernel has killed
+    processes for memory meanwhile.
     """
 
     def read_tail(process: Process) -> list[str]:
@@ -123,15 +118,9 @@ def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[P
 
 
 def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Process]) -> Verdict | None:
-    """Find the process that failed first.
+    """Find the process that failed first; None if none failed.
 
-    Args:
-        ended: what has ended, in the order in which it was seen.
-        tail: the last lines that a process wrote.
-        ranks: the processes that run the command.
-
-    Returns:
-        None where nothing has failed.
+    ``ended`` is in the order in which the ends were seen; ``tail`` gives the last lines of a process.
     """
     failed = [each for each in ended if each.status != 0 and not (each.told and each.process.serves)]
     if not failed:
@@ -209,12 +198,7 @@ def explain_full_disk(folder: Path) -> tuple[str, ...]:
 
 
 def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str, str] | None:
-    """Return why a process failed and what to do about it, None where a missing GPU is not the cause.
-
-    Args:
-        lines: The last lines that it wrote.
-        gpus: Those of this machine.
-    """
+    """The cause and the help if a process failed for lack of a GPU, judged by its last lines; else None."""
     if gpus or last_error(lines) is not None:  # a script that explains its error needs no other explanation
         return None
     nccl = "it asks for NCCL, which moves data between GPUs, and this machine has none"
@@ -229,11 +213,7 @@ def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str
 
 
 def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
-    """Return why a process failed and what to do about it, None where a missing package is not the cause.
-
-    Args:
-        lines: The last lines that it wrote; only the very last tells.
-    """
+    """The cause and help if a process failed for lack of a package, judged by its last line; else None."""
     matched = _NOT_FOUND.match(lines[-1].strip()) if lines else None
     if matched is None:
         return None

@@ -24,14 +24,7 @@ TICK_SECONDS = 0.15
 class Schedule:
     """Everything that one run needs while it goes on.
 
-    Args:
-        tasks: The steps by name; they have no cycle.
-        context: What all attempts share.
-        extensions: What the options of the run add.
-        view: Shows the run.
-        tracking: The line to MLflow.
-        interrupts: The signals that the runner receives.
-        keep_going: Whether steps that do not need a failed one still run.
+    With ``keep_going`` steps that do not need a failed one still run.
     """
 
     def __init__(

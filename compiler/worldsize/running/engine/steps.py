@@ -44,12 +44,7 @@ class ScheduledStep:
 
 
 class StepTable:
-    """All steps of a run by name, and the states in which the schedule has to look after them.
-
-    Args:
-        tasks: The steps; they have no cycle.
-        expansions: By name, what steps turn into.
-    """
+    """All steps of a run by name, and the states that the schedule has to look after."""
 
     def __init__(self, tasks: Iterable[Task], expansions: Mapping[str, Sweep]) -> None:
         self.by_name = {task.name: ScheduledStep(task, expansions.get(task.name)) for task in tasks}

@@ -58,9 +58,9 @@ class Trial:
 class Sweep:
     """The expansion of a step of kind ``sweep``.
 
-    Trials that fail are counted; the sweep goes on, unless the first three all end badly in the same way:
-    the next would as well. Of those that succeed the one with the best value of
-    the primary metric gives the step its outputs; of equal ones the first.
+    Trials that fail are counted and the sweep goes on, unless the first three all fail in the same way. Of
+    the trials that succeed, the one with the best value of the primary metric gives the step its outputs; of
+    equal ones the first.
     """
 
     task: Task  # the step

@@ -140,16 +140,10 @@ def trial_name(step: str, number: int) -> str:
 
 
 def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
-    """The task of a trial.
+    """The task of a trial of a sweep, counting from 0.
 
     A command names a parameter ``${{search_space.x}}`` in an inline trial and ``${{inputs.x}}`` where the
     trial is a component. Its processes also see ``AZUREML_SWEEP_<x>``, as in Azure ML.
-
-    Args:
-        step: The task of the sweep.
-        plan: What the sweep tries.
-        number: Of the trial, from 0.
-        values: Its parameters.
     """
     fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
     seen = {f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()}

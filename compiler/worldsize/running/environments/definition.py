@@ -74,17 +74,7 @@ ReadDefinition = tuple[Definition, list[Problem]]
 def read_definition(
     environment: Field[Any] | None, folder: Path, assets: Assets, gate: CopyAccess
 ) -> ReadDefinition:
-    """What an ``environment:`` means.
-
-    Args:
-        environment: the field of a job or component.
-        folder: what its paths are relative to.
-        assets: where environments lie that are only named.
-        gate: which files may be read.
-
-    Returns:
-        The environment, and what is wrong with its files.
-    """
+    """Read an ``environment:`` field: the environment, and the problems of its files."""
     if environment is None:
         return Definition(), []
     value, span = environment.value, environment.span
@@ -230,13 +220,7 @@ class EnvironmentPlan:
 
 
 def choose_mode(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMode:
-    """What environments are here: as asked, else ``current`` for what comes from a spec of ours.
-
-    Args:
-        options: what was asked.
-        target: what the user named.
-        pipeline: the job file, another one where the target is a spec.
-    """
+    """Choose what environments are here: as asked, else ``current`` for a pipeline that comes from a spec."""
     if options.environment is not None:
         return options.environment
     ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists()
@@ -252,16 +236,7 @@ def plan_environments(
     *,
     gate: CopyAccess,
 ) -> EnvironmentPlan:
-    """Read what every step says of its environment.
-
-    Args:
-        tasks: the steps.
-        code: the working folder of each.
-        assets: where environments lie that are only named.
-        mode: what they are to be here.
-        sources: the texts that the steps were read from.
-        gate: which files an environment may be made of.
-    """
+    """Read the environment of every step. ``mode`` says what they are to be here."""
     if mode == "current":
         return EnvironmentPlan(mode)
     definitions: dict[str, Definition] = {}

@@ -158,12 +158,6 @@ def make_interpreters(
 ) -> Iterator[Interpreters]:
     """Make what the steps' environments need, before the first step starts; it is kept until the end.
 
-    Args:
-        plan: which environments.
-        home: where layers are kept.
-        supervisor: starts what builds them.
-        say: tells the user what takes long.
-
     Raises:
         RunError: an environment cannot be made.
         OSError: the folder cannot be written.

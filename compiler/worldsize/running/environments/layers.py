@@ -82,11 +82,7 @@ OUT_OF_REACH = {
 
 
 def make_layer(folder: Path, below: Sequence[Path] = ()) -> None:
-    """Make an empty layer.
-
-    Args:
-        folder: where; it must not exist.
-        below: layers whose packages it sees, the nearest first.
+    """Make an empty layer that sees the packages of the layers ``below``, the nearest first.
 
     Raises:
         OSError: it cannot be made.
@@ -181,12 +177,10 @@ def free_scripts(bin_folder: Path, interpreter: Path) -> None:
 
 
 def borrow_scripts(folder: Path) -> None:
-    """Copies of the programs of this Python's packages, such as ``torchrun``, for any layer's Python.
+    """Copy the programs of this Python's packages, such as ``torchrun``, to ``bin`` of a folder.
 
-    Beside them what hands over to a layer, and what keeps other installers to one where there are any.
-
-    Args:
-        folder: the programs go to its ``bin``.
+    Any layer's Python can run them. Beside them are programs that hand over to a layer, and that restrict
+    other installers to one.
     """
     own, bin_folder = Path(sys.executable), folder / "bin"
     bin_folder.mkdir(parents=True)

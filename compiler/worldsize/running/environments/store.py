@@ -61,13 +61,10 @@ class LayerStore:
     def layer(
         self, name: str, lines: Sequence[str], held: contextlib.ExitStack, *, wheels_only: bool = False
     ) -> Path:
-        """The layer with what these lines ask for; built where there is none.
+        """Return the layer with what these lines for pip ask for; build it if there is none.
 
-        Args:
-            name: how messages call it.
-            lines: for pip.
-            held: the lock of the layer goes here: it is not removed before this is closed.
-            wheels_only: whether nothing may be compiled.
+        ``held`` receives the layer's lock: the layer is not removed before it is closed. With ``wheels_only``
+        nothing is compiled.
 
         Raises:
             BuildError: pip could not install it.

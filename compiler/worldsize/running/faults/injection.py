@@ -86,14 +86,10 @@ def _is_due(fault: NodeFault, attempt: Attempt) -> bool:
 
 
 def kill_processes(progress: Path, node: int) -> int:
-    """Kill what runs for an instance that is no namespace: whatever has its variables.
+    """Kill the processes of an instance that is not a namespace, and count them.
 
-    Args:
-        progress: The step's progress file, whose path every process of the step has, and nobody else.
-        node: The instance.
-
-    Returns:
-        How many processes were killed.
+    They are recognised by their variables: every process of the step, and no other, has the path of its
+    progress file.
     """
     marks = {f"WORLDSIZE_PROGRESS={progress}".encode(), f"AZUREML_CR_NODE_RANK={node}".encode()}
     killed: set[int] = set()

@@ -68,14 +68,7 @@ class PlannedFault:
 
 
 def draw_faults(seed: int, step: str, world_size: int, nodes: int = 0) -> tuple[PlannedFault, ...]:
-    """The faults of a step, in order.
-
-    Args:
-        seed: of the rehearsal.
-        step: its name.
-        world_size: its ranks.
-        nodes: instances with a network of their own; 0 where they have none.
-    """
+    """Draw the faults of a step, in order; ``nodes`` are instances with networks of their own."""
     chance = random.Random(f"{seed}/{step}")  # noqa: S311 - no secret
     shares = sorted(chance.uniform(EARLIEST, LATEST) for _ in range(chance.randint(FEWEST, MOST)))
     kinds = _kinds(chance, cuts=nodes > 1)

@@ -37,13 +37,7 @@ DEFAULTS = {
 
 
 def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str) -> StepValues:
-    """The values of a task in a run.
-
-    Args:
-        task: The step.
-        run: Where the run keeps its steps.
-        show: How paths of data outside the run are written; a dry run shows them relative.
-    """
+    """Resolve the inputs and outputs of a task; ``show`` renders the paths of data outside the run."""
     literals: dict[str, str] = {}
     data: dict[str, str] = {}
     for name, source in task.inputs.items():
@@ -87,17 +81,7 @@ def make_call(
     cores: int,
     gpus: tuple[str, ...] = (),
 ) -> Call:
-    """The call of a task.
-
-    Args:
-        task: The step.
-        run: The run.
-        values: What its placeholders stand for.
-        experiment: The experiment's name.
-        tracking: MLflow's variables.
-        cores: Cores of the machine, shared out among the processes.
-        gpus: The GPUs lent to the step, empty where there are none.
-    """
+    """Make the call of a task: its command, environment and processes."""
     return Call(
         step=task.name,
         launcher=task.launcher,
@@ -121,15 +105,7 @@ def find_shell() -> str:
 def step_environment(
     task: Task, run: RunFolder, values: StepValues, *, experiment: str, tracking: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that are the same in every process of a step.
-
-    Args:
-        task: The step.
-        run: The run.
-        values: Its inputs and outputs.
-        experiment: The experiment's name.
-        tracking: MLflow's variables, empty without MLflow.
-    """
+    """The variables that are the same in every process of a step."""
     return {
         **DEFAULTS,
         **task.environment_variables,
@@ -176,11 +152,7 @@ def find_not_passed_on(tasks: Iterable[Task]) -> list[str]:
 
 
 def inherited_environment(bin_folder: Path) -> dict[str, str]:
-    """The runner's environment as the steps inherit it.
-
-    Args:
-        bin_folder: Put first on PATH, so that ``python`` means the interpreter that runs this.
-    """
+    """The runner's environment as the steps inherit it, with a folder for ``python`` first on PATH."""
     kept = {
         name: value
         for name, value in os.environ.items()

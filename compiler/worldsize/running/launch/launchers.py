@@ -120,12 +120,7 @@ def count_ports(call: Call) -> int:
 
 
 def plan_processes(call: Call, ports: Sequence[str]) -> tuple[Process, ...]:
-    """The processes of one step, by rank.
-
-    Args:
-        call: The step.
-        ports: As many as :func:`count_ports` says; text, so that a dry run can pass placeholders.
-    """
+    """Plan the processes of one step, by rank. Ports are text, so that a dry run can pass placeholders."""
     return tuple(LAUNCHERS[call.launcher].plan(call, ports))
 
 

@@ -25,12 +25,7 @@ _LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one holds no setti
 
 
 def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
-    """What hides the secrets of a run.
-
-    Args:
-        graph: Its steps.
-        settings: What ``--set`` gave, by name.
-    """
+    """Make the mask of all secrets of a run; ``settings`` are the values of ``--set`` by name."""
     secrets = {*graph.secrets}
     for name, text in settings.items():
         secrets |= masking.find_secrets(name, text)
@@ -98,14 +93,7 @@ class Redaction:
 
 
 def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Redaction:
-    """How the processes of a step are shown.
-
-    Args:
-        task: The step.
-        call: What it runs.
-        values: Its inputs and outputs.
-        mask: Hides the secrets of the run.
-    """
+    """Make the redaction that shows the processes of a step."""
     secret = [name for name, source in task.inputs.items() if is_hidden(name, source)]
     hidden = {**values.inputs, **dict.fromkeys((name for name in secret if values.inputs[name]), HIDDEN)}
     shown = commands.fill_command(task.command, hidden, values.outputs).strip()
@@ -132,11 +120,7 @@ def _document(process: Process) -> dict[str, Any]:
 
 
 def hide_in_compiled(folder: Path, mask: Mask) -> None:
-    """Take the secrets out of what a spec was compiled to; what runs is in memory already.
-
-    Args:
-        folder: The compiled pipeline in the run's folder.
-        mask: Hides the secrets of the run.
+    """Remove the secrets from the compiled pipeline in a run's folder; what runs is in memory already.
 
     Raises:
         OSError: A file cannot be written.

@@ -65,11 +65,7 @@ def _bind(family: socket.AddressFamily, address: str) -> socket.socket:
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder with a short path, because sockets are made below it, for as long as the context lasts.
-
-    Args:
-        prefix: Of its name.
-        parent: Where; by default where temporary files are.
+    """Make a folder with a short path, because sockets are made below it, until the context ends.
 
     Raises:
         OSError: It cannot be made.
@@ -86,15 +82,7 @@ def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_abandoned_folders(prefix: str, parent: Path | None = None) -> list[Path]:
-    """Remove the folders of runs that have died.
-
-    Args:
-        prefix: Of their names.
-        parent: Where they are.
-
-    Returns:
-        What was removed.
-    """
+    """Remove the folders with a prefix that belong to dead runs, and return them."""
     removed = []
     for path in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _abandoned(path) as gone:

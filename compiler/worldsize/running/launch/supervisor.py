@@ -30,11 +30,7 @@ MARGIN_SECONDS = 7.0  # what the guard may take beyond that before it is given u
 
 
 class LivenessTimer:
-    """Counts the seconds in which one process reported nothing though the runner listened.
-
-    Args:
-        clock: A monotonic clock.
-    """
+    """Counts the seconds in which one process reported nothing while the runner listened."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = 0.0
@@ -46,11 +42,7 @@ class LivenessTimer:
         self.seconds = 0.0
 
     def has_expired(self, pid: int | None) -> bool:
-        """Count the time since the last look; whether the process is to be given up.
-
-        Args:
-            pid: The process, which is continued after a while should it be stopped.
-        """
+        """Count the time since the last look; whether to give the process up, which is continued first."""
         now = self._clock()
         self.seconds += min(now - self._looked, LONGEST_LOOK_SECONDS)
         self._looked = now

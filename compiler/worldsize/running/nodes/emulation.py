@@ -60,12 +60,7 @@ class NodeFault:
         return f"node{self.node}"
 
     def due(self, seconds: float, training_step: int | None) -> bool:
-        """Whether its time has come.
-
-        Args:
-            seconds: Since the processes started.
-            training_step: What the training says that it has done; None where it says nothing.
-        """
+        """Whether its time has come, given the seconds since the start and the training steps done."""
         if self.at_seconds is not None:
             return seconds >= self.at_seconds
         return training_step is not None and self.at_step is not None and training_step >= self.at_step
@@ -193,15 +188,9 @@ class Emulation:
 def read_emulation(
     options: RunOptions, tasks: Mapping[str, Task], sizes: Mapping[str, str]
 ) -> tuple[Emulation, list[Problem]]:
-    """What the options ask for, fitted to this machine.
+    """Read what to emulate here from the options, and every reason why it is impossible.
 
-    Args:
-        options: How to run.
-        tasks: The steps, fitted.
-        sizes: By step the name of its VM size, where it is known.
-
-    Returns:
-        What to emulate, and every reason why it cannot be.
+    ``sizes`` holds the VM size of each step, if it is known.
     """
     asked = _Reader(options, tasks, [])
     ordered, link = asked.faults(), asked.link()

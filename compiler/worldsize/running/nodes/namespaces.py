@@ -124,11 +124,7 @@ class StepNetwork:
         return pids
 
     def kill(self, node: Node) -> int:
-        """Kill everything that runs on a node, at once, until nothing does.
-
-        Returns:
-            How many processes were killed.
-        """
+        """Kill everything that runs on a node, until nothing does; the number of killed processes."""
         killed: set[int] = set()
         deadline = time.monotonic() + KILL_SECONDS
         while (pids := self.processes(node)) and time.monotonic() < deadline:
@@ -165,11 +161,7 @@ def _placed(call: Call, table: str) -> Call:
 
 
 class Namespaces:
-    """Gives every instance of a distributed step a network namespace; see ``places.Places``.
-
-    Args:
-        links: By step how its links are shaped; a step that is not there has links without limit.
-    """
+    """Gives every instance of a distributed step a network namespace; ``links`` are by step."""
 
     def __init__(self, links: Mapping[str, Link] | None = None) -> None:
         self._links = links or {}

@@ -129,13 +129,9 @@ class FittedLink:
 def fit_link(
     asked: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
 ) -> FittedLink:
-    """Fit a link to this kernel.
+    """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel.
 
-    Args:
-        asked: What ``--link`` says; None for that of the VM size.
-        size: The name of the step's VM size, where it is known.
-        can_shape: Whether the kernel limits rates (``tbf``).
-        can_delay: Whether it delays and loses packets (``netem``).
+    Rates are limited by ``tbf``, delay and loss are made by ``netem``.
     """
     wanted, source = (asked, "`--link`") if asked is not None else find_vm_link(size) or (UNSHAPED, "")
     link, missing = wanted, []
@@ -243,12 +239,7 @@ def switch_commands() -> tuple[Command, ...]:
 
 
 def node_commands(node: Node, switch: str) -> tuple[Command, ...]:
-    """What connects a node, for ``ip`` in the node's namespace.
-
-    Args:
-        node: The node.
-        switch: The id of a process in the switch's namespace.
-    """
+    """The commands for ``ip`` in a node's namespace that connect it to the namespace of a process."""
     peer = ("peer", "name", node.name, "netns", switch)
     return (
         ("link", "set", "dev", "lo", "up"),

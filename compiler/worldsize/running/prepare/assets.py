@@ -121,11 +121,7 @@ class AssetMap:
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
 
     def unnamed(self, texts: Collection[str]) -> list[Problem]:
-        """Entries of the call that stand for nothing which a pipeline names.
-
-        Args:
-            texts: What it names.
-        """
+        """The entries of the call for references that are not among ``texts``, those of the pipeline."""
         keys = {key for text in texts for key, _ in _matches(text)}
         advice = "see its `azureml:` references" if texts else "it names none: leave `--map` out"
         return [
@@ -140,12 +136,7 @@ class AssetMap:
         ]
 
     def missing(self, text: str, what: str = "data") -> str:
-        """The help of a diagnostic about a reference that :meth:`local` does not know.
-
-        Args:
-            text: The reference.
-            what: ``data``, ``component``, ``environment`` or ``model``.
-        """
+        """The help of a diagnostic about a reference that :meth:`local` does not know."""
         path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
         fetch = f"fetch it with `{_curl(text, path)}`, then " if _http(text) else ""
         option = shlex.quote(f"{text}={path}")
@@ -186,12 +177,7 @@ def parse_map_option(text: str) -> tuple[str, str]:
 
 
 def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
-    """The map for a spec or job file: its project's ``worldsize.yml``, and what the call adds.
-
-    Args:
-        target: the file.
-        mapped: paths, relative to the working folder, by reference.
-    """
+    """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call."""
     from worldsize import yaml  # the parser of `--map` alone needs none of it
     from worldsize.checking import discover, settings
 

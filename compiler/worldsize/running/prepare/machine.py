@@ -86,16 +86,7 @@ def _gpus() -> tuple[str, ...]:
 def fit_devices(
     tasks: Mapping[str, Task], sizes: Mapping[str, str], machine: Machine
 ) -> tuple[dict[str, Task], list[str]]:
-    """Fit the planned GPUs of tasks whose processes were fitted already.
-
-    Args:
-        tasks: By name.
-        sizes: By step the name of its VM size, where it is known.
-        machine: What there is.
-
-    Returns:
-        The tasks, and what to say about it, a line a step.
-    """
+    """Fit the planned GPUs of tasks to this machine; the tasks, and one notice a step."""
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
@@ -112,12 +103,9 @@ def fit_devices(
 
 
 def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]:
-    """Name the scripts of a job that will stop here, because NCCL moves data between GPUs only.
+    """Name the scripts of a job that will fail here, because NCCL moves data between GPUs only.
 
-    Args:
-        job: What runs.
-        roots: Folders whose scripts may be read.
-        machine: What there is.
+    Only scripts below ``roots`` are read.
     """
     if machine.gpus:
         return []

@@ -207,15 +207,7 @@ def _reads(expression: Expression | None, wanted: str) -> bool:
 def override_spec(
     document: yaml.Document, settings: Mapping[str, str]
 ) -> tuple[yaml.Document, list[Problem]]:
-    """A spec with other inputs.
-
-    Args:
-        document: The spec.
-        settings: Values by ``step.input``.
-
-    Returns:
-        The spec, parsed again, and what is wrong with the settings themselves.
-    """
+    """A spec with other inputs, parsed again, and what is wrong with the settings, by ``step.input``."""
     problems: list[Problem] = []
     for name, value in settings.items():
         edited = _edit_input(document, name, value)

@@ -71,13 +71,9 @@ class Prepared:
 def prepare(
     target: Path, pipeline: Path, options: RunOptions = RunOptions(), *, track: bool = True
 ) -> Prepared:
-    """Compile a spec, read the pipeline, fit it to the machine; find every reason not to start.
+    """Compile a spec, read the pipeline, and fit it to the machine; find every reason not to start.
 
-    Args:
-        target: What the user named.
-        pipeline: Where a spec is compiled to.
-        options: How to run it.
-        track: Whether MLflow records the run.
+    A spec is compiled to ``pipeline``.
     """
     found = targets.find_target(target, pipeline, options.settings)
     try:

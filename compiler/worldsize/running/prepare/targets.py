@@ -58,12 +58,7 @@ class Target:
 
 
 def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
-    """The job to run: the target itself, checked, or what the spec compiles to.
-
-    Args:
-        target: What the user named.
-        out: Where a spec is compiled to.
-        settings: Values for inputs, by name.
+    """Find the job to run: the target itself, checked, or what the spec compiles to in ``out``.
 
     Raises:
         SpecError: The file has errors.

@@ -26,12 +26,8 @@ def now() -> datetime:
 class EventLog:
     """Appends events to a file; each is with the operating system before the call returns.
 
-    A disk that is full ends the log, not the run: ``fault`` then says why, and events are dropped.
-
-    Args:
-        path: The file.
-        clock: Gives the time of an event.
-        mask: Hides secrets; the names of runs, steps and states stay.
+    If the disk is full, the log ends and the run continues: ``fault`` holds the error. ``mask`` hides
+    secrets, but not the names of runs, steps and states.
     """
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = now, *, mask: Mask | None = None) -> None:
@@ -45,12 +41,7 @@ class EventLog:
                 self._file.write(b"\n")
 
     def write(self, event: str, **details: Any) -> None:
-        """Append one event.
-
-        Args:
-            event: What happened, such as ``step_started``.
-            details: Plain data. Never an environment: only what we set ourselves may be logged.
-        """
+        """Append an event such as ``step_started`` with plain data, but never with an environment."""
         time = self._clock().isoformat(timespec="milliseconds")
         shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
         line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"

@@ -96,12 +96,7 @@ def find_run(home: Path, text: str) -> Path:
 
 
 def load_run(root: Path, *, mine: bool = False) -> RunRecord:
-    """Read what a run's folder says of it.
-
-    Args:
-        root: The folder.
-        mine: Whether the caller holds its lock, so that the run cannot be going on.
-    """
+    """Read the record of a run. With ``mine`` the caller holds its lock, so that the run cannot be active."""
     logged, damaged = scan_events(root / "events.jsonl")
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}

@@ -19,11 +19,7 @@ SUFFIX = ".part"  # of a file that is being written
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write beside, then rename.
-
-    Args:
-        path: The file; its folder is made.
-        document: Plain data.
+    """Write a JSON file beside its place, then rename it; its folder is made.
 
     Raises:
         OSError: The file cannot be written; nothing of it is left.

@@ -95,14 +95,8 @@ class Tracking:
         """Describe the run; the tracker answers when MLflow is ready.
 
         A tracker that was not started starts with the first step that asks for a run: where every step is
-        reused there is nothing to measure, and nobody waits for MLflow.
-
-        Args:
-            experiment: The experiment's name.
-            name: The run's name.
-            tags: Gives its tags, once they are needed.
-            parameters: Its parameters.
-            again: Whether the run is resumed, and has a record already.
+        reused there is nothing to measure, and nobody waits for MLflow. ``again`` means that the run is
+        resumed.
         """
         self._experiment = experiment
 
@@ -115,11 +109,9 @@ class Tracking:
             self._describe()
 
     def request(self, step: str, key: str | None = None) -> None:
-        """Ask for the run of a step, each time it starts; :meth:`environment` has it once it is there.
+        """Request the run of a step at each start; :meth:`environment` has it once it exists.
 
-        Args:
-            step: Its name.
-            key: What it does; with the same one a resumed run goes on with the step's run.
+        A resumed run continues the run of a step with the same key.
         """
         self.start()
         self._describe()
@@ -278,13 +270,7 @@ def _now() -> int:
 
 
 def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:
-    """Where a run comes from: the file, the user and the commit, under the names that MLflow reads.
-
-    Args:
-        pipeline: What was run, as the user named it.
-        run_id: Our id of the run.
-        source: The folder whose commit counts.
-    """
+    """The origin of a run: file, user and commit of a folder, under the names that MLflow reads."""
     tags = {
         "mlflow.source.name": str(pipeline),
         "mlflow.source.type": "LOCAL",

@@ -200,11 +200,7 @@ class Digests:
         self.hashed = 0  # files that had to be read
 
     def tree(self, path: Path, *, remember: bool = True) -> Tree:
-        """What lies at a path.
-
-        Args:
-            path: A file or folder, which need not exist.
-            remember: Whether its digests are kept for later runs.
+        """Describe what lies at a path, if anything; ``remember`` keeps the digests for later runs.
 
         Raises:
             OSError: Something cannot be read.

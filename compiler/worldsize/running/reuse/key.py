@@ -126,12 +126,7 @@ def _members(value: Any) -> Any:
 
 
 def identify_environment(task: Task, plan: EnvironmentPlan, digests: Digests) -> dict[str, Any]:
-    """As plain data.
-
-    Args:
-        task: The step.
-        plan: What the environments of the run are.
-        digests: Hashes the files that the definition names.
+    """Describe the environment of a step as plain data.
 
     Raises:
         OSError: Such a file cannot be read.

@@ -80,14 +80,10 @@ def _parse_record(document: Mapping[str, Any]) -> OutputRecord:
 def verify_outputs(
     record: OutputRecord, folder: StepFolder, digests: Digests
 ) -> tuple[OutputRecord, str | None]:
-    """Whether everything is still there as it was made.
+    """Check that the outputs are unchanged; the record as of now, and the first thing that has changed.
 
-    A file with the size and times that it had is taken to be the same, as long as the machine has not
-    been started anew since; any other is read.
-
-    Returns:
-        What is known now, to be saved where it is not ``made``, and the name of the first thing that
-        is not what it was.
+    A file with the same size and times is taken to be unchanged unless the machine was restarted since; any
+    other is read.
     """
     outputs = {}
     for name, tree in record.outputs.items():

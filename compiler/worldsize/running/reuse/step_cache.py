@@ -71,7 +71,9 @@ class ReuseCache:
         self._read = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
 
     def recall(self, task: Task) -> str | None:
-        """Put the outputs in place that the very same step made before.
+        """Put the outputs in place that an identical step made before.
+
+        The answer is the run that made them, which is this one if it is resumed; None if the step has to run.
 
         Returns:
             The run that made them, this one where it is resumed; None where the step has to run.
@@ -241,16 +243,7 @@ def make_step_cache(
     stopping: Callable[[], bool],
     earlier: RunRecord | None,
 ) -> ReuseCache:
-    """The cache of steps for a run.
-
-    Args:
-        prepared: The pipeline, with its options.
-        run: The run's folder.
-        store: Where steps are found and kept.
-        notice: Says something to the user.
-        stopping: Whether the user has asked to stop, so that no long file is hashed to its end.
-        earlier: What is known of the run, where it is resumed.
-    """
+    """Make the step cache of a run. ``stopping`` ends the hashing of a long file."""
     done = earlier.steps.values() if earlier is not None else ()
     return ReuseCache(
         run,

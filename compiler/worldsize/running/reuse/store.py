@@ -51,11 +51,7 @@ class StoreEntry:
 
 
 class Store:
-    """The entries of a home.
-
-    Args:
-        home: The folder of runs.
-    """
+    """The entries of a folder of runs."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -242,10 +238,7 @@ def plan_removal(store: Store, *, now: float, older: float, runs: bool) -> Remov
 
 
 def remove_unused(store: Store, removal: Removal) -> list[Path]:
-    """Remove; what has been taken up since the plan was made stays.
-
-    Returns:
-        The runs that were removed.
+    """Carry out a removal, except for what was used since it was planned; the removed runs.
 
     Raises:
         OSError: The store cannot be locked.

@@ -36,11 +36,7 @@ _INTEREST: Mapping[StepState, int] = {
 
 
 class LiveView:
-    """Steps as a table with state, time, progress, loss and samples/s.
-
-    Args:
-        console: Where to draw.
-    """
+    """Steps as a table with state, time, progress, loss and samples/s."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -81,13 +77,9 @@ class LiveView:
 
 
 def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
-    """The picture of all steps.
+    """Draw all steps as a table.
 
-    Args:
-        statuses: The steps in their order.
-        now: Monotonic time.
-        rows: Steps that may be shown; of more, those that run or failed, then the newest, are.
-        width: Columns of the terminal.
+    If there are more than ``rows``, those that run or have failed are shown, then the newest.
     """
     shown = _chosen(statuses, max(1, rows))
     picture = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))

@@ -28,15 +28,7 @@ def preview_processes(
     placed: Callable[[Call], Call] = lambda call: call,
     mask: Mask | None = None,
 ) -> dict[str, tuple[Process, ...]]:
-    """The processes of every step as they may be seen, with placeholders for what is not known yet.
-
-    Args:
-        tasks: The steps.
-        machine: What there is.
-        experiment: The experiment's name.
-        placed: Gives a call the places of its instances.
-        mask: Hides secrets.
-    """
+    """The processes of every step as they may be shown, with placeholders for what is not known yet."""
     return {
         name: _processes(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
     }

@@ -17,12 +17,7 @@ PROGRESS_SECONDS = 5.0
 
 
 class PlainView:
-    """Lines without times of day: one when a step changes, one every few seconds of progress.
-
-    Args:
-        write: Takes a line.
-        clock: A monotonic clock.
-    """
+    """Lines without times of day: one when a step changes, one every few seconds of progress."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -71,12 +66,7 @@ class PlainView:
 
 
 class MaskedView:
-    """Another view, from which secrets are hidden.
-
-    Args:
-        view: Shows the run.
-        mask: Hides its secrets.
-    """
+    """Another view, from which secrets are hidden."""
 
     def __init__(self, view: View, mask: Mask) -> None:
         self._view = view
@@ -107,11 +97,7 @@ class MaskedView:
 
 
 class QuietView(PlainView):
-    """Shows warnings only, or nothing.
-
-    Args:
-        warn: Takes the line of a warning.
-    """
+    """Shows warnings only, or nothing."""
 
     def __init__(self, warn: Callable[[str], None] = lambda _line: None) -> None:
         super().__init__(lambda _line: None)

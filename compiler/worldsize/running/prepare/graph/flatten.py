@@ -32,15 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
-    """The tasks of a job, in its own order.
-
-    Args:
-        job: The pipeline, or a standalone job as a graph of one step.
-        assets: What references to a workspace mean here.
-
-    Returns:
-        The graph, and every reason why it cannot run here.
-    """
+    """The tasks of a job in its own order, and every reason why they cannot run here."""
     faults, whole = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
     outer = Scope(job)
     if not job.steps:

@@ -33,16 +33,9 @@ DEFAULT_TIMEOUT = 60  # seconds a mini-batch, as there
 def read_parallel(
     step: Step, resolve: Callable[[Any], Any] = lambda value: value
 ) -> tuple[Component | None, list[Problem]]:
-    """Read a step of type ``parallel``.
+    """Read a parallel step as the command component that runs the driver, and its problems.
 
-    Args:
-        step: The step, inline or with a parallel component.
-        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
-            binding comes back as it is.
-
-    Returns:
-        The command component that it comes to, with the inputs and outputs of the step; None where there
-        is a problem. And the problems.
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
     """
     reader = _ParallelReader(step, resolve)
     component = reader.component()

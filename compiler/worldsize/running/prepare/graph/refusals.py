@@ -66,13 +66,7 @@ def describe_unsupported(name: str, kind: str) -> tuple[str, str]:
 def notice_unwritten_outputs(
     outputs: Mapping[str, Field[OutputSetting]], folder: Path, there: str
 ) -> Iterator[str]:
-    """Say where they are.
-
-    Args:
-        outputs: By name, as the file says.
-        folder: What paths in the file are relative to.
-        there: Where in the run's folder they all are.
-    """
+    """Say where outputs are that a job wants at local paths; ``there`` is their folder in that of the run."""
     for name, setting in outputs.items():
         path = setting.value.path.value if setting.value.path else None
         if isinstance(path, str) and local_path(path, folder) is not None:
@@ -82,7 +76,10 @@ def notice_unwritten_outputs(
 
 @dataclass(slots=True)
 class SettingsReader:
-    """What is wrong with a step goes to ``problems``."""
+    """Reads the settings of a step, and collects the problems.
+
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
+    """
 
     step: Step  # the step
     # turns a setting that is bound to an input of the pipeline into its value; what is no binding comes back

@@ -164,16 +164,9 @@ def find_unfilled(
     outputs: Collection[str],
     searched: Collection[str],
 ) -> tuple[str, str, Span | None] | None:
-    """The first placeholder of a command that nothing would replace, so that the shell would stumble over it.
+    """The first placeholder of a command that nothing replaces: message, help and position, or None.
 
-    Args:
-        component: The component.
-        inputs: The step's inputs; None is one without a value.
-        outputs: The step's outputs.
-        searched: What a sweep varies.
-
-    Returns:
-        The message, the help and the place; None where all is well.
+    ``searched`` is what a sweep varies; an input that is None has no value.
     """
     command = component.command
     if command is None or not isinstance(command.value, str):

@@ -36,15 +36,9 @@ LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need non
 def read_sweep(
     step: Step, resolve: Callable[[Any], Any] = lambda value: value
 ) -> tuple[SweepPlan | None, list[Problem]]:
-    """Read a step of type ``sweep``.
+    """Read a sweep step as a plan, and its problems.
 
-    Args:
-        step: The step, from a pipeline or a standalone sweep job.
-        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
-            binding comes back as it is.
-
-    Returns:
-        The plan, None where there is a problem, and the problems.
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
     """
     reader = _SweepReader(step, resolve)
     plan = reader.plan()

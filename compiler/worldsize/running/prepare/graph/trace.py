@@ -145,14 +145,7 @@ class Tracer:
     _known: dict[tuple[int, str, bool], Traced] = field(default_factory=dict)
 
     def trace(self, scope: Scope, argument: Argument, *, is_data: bool, depth: int = 0) -> Traced:
-        """The source of an argument that stands in a graph.
-
-        Args:
-            scope: The graph.
-            argument: What is given.
-            is_data: Whether a text is a path.
-            depth: How many texts around it are being put together.
-        """
+        """Find the source of an argument in a graph; ``depth`` counts the texts around it."""
         passed: dict[tuple[int, str, bool], str] = {}  # the name of the port at each
         traced: Traced | _Next = (scope, argument)
         while isinstance(traced, tuple):

@@ -89,13 +89,9 @@ class Tally:
 
 
 class Worker:
-    """One process and the line to it.
+    """One process and its socket.
 
-    Args:
-        number: Its place; a replacement has the same one, and goes on with the same log.
-        settings: The step.
-        log: Where it prints.
-        threads: How many it may compute with; left alone, each would take the machine's cores.
+    A replacement has the same number and log. Without ``threads`` each would use all cores of the machine.
     """
 
     def __init__(self, number: int, settings: Settings, log: Path, threads: int) -> None:
@@ -174,16 +170,7 @@ class Worker:
 
 
 class Pool:
-    """Works through all mini-batches.
-
-    Args:
-        work: What there is to do.
-        settings: How.
-        count: Workers.
-        logs: Their folder.
-        said: Told what happens, in words.
-        moved: Told after each mini-batch that is over.
-    """
+    """Works through all mini-batches, and reports events as text and progress as a tally."""
 
     def __init__(
         self,

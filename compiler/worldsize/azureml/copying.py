@@ -118,14 +118,14 @@ def _is_still(path: Path, number: int) -> bool:
         return os.path.realpath(path) == str(path) and os.path.samestat(os.stat(path), os.fstat(number))  # noqa: PTH116
 
 
-def read_listed(path: Path, most: int = -1) -> bytes:
-    """The bytes of a file that was listed, or its first ``most``.
+def read_listed(path: Path, limit: int = -1) -> bytes:
+    """The bytes of a file that was listed, or its first ``limit``.
 
     Raises:
         OSError: See :func:`open_listed`.
     """
     with open_listed(path) as file:
-        return file.read(most)
+        return file.read(limit)
 
 
 def are_equal(one: Path, other: Path) -> bool:

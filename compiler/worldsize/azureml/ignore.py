@@ -61,8 +61,8 @@ def _compile_content(content: bytes) -> Lines:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     # The last line that matches decides, so of equal lines only the last counts.
     distinct = reversed(dict.fromkeys(reversed((*lines, _CACHES, _RUNS))))
-    found = (parse_line(line) for line in distinct)
-    return compile_lines([pattern for pattern in found if pattern is not None])
+    patterns = (parse_line(line) for line in distinct)
+    return compile_lines([pattern for pattern in patterns if pattern is not None])
 
 
 def find_ignore_file(folder: Path) -> Path | None:

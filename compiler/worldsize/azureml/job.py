@@ -124,5 +124,5 @@ def read_declared(root: Node | None, path: Path) -> Iterator[Compute]:
     for key, node in block.items():
         if isinstance(node, Mapping):
             size = fields.read_field(node, "instance_type") or fields.read_field(node, "size")
-            most, tier = fields.read_field(node, "max_instances"), fields.read_field(node, "tier")
-            yield Compute(key.text, path, size, most, tier, declared=True)
+            max_instances, tier = fields.read_field(node, "max_instances"), fields.read_field(node, "tier")
+            yield Compute(key.text, path, size, max_instances, tier, declared=True)

@@ -83,8 +83,8 @@ def list_folder(
         return listing
     first = above or ignore.read_ignore_file(None, PurePosixPath())
     rules = ((first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
-    own = rules if not at.parts else rules[1:]
-    pending = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own) else []
+    own_rules = rules if not at.parts else rules[1:]
+    pending = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own_rules) else []
     while pending and not listing.exceeded:
         pending += reversed(list(_look_into(gate, pending.pop(), listing, merged=merged)))
     return listing
@@ -100,9 +100,9 @@ def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[
     return ((ignore.read_ignore_file(Path(real), PurePosixPath(*at)), real),)
 
 
-def _admit_folder(own: tuple[tuple[Ignore, str], ...]) -> bool:
+def _admit_folder(own_rules: tuple[tuple[Ignore, str], ...]) -> bool:
     """Whether the client copies a folder at all: it also compares the folder's own patterns with ``.``."""
-    return not any(rules.excludes_parts((".",)) for rules, _ in own)
+    return not any(rules.excludes_parts((".",)) for rules, _ in own_rules)
 
 
 def _look_into(  # noqa: C901 - one branch a kind of entry

@@ -40,11 +40,11 @@ class Snapshot(Struct):
         """The paths of all files, sorted, the same on every machine."""
         return sorted(self.files)
 
-    def content(self, name: str, most: int = -1) -> bytes:
-        """The bytes of one file that is not a zip, or its first ``most``."""
+    def content(self, name: str, limit: int = -1) -> bytes:
+        """The bytes of one file that is not a zip, or its first ``limit``."""
         source = self.files[name]
         assert isinstance(source, Path)
-        return read_listed(source, most)
+        return read_listed(source, limit)
 
 
 class Part(NamedTuple):

@@ -40,8 +40,8 @@ def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | N
     if tree is None:
         return None
     folder = os.path.realpath(path)
-    found = discover.settings_of(folder if Path(folder).is_dir() else str(Path(folder).parent), tree)
-    return Context(Path(tree), _allowed(found, read or {})).readable
+    settings_file = discover.settings_of(folder if Path(folder).is_dir() else str(Path(folder).parent), tree)
+    return Context(Path(tree), _allowed(settings_file, read or {})).readable
 
 
 def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
@@ -88,8 +88,8 @@ def outside(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None
     """Report the first few files, by their place in the output, that may not be copied."""
     if allowed is None:
         return []
-    found = (_outside(name, source, at) for name, source in _copied(files) if not allowed(source))
-    return list(islice(found, _MOST))
+    outsiders = (_outside(name, source, at) for name, source in _copied(files) if not allowed(source))
+    return list(islice(outsiders, _MOST))
 
 
 def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, Path]]:
@@ -103,8 +103,8 @@ def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, 
 
 def not_copied(problems: Iterable[Problem]) -> list[Problem]:
     """Why something that belongs to a pipeline may not be copied, each an error whatever a comment says."""
-    found = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
-    return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in found]
+    refused = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
+    return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in refused]
 
 
 def as_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:

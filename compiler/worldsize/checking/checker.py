@@ -118,7 +118,7 @@ def check_files(
     read; by default those in the tree.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    asked = Wanted(_resolve_prefixes(select), _resolve_prefixes(ignore))
+    requested = Wanted(_resolve_prefixes(select), _resolve_prefixes(ignore))
     parsed = {} if document is None else {Path(os.path.realpath(document.path)): document}
     content = {Path(os.path.realpath(path)): text for path, text in (texts or {}).items()}
     files = Files(documents=parsed, texts=content)
@@ -126,7 +126,7 @@ def check_files(
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
     for project in discover.projects(listed):
-        run, wanted, severity = _run(project, files, asked, readable)
+        run, wanted, severity = _run(project, files, requested, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
         levelled = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
         kept = _suppressed([each for each in levelled if wanted(each.code)], run, wanted)
@@ -134,13 +134,15 @@ def check_files(
         sources |= run.context.sources()
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = reports.mask_findings(shorten.cap_report(sort_unique(diagnostics), asked), sources, roots)
+    masked, shown_sources = reports.mask_findings(
+        shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
+    )
     checked = sorted(path for run in runs for path in run.files)
-    return Report(tuple(masked), shown, tuple(checked)), runs
+    return Report(tuple(masked), shown_sources, tuple(checked)), runs
 
 
 def _run(
-    project: discover.Project, files: Files, asked: Wanted, readable: Callable[[Path], bool] | None
+    project: discover.Project, files: Files, wanted: Wanted, readable: Callable[[Path], bool] | None
 ) -> tuple[CheckRun, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
     files.readable = files.readable_data = allow_anything
@@ -162,11 +164,11 @@ def _run(
         # What is wrong with the file itself is reported whatever it selects.
         own = (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
         silent = [code for code, level in chosen.severity.items() if level == "off"]
-        asked = Wanted(asked.selected or own, tuple({*asked.ignored, *chosen.ignore, *silent}))
-    for found in project.files:
-        run.guarded(found)
+        wanted = Wanted(wanted.selected or own, tuple({*wanted.ignored, *chosen.ignore, *silent}))
+    for file in project.files:
+        run.guarded(file)
     run.follow()
-    return run, asked, chosen.severity if chosen else {}
+    return run, wanted, chosen.severity if chosen else {}
 
 
 def _settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
@@ -204,10 +206,10 @@ def _suppressed(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) ->
             )
         problems += unusable
     kept = suppress.apply_suppressions(diagnostics, suppressions)
-    for path, found in suppressions.items():
+    for path, file_suppressions in suppressions.items():
         if path not in run.incomplete | run.context.budgets.exhausted:
-            problems += suppress.report_unused(found, lambda word: wanted(_code(word)))
-    extra = [found for found in engine.diagnose(problems) if wanted(found.code)]
+            problems += suppress.report_unused(file_suppressions, lambda word: wanted(_code(word)))
+    extra = [diagnostic for diagnostic in engine.diagnose(problems) if wanted(diagnostic.code)]
     return sort_unique([*kept, *extra])
 
 

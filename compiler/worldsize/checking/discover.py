@@ -41,15 +41,15 @@ def files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
     Raises:
         ValueError: A folder holds more than can be meant.
     """
-    found: dict[str, CheckedFile] = {}
+    files_by_path: dict[str, CheckedFile] = {}
     for path in paths:
         name = os.path.normpath(os.fspath(path))
         if os.path.isdir(name):
             for file in _below(name):
-                found.setdefault(file, CheckedFile(file, named=False))
+                files_by_path.setdefault(file, CheckedFile(file, named=False))
         else:
-            found[name] = CheckedFile(name, named=True)
-    return sorted(found.values())
+            files_by_path[name] = CheckedFile(name, named=True)
+    return sorted(files_by_path.values())
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -68,16 +68,16 @@ def _below(folder: str) -> Iterator[str]:
 
 def projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
-    found: dict[str, tuple[CheckedFile, str]] = {}
+    files_by_path: dict[str, tuple[CheckedFile, str]] = {}
     for path in paths:
         tree = tree_of(path)
         for file in files([path]):
-            if file.path not in found or file.named:
-                found[file.path] = (file, tree)
+            if file.path not in files_by_path or file.named:
+                files_by_path[file.path] = (file, tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known: dict[str, dict[str, str | None]] = {}
-    for name in sorted(found):
-        file, tree = found[name]
+    for name in sorted(files_by_path):
+        file, tree = files_by_path[name]
         folder = os.path.realpath(os.path.dirname(name))
         settings = _settings_above(folder, tree, known.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
@@ -142,11 +142,11 @@ def _settings_in(folder: str) -> str | None:
 def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     if folder not in known:
-        found = _settings_in(folder)
+        settings = _settings_in(folder)
         parent = os.path.dirname(folder)
-        if found is None and folder not in (tree, parent):
-            found = _settings_above(parent, tree, known)
-        known[folder] = found
+        if settings is None and folder not in (tree, parent):
+            settings = _settings_above(parent, tree, known)
+        known[folder] = settings
     return known[folder]
 
 

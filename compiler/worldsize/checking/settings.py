@@ -201,14 +201,16 @@ def _entries(settings: Settings, node: Node | None, name: str, example: str) -> 
 def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
     shown = name if "`" in name or name == "the file" else f"`{name}`"
     span = node.entries[0][0].span if isinstance(node, Mapping) and node.entries else node.span
-    found = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
-    given = found or (f"`{shorten(node.text, 60)}`" if isinstance(node, Scalar) and node.text else "nothing")
-    return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {given}", help_)
+    collection = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
+    written = collection or (
+        f"`{shorten(node.text, 60)}`" if isinstance(node, Scalar) and node.text else "nothing"
+    )
+    return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {written}", help_)
 
 
 def _choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
-    given = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
-    message = f"`{given}` is not a value of `{name}`"
-    sure = closest_unambiguous(given, words) if isinstance(node, Scalar) else None
+    written = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
+    message = f"`{written}` is not a value of `{name}`"
+    sure = closest_unambiguous(written, words) if isinstance(node, Scalar) else None
     fix = Fix(node.span, sure) if sure else None
-    return Problem("settings-wrong-value", node.span, message, did_you_mean(given, words), fix=fix)
+    return Problem("settings-wrong-value", node.span, message, did_you_mean(written, words), fix=fix)

@@ -35,11 +35,11 @@ def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagn
             last[key] = each
     notes = list(_notes(counts, last))
     listed: list[Diagnostic] = []
-    for found in kept.values():
-        gravest = _gravest(found, limits.LISTED)
-        if len(gravest) < len(found):
+    for findings in kept.values():
+        gravest = _gravest(findings, limits.LISTED)
+        if len(gravest) < len(findings):
             message = (
-                f"{len(found) - len(gravest):,} more findings of several rules in this file are not listed"
+                f"{len(findings) - len(gravest):,} more findings of several rules in this file are not listed"
             )
             notes.append(Problem("findings-left-out", gravest[-1].span, message, _HELP))
         listed += gravest
@@ -59,12 +59,12 @@ def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagno
     return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
 
 
-def _gravest(diagnostics: Sequence[Diagnostic], most: int) -> list[Diagnostic]:
+def _gravest(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:
     """As many as are listed, errors before warnings before the rest, in the order they came in."""
-    if len(diagnostics) <= most:
+    if len(diagnostics) <= limit:
         return list(diagnostics)
     ranked = sorted(range(len(diagnostics)), key=lambda at: (SEVERITIES.index(diagnostics[at].severity), at))
-    return [diagnostics[at] for at in sorted(ranked[:most])]
+    return [diagnostics[at] for at in sorted(ranked[:limit])]
 
 
 def _notes(counts: Counter[tuple[str, str]], last: dict[tuple[str, str], Diagnostic]) -> Iterator[Problem]:

@@ -67,11 +67,11 @@ def refuse_incomplete(report: Report) -> None:
     """
     over = [each.slug == OVER_BUDGET for each in report.diagnostics]
     if any(over):
-        found = [
+        diagnostics = [
             replace(each, severity="error") if late else each
             for each, late in zip(report.diagnostics, over, strict=True)
         ]
-        raise SpecError(found, report.sources)
+        raise SpecError(diagnostics, report.sources)
 
 
 @contextmanager
@@ -87,8 +87,8 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
     except OverBudgetError:
         from worldsize.rules import engine  # only a refusal needs it
 
-        found = engine.diagnose([report_over_budget(str(path))])
-        raise SpecError([replace(each, severity="error") for each in found], sources) from None
+        diagnostics = engine.diagnose([report_over_budget(str(path))])
+        raise SpecError([replace(each, severity="error") for each in diagnostics], sources) from None
 
 
 def _explain_other_kind(runs: list[CheckRun]) -> Problem | None:

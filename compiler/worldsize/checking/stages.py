@@ -38,19 +38,19 @@ class CheckRun(Struct):
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
-    def guarded(self, found: discover.CheckedFile, kind: str = "") -> None:
+    def guarded(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Check one file; where that crashes it is reported, and the other files are still checked."""
         try:
-            with self.context.budgets.charge(found.path):
-                self.file(found, kind)
+            with self.context.budgets.charge(file.path):
+                self.file(file, kind)
         except OverBudgetError:
-            self.incomplete.add(found.path)
-            self.files += [] if found.path in self.files else [found.path]
-            self.problems.append(self.context.budgets.give_up(found.path))
+            self.incomplete.add(file.path)
+            self.files += [] if file.path in self.files else [file.path]
+            self.problems.append(self.context.budgets.give_up(file.path))
         except Exception as error:
-            self.incomplete.add(found.path)
-            self.files += [] if found.path in self.files else [found.path]
-            self.problems.append(engine.crash("reading this file", Span(found.path, 1, 1, 1, 1), error))
+            self.incomplete.add(file.path)
+            self.files += [] if file.path in self.files else [file.path]
+            self.problems.append(engine.crash("reading this file", Span(file.path, 1, 1, 1, 1), error))
 
     def follow(self) -> None:
         """Check the jobs of schedules and the components of steps that are not checked as files of their own.
@@ -74,14 +74,14 @@ class CheckRun(Struct):
         self._met[id(subject)] = subject
         return new
 
-    def file(self, found: discover.CheckedFile, kind: str = "") -> None:
+    def file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Recognise one file, unless its use says what it is, and run the stages of its kind."""
-        document = self.context.document(found.path)
-        kind = kind or discover.kind_of(document, named=found.named) or ""
+        document = self.context.document(file.path)
+        kind = kind or discover.kind_of(document, named=file.named) or ""
         if not kind:
-            self._unrecognised(document, named=found.named)
+            self._unrecognised(document, named=file.named)
             return
-        self.files.append(found.path)
+        self.files.append(file.path)
         self.kinds[document.path] = kind
         self.problems += document.problems
         if document.root is not None:
@@ -160,20 +160,20 @@ def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
     from worldsize.azureml.model import Field
 
     size, most, tier = (
-        None if given is None else Field(given.value, given.span)
-        for given in (profile.instance_type, profile.max_instances, profile.tier)
+        None if located is None else Field(located.value, located.span)
+        for located in (profile.instance_type, profile.max_instances, profile.tier)
     )
     return Compute(profile.name, spec.path, size, most, tier)
 
 
 def _profiles(spec: Spec) -> dict[str, Cluster]:
     """What the spec says of the cluster of each step."""
-    found = {}
+    clusters = {}
     for name, step in spec.steps.items():
         profile = spec.compute.get(step.compute.value) if step.compute else None
         if profile is not None:
             size, most, tier = profile.instance_type, profile.max_instances, profile.tier
-            found[name] = Cluster(
+            clusters[name] = Cluster(
                 instance_type=size.value if size else None,
                 max_instances=most.value if most else None,
                 tier=tier.value if tier else None,
@@ -181,7 +181,7 @@ def _profiles(spec: Spec) -> dict[str, Cluster]:
                 max_span=most.span if most else None,
                 tier_span=tier.span if tier else None,
             )
-    return found
+    return clusters
 
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
@@ -206,39 +206,39 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
 def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     from worldsize.azureml import job  # few trees have such files
 
-    found = job.read_compute(root, path)
-    if found is not None:
-        run.context.describe(found)
-        run.feed(found, root.span)
+    cluster = job.read_compute(root, path)
+    if cluster is not None:
+        run.context.describe(cluster)
+        run.feed(cluster, root.span)
 
 
 def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """The job that a schedule starts is checked too, also where only the schedule was named."""
     from worldsize.azureml import job
 
-    found, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
+    schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
-    run.problems += _times(found)
-    run.feed(found, root.span)
-    if found.job is not None and found.target is not None:
-        run.referred.append((str(found.target), ""))
+    run.problems += _times(schedule)
+    run.feed(schedule, root.span)
+    if schedule.job is not None and schedule.target is not None:
+        run.referred.append((str(schedule.target), ""))
 
 
-def _times(found: JobSchedule) -> Iterator[Problem]:
+def _times(schedule_file: JobSchedule) -> Iterator[Problem]:
     """What is wrong with the times, by the rules that a spec's schedule is held to."""
     from worldsize.spec import schedule  # few trees have schedules
 
-    if found.trigger is not None:
-        yield from schedule.check_trigger(found.trigger)
+    if schedule_file.trigger is not None:
+        yield from schedule.check_trigger(schedule_file.trigger)
 
 
 def _feed_job(run: CheckRun, job: Job | None) -> None:
     if job is None:
         return
-    place = _place(job.path, job.raw)
-    run.feed(job, place)
+    span = _place(job.path, job.raw)
+    run.feed(job, span)
     for step in job.steps.values():
-        run.feed(step, step.span or place)
+        run.feed(step, step.span or span)
         _feed_component(run, step.component)
 
 

@@ -144,8 +144,8 @@ def command(
             common.say(render_preview(running.dry_run(target, options)), nl=False)
         return
     with exit_on_refusal():
-        shown = choose_view(quiet=quiet)
-        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=shown)
+        view = choose_view(quiet=quiet)
+        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
     exit_with_result(result, quiet=quiet)
 
 

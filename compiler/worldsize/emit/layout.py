@@ -139,10 +139,10 @@ def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
     """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
     if need is None or step.component is None or PREDICTION not in step.component.inputs:
         return step
-    said = Field[Argument](
+    prediction = Field[Argument](
         Literal(need.breakdown.total), comment="bytes a process, see worldsize plan --memory"
     )
-    return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, said)})
+    return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, prediction)})
 
 
 def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:
@@ -273,13 +273,13 @@ def render_deepspeed_config(step: Step, plan: StepPlan) -> str | None:
     training = plan.training
     if training is None:
         return None
-    given = literal_inputs(step, _INPUTS)
+    inputs = literal_inputs(step, _INPUTS)
     try:
         planned = deepspeed_config.Plan(
             micro_batch=training.batch_size_per_device,
             accumulation=training.gradient_accumulation_steps,
             world_size=plan.topology.world_size,
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in inputs.items() if value is not None},
         )
         return deepspeed_config.to_json(deepspeed_config.build_config(planned))
     except (TypeError, ValueError):

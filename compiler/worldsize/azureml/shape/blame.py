@@ -47,8 +47,8 @@ def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Prob
     """Report ``node``, the value of ``name``, which fits no alternative."""
     if isinstance(node, Scalar):
         return _scalar(node, name, alternatives)
-    given = "a mapping" if isinstance(node, Mapping) else "a list"
-    message = f"`{name}` takes {_expected(alternatives)}, not {given}"
+    actual = "a mapping" if isinstance(node, Mapping) else "a list"
+    message = f"`{name}` takes {_expected(alternatives)}, not {actual}"
     return Problem("aml-wrong-type", _start(node), message, _container_advice(node, name, alternatives))
 
 
@@ -156,10 +156,10 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         if same == node.text.lower():
             advice += "; upper and lower case count here"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
-    found = closest(node.text, words)
-    if found is not None:
-        fix = Fix(node.span, found) if closest_unambiguous(node.text, words) == found else None
-        return Problem("aml-not-allowed", node.span, message, f"did you mean `{found}`?", fix=fix)
+    suggestion = closest(node.text, words)
+    if suggestion is not None:
+        fix = Fix(node.span, suggestion) if closest_unambiguous(node.text, words) == suggestion else None
+        return Problem("aml-not-allowed", node.span, message, f"did you mean `{suggestion}`?", fix=fix)
     listed = ", ".join(f"`{word}`" for word in words if word != "null")
     return Problem(
         "aml-not-allowed", node.span, message, f"write one of {listed}" if len(words) <= 20 else None
@@ -176,9 +176,9 @@ def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | N
     example = _EXAMPLES.get(chosen.text.lower())
     if example is None or context.parent is None or context.parent.name != "inputs":
         return None
-    given = context.node.get("default" if "value" not in context.node else "value")
-    if isinstance(given, Scalar) and given.text:
-        example = given.text
+    value = context.node.get("default" if "value" not in context.node else "value")
+    if isinstance(value, Scalar) and value.text:
+        example = value.text
     message = f"`{chosen.text}` is not a value of `type`"
     advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
     advice += ": a job gives values, a component types"

@@ -67,12 +67,12 @@ def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple
         if key.text != next(name for name in context.node if name in _CONDA_KEYS):
             return None, None
         return _conda(key, context), None
-    found = _find(key, context, catalog)
-    if found.fix is not None:
-        return found, found.fix.replacement
-    if found.slug == "aml-misplaced-key":
-        return found, "component" if key.text == "jobs" else _container_of(key.text, context, catalog)
-    return found, None
+    problem = _find(key, context, catalog)
+    if problem.fix is not None:
+        return problem, problem.fix.replacement
+    if problem.slug == "aml-misplaced-key":
+        return problem, "component" if key.text == "jobs" else _container_of(key.text, context, catalog)
+    return problem, None
 
 
 def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
@@ -117,8 +117,10 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
 def _kept(key: Scalar, context: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
     message = f"`{shorten(key.text, 60)}` is not a known key of {context.title}, so it probably has no effect"
-    found = closest(key.text, known_keys(context.shape))
-    return Problem("aml-ignored-key", key.span, message, f"did you mean `{found}`?" if found else "remove it")
+    suggestion = closest(key.text, known_keys(context.shape))
+    return Problem(
+        "aml-ignored-key", key.span, message, f"did you mean `{suggestion}`?" if suggestion else "remove it"
+    )
 
 
 def _takes_conda_file(context: MappingContext) -> bool:
@@ -179,8 +181,8 @@ def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
     if not owners:
         return None
     slug = "distribution-field-of-other-type" if context.name == "distribution" else "aml-field-of-other-type"
-    of = _listing(owners, "and")
-    message = f"`{key.text}` is a key of type {of}, and the type here is `{context.type}`"
+    listed_owners = _listing(owners, "and")
+    message = f"`{key.text}` is a key of type {listed_owners}, and the type here is `{context.type}`"
     own = [name for name in known_keys(context.shape) if name not in _COMMON]
     advice = (
         f"type `{context.type}` takes {_listing(own, 'and')}"
@@ -225,17 +227,17 @@ def _typo(key: Scalar, context: MappingContext) -> Problem | None:
     if context.shape.get("additionalProperties") is True and len(key.text) < 5:
         return None  # where any key is let through, a short one is too easily near to another
     candidates = [name for name in known_keys(context.shape) if name not in context.node]
-    found = closest(key.text, candidates)
-    if found is None:
+    suggestion = closest(key.text, candidates)
+    if suggestion is None:
         return None
-    case_only = found.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
-    advice = f"write `{found}`; keys are in snake_case" if case_only else f"did you mean `{found}`?"
-    return _unknown(key, context, advice, _sure(key, found, candidates))
+    case_only = suggestion.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
+    advice = f"write `{suggestion}`; keys are in snake_case" if case_only else f"did you mean `{suggestion}`?"
+    return _unknown(key, context, advice, _sure(key, suggestion, candidates))
 
 
-def _sure(key: Scalar, found: str, candidates: list[str]) -> Fix | None:
-    """The fix that writes ``found``, where no other key of the mapping is as near."""
-    return Fix(key.span, found) if closest_unambiguous(key.text, candidates) == found else None
+def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
+    """The fix that writes ``suggestion``, where no other key of the mapping is as near."""
+    return Fix(key.span, suggestion) if closest_unambiguous(key.text, candidates) == suggestion else None
 
 
 def _listing(words: Iterable[str], last: str = "or") -> str | None:
@@ -358,7 +360,7 @@ def _check_component_name(context: MappingContext) -> Iterator[Problem]:
         message = "the component has no `name`, which it needs to be registered"
         yield Problem("aml-component-name", context.anchor, message, "add `name:`")
     elif not isinstance(name, Scalar) or not fits_shape(name.value, context.shape["properties"]["name"]):
-        given = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
-        message = f"{given} is not a name under which a component can be registered"
+        shown = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
+        message = f"{shown} is not a name under which a component can be registered"
         advice = "use lower-case letters, digits and `_`, and start with a letter"
         yield Problem("aml-component-name", name.span, message, advice)

@@ -96,8 +96,8 @@ def _schedule(root: Mapping) -> str | None:
     trigger = root.get("trigger")
     timed = isinstance(trigger, Mapping) and ("expression" in trigger or "frequency" in trigger)
     typed = isinstance(trigger, Mapping) and (_text(trigger, "type") or "").lower() in ("cron", "recurrence")
-    made = "create_job" in root and ("trigger" in root or "name" in root)
-    return "schedule" if made or (timed and typed) else None
+    creates_job = "create_job" in root and ("trigger" in root or "name" in root)
+    return "schedule" if creates_job or (timed and typed) else None
 
 
 def _by_keys(root: Mapping) -> str | None:

@@ -234,21 +234,21 @@ def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
 def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     """What to tell the user about it, given the inputs of the step."""
     total = _counter(_MEMORY, "MemTotal:") * 1024
-    said = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
+    advice = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
     planned = _number(inputs, "predicted_memory_bytes")
-    if planned and said:
-        said[0] += f"; {planned / 2**30:.1f} GiB were planned for each process"
+    if planned and advice:
+        advice[0] += f"; {planned / 2**30:.1f} GiB were planned for each process"
     micro = _number(inputs, "batch_size_per_device")
     accumulation = _number(inputs, "gradient_accumulation_steps") or 1
     smaller = smaller_batch(micro, 0.5) if micro else 0
     if micro and smaller < micro:
-        said.append(
+        advice.append(
             f"help: set `batch_size_per_device` to {smaller} and `gradient_accumulation_steps` to"
             f" {accumulation * (micro // smaller)}: the same global batch, with half the activations or less"
         )
     else:
-        said.append("help: let a process hold less at once, or start fewer of them")
-    return tuple(said)
+        advice.append("help: let a process hold less at once, or start fewer of them")
+    return tuple(advice)
 
 
 def _number(inputs: Mapping[str, Source | None], name: str) -> int:

@@ -109,8 +109,8 @@ class Restarting:
                 failure.status, attempt.reached, failure_signature(failure.message, failure.last_lines)
             )
         )
-        most = self.most.get(task.name, self.policy.most)
-        policy = replace(self.policy, most=most, seed=f"{self.policy.seed}/{task.name}")
+        max_restarts = self.most.get(task.name, self.policy.most)
+        policy = replace(self.policy, most=max_restarts, seed=f"{self.policy.seed}/{task.name}")
         decision = policy.decide(tries)
         if decision.seconds is None and decision.reason:
             self.say(f"{task.name}: not started again: {decision.reason}")

@@ -256,11 +256,11 @@ class Sweep:
 
     def _counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
-        said = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
+        parts = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
         for state, word in (("failed", "failed"), ("stopped", "stopped" if self._late else "stopped early")):
             if state in states:
-                said.append(f"{states.count(state)} {word}")
-        return said[0] + (f" ({', '.join(said[1:])})" if said[1:] else "")
+                parts.append(f"{states.count(state)} {word}")
+        return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")
 
     def _link(self, best: Trial) -> None:
         mine, theirs = self.run.step(self.task.name), self.run.step(best.name)

@@ -146,7 +146,9 @@ def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task
     trial is a component. Its processes also see ``AZUREML_SWEEP_<x>``, as in Azure ML.
     """
     fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
-    seen = {f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()}
+    sweep_variables = {
+        f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()
+    }
     return replace(
         step,
         name=trial_name(step.name, number),
@@ -157,7 +159,7 @@ def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task
             is_deterministic=Field(False),  # its metric is not kept with its outputs, so it is never reused
         ),
         inputs={**step.inputs, **{key: Text(value, is_secret(key)) for key, value in fitting.items()}},
-        environment_variables={**step.environment_variables, **seen},
+        environment_variables={**step.environment_variables, **sweep_variables},
         timeout=plan.trial_timeout,
     )
 

@@ -58,14 +58,14 @@ class Definition:
     @property
     def notices(self) -> list[str]:
         """What differs from it on this machine, each a whole line."""
-        said = []
+        lines = []
         if self.python not in (None, HERE):
-            said.append(f"{self.name}: it asks for Python {self.python}, its steps run with {HERE}")
+            lines.append(f"{self.name}: it asks for Python {self.python}, its steps run with {HERE}")
         if self.left:
             several = "packages" if len(self.left) > 1 else "a package"
             names = ", ".join(f"`{each}`" for each in self.left)
-            said.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
-        return said
+            lines.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
+        return lines
 
 
 ReadDefinition = tuple[Definition, list[Problem]]
@@ -141,9 +141,9 @@ def _file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  #
 def _conda(
     value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
 ) -> ReadDefinition:
-    wanted = read_conda(value.get("dependencies"))
-    definition = replace(start, python=wanted.python, left=wanted.left, conda=text)
-    return _pinned(wanted.requirements, folder, definition, gate)
+    packages = read_conda(value.get("dependencies"))
+    definition = replace(start, python=packages.python, left=packages.left, conda=text)
+    return _pinned(packages.requirements, folder, definition, gate)
 
 
 def _refused(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
@@ -298,14 +298,14 @@ def _uncontained(tasks: Mapping[str, Task], definitions: Mapping[str, Definition
         help_ = "start a Docker engine, or take `--environment isolated`"
         yield Problem("run-refused", first, f"`--environment docker` is not possible here: {reason}", help_)
         return
-    said = set()
+    reported_spans = set()
     for name, definition in definitions.items():
         span = definition.span or first
         if tasks[name].launcher == "mpi":
             message = f"step `{name}` is distributed with `mpi`, which is not run in containers here"
             yield Problem("run-refused", span, message, "take `--environment isolated`")
-        elif definition.image is None and definition.context is None and span not in said:
-            said.add(span)
+        elif definition.image is None and definition.context is None and span not in reported_spans:
+            reported_spans.add(span)
             message = (
                 f"step `{name}` names no image"
                 if not definition.name

@@ -100,22 +100,22 @@ def find_docker_fault() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return f"`{PROGRAM} version` does not answer"
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())
-        return f"no Docker engine answers: {said}"[:180]
+        output = " ".join((done.stderr or done.stdout).split())
+        return f"no Docker engine answers: {output}"[:180]
     return None
 
 
 def remove_containers(names: Iterable[str]) -> None:
     """Remove containers; those that are gone are no fault."""
-    wanted = list(names)
-    if wanted:
-        _quietly("rm", "--force", "--volumes", *wanted)
+    containers = list(names)
+    if containers:
+        _quietly("rm", "--force", "--volumes", *containers)
 
 
 def remove_orphans() -> None:
     """Remove the containers of runners on this machine that have died."""
-    wanted = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
-    listed = _quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", wanted)
+    output_format = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
+    listed = _quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", output_format)
     remove_containers(find_orphans(listed.splitlines(), is_runner_alive))
 
 

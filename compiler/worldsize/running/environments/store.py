@@ -83,9 +83,16 @@ class LayerStore:
 
     def programs(self) -> Path:
         """A folder whose ``bin`` holds the programs of this Python's packages, for any layer's Python."""
-        own = Path(sys.executable).parent
-        told = "\0".join([_PROGRAMS_FORMAT, str(own), str(own.stat().st_mtime_ns), repr(find_installers())])
-        programs = self.root / f"programs-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        python_folder = Path(sys.executable).parent
+        parts = "\0".join(
+            [
+                _PROGRAMS_FORMAT,
+                str(python_folder),
+                str(python_folder.stat().st_mtime_ns),
+                repr(find_installers()),
+            ]
+        )
+        programs = self.root / f"programs-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
         if not programs.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             with _beside(programs) as building:
@@ -121,8 +128,8 @@ class LayerStore:
 
 def layer_key(lines: Sequence[str]) -> str:
     """The name of a layer: by its contents, the Python and the place of the packages it is laid over."""
-    told = [_FORMAT, sys.version, sys.platform, sys.prefix, digest_requirements(lines)]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+    parts = [_FORMAT, sys.version, sys.platform, sys.prefix, digest_requirements(lines)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def run_program(
@@ -170,5 +177,5 @@ def find_reasons(log: Path) -> list[str]:
     """What pip said of its failure; it lists every version that there is, so long lines are cut."""
     lines = [line for line in last_lines(log, 200) if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR:")]
-    told = errors[:LAST_LINES] or lines[-LAST_LINES:]
-    return [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in told]
+    shown_lines = errors[:LAST_LINES] or lines[-LAST_LINES:]
+    return [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in shown_lines]

@@ -56,9 +56,9 @@ class HangWatcher:
         self._tell_slow(attempt)
         silent = {rank for rank, beat in heartbeats.items() if is_silent(beat, now)}
         for rank in sorted(silent):
-            told = (attempt.task.name, attempt.number, rank)
-            if told not in self._told and is_certain(heartbeats[rank], now):
-                self._told.add(told)
+            key = (attempt.task.name, attempt.number, rank)
+            if key not in self._told and is_certain(heartbeats[rank], now):
+                self._told.add(key)
                 self._tell(attempt, heartbeats[rank])
         late = [beat for beat in heartbeats.values() if is_late(beat, now)]
         if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
@@ -69,9 +69,9 @@ class HangWatcher:
         newest = attempt.progress.newest
         if newest is None or newest.slow_rank is None or newest.slow_ratio is None:
             return
-        told = (attempt.task.name, -1, int(newest.slow_rank))
-        if told not in self._told:
-            self._told.add(told)
+        key = (attempt.task.name, -1, int(newest.slow_rank))
+        if key not in self._told:
+            self._told.add(key)
             text = f"rank {newest.slow_rank:.0f} is {newest.slow_ratio:.1f} times as slow as the others"
             self.say(f"{attempt.task.name}: {text}")
             attempt.context.log.write("rank_slow", step=attempt.task.name, reason=text)

@@ -46,13 +46,13 @@ class FaultInjector:
 
     def _happen(self, fault: NodeFault, attempt: Attempt) -> None:
         assert attempt.group is not None
-        said = describe_fault(fault, attempt.group.ranks)
+        description = describe_fault(fault, attempt.group.ranks)
         newest = attempt.progress.newest
         reached = f", at step {newest.step}" if newest is not None and newest.step is not None else ""
-        self.say(f"{attempt.task.name}: {said}{reached}")
+        self.say(f"{attempt.task.name}: {description}{reached}")
         site = self.places.sites.get(attempt.task.name) if self.places else None
         if fault.kind == "kill":
-            attempt.blame = said
+            attempt.blame = description
             if site is not None:
                 site.kill(site.nodes[fault.node])
             else:

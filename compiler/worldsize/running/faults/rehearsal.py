@@ -91,7 +91,7 @@ def _kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
 
 def _fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
     # Drawn for every kind alike, so that one fault's kind does not move the others.
-    rank, whole, length, node = (
+    rank, group_draw, length, node = (
         chance.randrange(world_size),
         chance.random(),
         chance.random(),
@@ -101,7 +101,7 @@ def _fault(chance: random.Random, kind: Kind, share: float, world_size: int, nod
     seconds = round(low + length * (high - low), 1)
     if kind == "cut":
         return PlannedFault(kind, share, seconds=seconds, node=int(node * nodes))
-    everybody = kind in ("kill", "terminate") and whole < WHOLE_GROUP
+    everybody = kind in ("kill", "terminate") and group_draw < WHOLE_GROUP
     return PlannedFault(kind, share, tuple(range(world_size)) if everybody else (rank,), seconds)
 
 

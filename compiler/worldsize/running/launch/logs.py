@@ -73,8 +73,8 @@ def last_lines(path: Path, count: int) -> list[str]:
     except (OSError, ValueError):  # a name from a record, which may hold anything
         return []
     lines = Decoder().feed(data, final=True)
-    whole = lines[1:] if start else lines
-    return [line for line in whole if line.strip()][-count:]
+    complete_lines = lines[1:] if start else lines
+    return [line for line in complete_lines if line.strip()][-count:]
 
 
 def _settled(line: str) -> str:

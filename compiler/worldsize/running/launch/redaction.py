@@ -96,8 +96,10 @@ def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Re
     """Make the redaction that shows the processes of a step."""
     secret = [name for name, source in task.inputs.items() if is_hidden(name, source)]
     hidden = {**values.inputs, **dict.fromkeys((name for name in secret if values.inputs[name]), HIDDEN)}
-    shown = commands.fill_command(task.command, hidden, values.outputs).strip()
-    return Redaction(mask, call.command, shown, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret))
+    shown_command = commands.fill_command(task.command, hidden, values.outputs).strip()
+    return Redaction(
+        mask, call.command, shown_command, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret)
+    )
 
 
 def redact_failure(failure: Failure | None, mask: Mask) -> Failure | None:
@@ -129,6 +131,6 @@ def hide_in_compiled(folder: Path, mask: Mask) -> None:
         if path.stat().st_size > _LONGEST_COPY:
             continue
         text = path.read_text(encoding="utf-8")
-        shown = mask.text(assignments.replace_values(str(path), text, HIDDEN))
-        if shown != text:
-            path.write_text(shown, encoding="utf-8")
+        masked = mask.text(assignments.replace_values(str(path), text, HIDDEN))
+        if masked != text:
+            path.write_text(masked, encoding="utf-8")

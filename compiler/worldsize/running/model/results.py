@@ -101,12 +101,12 @@ def failure_of_step(message: str) -> Failure:
 
 def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
     """Which processes of a group had not ended, and which had, in words."""
-    left = [each for each in ranks if each in running]
-    over = [each for each in ranks if each not in running and not each.serves]
-    if not left:
+    running_ranks = [each for each in ranks if each in running]
+    ended_ranks = [each for each in ranks if each not in running and not each.serves]
+    if not running_ranks:
         return "when every process had ended"
-    said = f"when {_named(left)} still ran"
-    return f"{said} and {_named(over)} had ended" if over else said
+    text = f"when {_named(running_ranks)} still ran"
+    return f"{text} and {_named(ended_ranks)} had ended" if ended_ranks else text
 
 
 def _named(processes: Sequence[Process]) -> str:

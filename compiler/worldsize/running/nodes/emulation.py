@@ -192,22 +192,22 @@ def read_emulation(
 
     ``sizes`` holds the VM size of each step, if it is known.
     """
-    asked = _Reader(options, tasks, [])
-    ordered, link = asked.faults(), asked.link()
-    asked.rehearsal()
+    reader = _Reader(options, tasks, [])
+    ordered, link = reader.faults(), reader.link()
+    reader.rehearsal()
     if options.nodes != "namespaces":
-        return Emulation(faults=ordered), asked.problems
+        return Emulation(faults=ordered), reader.problems
     spread = {name: task for name, task in tasks.items() if task.instance_count > 1}
     if not spread:
         note = "`--nodes namespaces` changes nothing: no step has several instances here"
-        return Emulation(faults=ordered, notices=(note,)), asked.problems
-    able = asked.abilities(spread)
+        return Emulation(faults=ordered, notices=(note,)), reader.problems
+    able = reader.abilities(spread)
     shaped, notices = {}, []
     for name, task in spread.items():
         fitted = fit_link(link, sizes.get(name), can_shape=not able.rate, can_delay=not able.delay)
         shaped[name] = fitted.link
         notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {fitted.said}")
-    return Emulation(Namespaces(shaped), ordered, tuple(notices)), asked.problems
+    return Emulation(Namespaces(shaped), ordered, tuple(notices)), reader.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +296,8 @@ def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str
     """By step the VM size that its plan, or its ``resources.instance_type``, names."""
     vm_sizes = {}
     for name, task in tasks.items():
-        own = task.step.resources if task.step is not None else None
-        instance_type = fields.read_member(own or task.component.resources, "instance_type")
+        resources = task.step.resources if task.step is not None else None
+        instance_type = fields.read_member(resources or task.component.resources, "instance_type")
         if instance_type is not None and isinstance(instance_type.value, str):
             vm_sizes[name] = instance_type.value
     for name, step in plan.steps.items() if plan is not None else ():

@@ -151,9 +151,9 @@ def run(program: str, commands: Sequence[Sequence[str]]) -> None:
         raise MakeError(f"`{program}` says: {complaint(done.stderr)}")
 
 
-def complaint(said: str) -> str:
+def complaint(stderr: str) -> str:
     """The first line that means something."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return (lines[0] if lines else "nothing").removeprefix("RTNETLINK answers: ").removeprefix("Error: ")
 
 

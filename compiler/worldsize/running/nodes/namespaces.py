@@ -62,10 +62,10 @@ def probe_namespaces() -> Abilities:
     if os.geteuid() != 0:
         return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
     try:
-        said = _ask()
+        answer = _ask()
     except OSError as error:
-        said = {"fault": error.strerror or str(error)}
-    can = said.get("can") or {"nodes": said.get("fault", "it did not answer")}
+        answer = {"fault": error.strerror or str(error)}
+    can = answer.get("can") or {"nodes": answer.get("fault", "it did not answer")}
     if can["nodes"]:
         help_ = "in a container, start it with `--privileged`"
         return Abilities((f"`--nodes namespaces` is not possible here: {can['nodes']}", help_))
@@ -274,13 +274,13 @@ def _maker(*arguments: str) -> Iterator[Maker]:
 def _take(site: StepNetwork, maker: Maker) -> bool:
     """Take in one thing that was made; False once all are."""
     message, descriptors = maker.hear()
-    said = json.loads(message)
-    if "made" in said:
+    answer = json.loads(message)
+    if "made" in answer:
         kinds = ("net", "uts", "mnt")[: len(descriptors)]
-        site.descriptors[said["made"]] = dict(zip(kinds, descriptors, strict=True))
-    elif "fault" in said:
-        raise OSError(0, f"its nodes cannot be made: {said['fault']}")
-    return "done" not in said
+        site.descriptors[answer["made"]] = dict(zip(kinds, descriptors, strict=True))
+    elif "fault" in answer:
+        raise OSError(0, f"its nodes cannot be made: {answer['fault']}")
+    return "done" not in answer
 
 
 def _table(site: StepNetwork) -> dict[str, Any]:

@@ -56,10 +56,10 @@ class Link:
     loss: float = 0.0  # share of packets that do not arrive
 
     def __str__(self) -> str:
-        said = [format_rate(self.bits_per_s)] if self.bits_per_s is not None else []
-        said += [f"{format_delay(self.delay_s)} delay"] if self.delay_s else []
-        said += [f"{100 * self.loss:.3g} % loss"] if self.loss else []
-        return ", ".join(said) or "no limit"
+        parts = [format_rate(self.bits_per_s)] if self.bits_per_s is not None else []
+        parts += [f"{format_delay(self.delay_s)} delay"] if self.delay_s else []
+        parts += [f"{100 * self.loss:.3g} % loss"] if self.loss else []
+        return ", ".join(parts) or "no limit"
 
 
 UNSHAPED = Link()
@@ -102,8 +102,8 @@ def _part(word: str, text: str) -> tuple[str, float]:
                 f"`--link {text}` loses every packet", "to cut a link, say `--drop-link node1@30s`"
             )
         return "loss", value
-    said = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
-    raise LinkError(f"{said} is not a rate, delay or loss", _HELP)
+    subject = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
+    raise LinkError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
 def find_vm_link(name: str | None) -> tuple[Link, str] | None:
@@ -127,14 +127,14 @@ class FittedLink:
 
 
 def fit_link(
-    asked: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
+    option: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
 ) -> FittedLink:
     """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel.
 
     Rates are limited by ``tbf``, delay and loss are made by ``netem``.
     """
-    wanted, source = (asked, "`--link`") if asked is not None else find_vm_link(size) or (UNSHAPED, "")
-    link, missing = wanted, []
+    requested, source = (option, "`--link`") if option is not None else find_vm_link(size) or (UNSHAPED, "")
+    link, missing = requested, []
     if link.bits_per_s is not None and link.bits_per_s > MOST_BITS_PER_S:
         missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")
         link = replace(link, bits_per_s=MOST_BITS_PER_S)
@@ -144,12 +144,12 @@ def fit_link(
     if (link.delay_s or link.loss) and not can_delay:
         missing.append("this kernel has no `netem`, which delays and loses packets")
         link = replace(link, delay_s=0.0, loss=0.0)
-    said = f"links of {link}" if link != UNSHAPED else "links that are not limited"
+    description = f"links of {link}" if link != UNSHAPED else "links that are not limited"
     if source and not missing:
-        said += f" ({source})"
+        description += f" ({source})"
     elif missing:
-        said += f" instead of {wanted} ({source}): {'; '.join(missing)}"
-    return FittedLink(link, said)
+        description += f" instead of {requested} ({source}): {'; '.join(missing)}"
+    return FittedLink(link, description)
 
 
 def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:

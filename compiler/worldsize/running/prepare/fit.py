@@ -100,12 +100,12 @@ def _fit_planned(
     fitted = localise(
         plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
     )
-    told = {
+    told_by_step = {
         name: told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
         for name, task in tasks.items()
     }
     if processes is None:
-        fitted = _with_whole_groups(plan, fitted, told, machine, keep_instances=keep_instances)
+        fitted = _with_whole_groups(plan, fitted, told_by_step, machine, keep_instances=keep_instances)
     refilled, notices = {}, []
     for name, task in tasks.items():
         refilled[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
@@ -115,7 +115,9 @@ def _fit_planned(
         refilled[name] = _shaped(refilled[name], step.topology, machine, keep_instances=keep_instances)
         unequal = _unequal(step, processes)
         if step.topology.world_size != before.topology.world_size or unequal:
-            notices.append(f"{name}: {_describe_change(before, step, refilled[name], told[name])}{unequal}")
+            notices.append(
+                f"{name}: {_describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
+            )
         elif step.training is not None and step.topology.world_size > machine.slots:
             notices.append(f"{name}: {_said_whole(step, machine)}")
         if keep_instances and step.topology.instance_count < before.topology.instance_count:
@@ -144,7 +146,12 @@ def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: boo
 
 
 def _with_whole_groups(
-    plan: Plan, fitted: Plan, told: Mapping[str, frozenset[str]], machine: Machine, *, keep_instances: bool
+    plan: Plan,
+    fitted: Plan,
+    told_by_step: Mapping[str, frozenset[str]],
+    machine: Machine,
+    *,
+    keep_instances: bool,
 ) -> Plan:
     """The fitted plan, with all planned processes for steps that keep their global batch in no other way.
 
@@ -153,7 +160,7 @@ def _with_whole_groups(
     steps = dict(fitted.steps)
     for name, before in plan.steps.items():
         world = before.topology.world_size
-        if _keeps_batch(before, steps[name], told.get(name, frozenset())):
+        if _keeps_batch(before, steps[name], told_by_step.get(name, frozenset())):
             continue
         if world <= machine.slots * (1 if machine.gpus else MOST_PER_CORE):
             one = Plan(plan.name, {name: before})
@@ -186,19 +193,19 @@ def _said_whole(here: StepPlan, machine: Machine) -> str:
 def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozenset[str]) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
-    said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
+    text = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
     if planned.splits_model:
-        said = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
-        said += f" ({_mesh(here.topology)})"
+        text = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
+        text += f" ({_mesh(here.topology)})"
     if planned.worker_count is not None and task.worker_count is not None:
-        there = _workers(planned.worker_count, planned.world_size // planned.worker_count)
-        said = f"planned for {planned.world_size} replicas ({there}), running {world} here"
-        said += f" ({_workers(task.worker_count, task.gpus_per_process)})"
+        workers = _workers(planned.worker_count, planned.world_size // planned.worker_count)
+        text = f"planned for {planned.world_size} replicas ({workers}), running {world} here"
+        text += f" ({_workers(task.worker_count, task.gpus_per_process)})"
     elif here.topology.instance_count > 1:
-        said += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
+        text += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
     if here.training is None:
-        return said
-    return said + _said_batch(before, here, told)
+        return text
+    return text + _said_batch(before, here, told)
 
 
 def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
@@ -222,8 +229,8 @@ def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
 
 def _workers(count: int, gpus: int) -> str:
     """TensorFlow's workers, each with so many replicas."""
-    said = f"{count} worker{'s' if count > 1 else ''}"
-    return f"{said} × {gpus} GPUs" if gpus > 1 else said
+    text = f"{count} worker{'s' if count > 1 else ''}"
+    return f"{text} × {gpus} GPUs" if gpus > 1 else text
 
 
 def _mesh(topology: Topology) -> str:
@@ -293,12 +300,12 @@ def _uneven(task: Task) -> Iterator[str]:
     workers, instances = task.worker_count, task.instance_count
     if workers is None or workers == instances:
         return
-    said = f"{task.name}: `worker_count` is {workers} but `instance_count` is {instances}"
+    counts = f"{task.name}: `worker_count` is {workers} but `instance_count` is {instances}"
     if workers > instances:
-        yield f"{said}: {workers} workers are started, and share instances and their GPUs"
+        yield f"{counts}: {workers} workers are started, and share instances and their GPUs"
     elif workers + task.parameter_server_count < instances:
         idle = instances - workers - task.parameter_server_count
-        yield f"{said}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
+        yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
 
 
 def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:

@@ -91,12 +91,12 @@ def fit_devices(
     for name, task in tasks.items():
         fitted[name] = task
         size = sizes.get(name) or _input_text(task, SIZE)
-        told = literals.parse_number(_input_text(task, GPUS)) or 0
-        if told > 0:
-            here = min(told, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
-            fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(here)})
-        known = vm_sizes.lookup(size) if size else None
-        planned = told or (known.gpus if known is not None else 0)
+        told_gpus = literals.parse_number(_input_text(task, GPUS)) or 0
+        if told_gpus > 0:
+            visible_gpus = min(told_gpus, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+            fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
+        vm_size = vm_sizes.lookup(size) if size else None
+        planned = told_gpus or (vm_size.gpus if vm_size is not None else 0)
         if planned and not machine.gpus:
             notices.append(_describe_devices(task, planned, size))
     return fitted, notices
@@ -128,11 +128,11 @@ def _gpus_of_instance(task: Task) -> int:
 
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:
     gpus = f"{planned:g} GPU{'s' * (planned > 1)} an instance" + (f" (`{size}`)" if size else "")
-    said = f"{task.name}: planned for {gpus}, running on CPUs here"
+    text = f"{task.name}: planned for {gpus}, running on CPUs here"
     precision = _input_text(task, PRECISION)
     if precision == "fp16":
-        return f"{said}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
-    return f"{said}, in bf16 as planned" if precision == "bf16" else said
+        return f"{text}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
+    return f"{text}, in bf16 as planned" if precision == "bf16" else text
 
 
 def _input_text(task: Task, name: str) -> str | None:
@@ -213,8 +213,10 @@ def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:
 
 def search_path(task: Task) -> str:
     """PATH as the step's processes will have it."""
-    own = task.environment_variables.get("PATH")
-    return own or os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    step_path = task.environment_variables.get("PATH")
+    return step_path or os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
 
 
 def find_mpi_fault(path: str) -> str | None:
@@ -223,15 +225,15 @@ def find_mpi_fault(path: str) -> str | None:
     if program is None:
         return f"there is no `{PROGRAM}` on this machine"
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return f"`{program}` does not start: {getattr(error, 'strerror', None) or 'it does not answer'}"
-    if said.returncode != 0:
-        first = (said.stderr.strip() or said.stdout.strip()).partition("\n")[0][:80]
-        return f"`{program} --version` ends with exit status {said.returncode}" + (
+    if done.returncode != 0:
+        first = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0][:80]
+        return f"`{program} --version` ends with exit status {done.returncode}" + (
             f": {first}" if first else ""
         )
-    if "Open MPI" not in said.stdout and "OpenRTE" not in said.stdout:
+    if "Open MPI" not in done.stdout and "OpenRTE" not in done.stdout:
         return f"`{program}` is not Open MPI, whose variables Azure ML's jobs read"
     return None
 

@@ -75,31 +75,31 @@ def prepare(
 
     A spec is compiled to ``pipeline``.
     """
-    found = targets.find_target(target, pipeline, options.settings)
+    job_target = targets.find_target(target, pipeline, options.settings)
     try:
         with Budgets().charge(str(target)):
-            return _read(target, found, options, track=track)
+            return _read(target, job_target, options, track=track)
     except OverBudgetError:
         raise RunError([report_over_budget(str(target))]) from None
 
 
-def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> Prepared:
-    path, settings, compiled = found.path, found.settings, found.read_plan()
+def _read(target: Path, job_target: Target, options: RunOptions, *, track: bool) -> Prepared:
+    path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
     plan = compiled[0] if compiled is not None else None
-    known = read_asset_map(target, options.assets)
-    files = boundary.files_of(path, known.paths, [DRIVER])
-    files.elsewhere = known.local
-    job, problems = found.read_job(files)
-    documents = found.read_documents(files)
-    texts = {document.path: document.source for document in documents} | dict(known.sources)
+    assets = read_asset_map(target, options.assets)
+    files = boundary.files_of(path, assets.paths, [DRIVER])
+    files.elsewhere = assets.local
+    job, problems = job_target.read_job(files)
+    documents = job_target.read_documents(files)
+    texts = {document.path: document.source for document in documents} | dict(assets.sources)
     if job is None or problems:
         raise RunError(problems, texts)
     named = find_references(document.root for document in documents)
-    if unknown := known.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
+    if unknown := assets.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
-    graph, more = flatten(job, known)
-    problems += [*known.problems, *more]
+    graph, more = flatten(job, assets)
+    problems += [*assets.problems, *more]
     if problems:
         raise RunError(problems, texts)
     machine, keep = detect_machine(), options.nodes == "namespaces"
@@ -113,7 +113,7 @@ def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> P
     mode = choose_mode(options, target, path)
     if mode == "current":
         problems += find_missing_packages(tasks, code)
-    environments = plan_environments(tasks, code, known, mode, texts, gate=files.gate)
+    environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)
     untracked = _refuse_untracked_sweeps(graph, track=track)
     if problems := [*fitted.problems, *problems, *impossible, *untracked, *environments.problems]:
         raise RunError(problems, texts)
@@ -165,7 +165,7 @@ def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
     """How often the spec wants steps to be started again, by its plan."""
     steps = plan.steps if plan is not None else {}
     restarts = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
-    return {name: most for name, most in restarts.items() if isinstance(most, int)}
+    return {name: count for name, count in restarts.items() if isinstance(count, int)}
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")

@@ -101,8 +101,8 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
     run.pipeline = _text(record.get("target"))
-    for name, said in _mapping(record.get("steps")).items():
-        step, each = StepRecord(name), _mapping(said)
+    for name, recorded in _mapping(record.get("steps")).items():
+        step, each = StepRecord(name), _mapping(recorded)
         run.steps[name] = step
         step.needs = tuple(map(str, _list(each.get("needs"))))
         step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}

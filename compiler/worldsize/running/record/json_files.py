@@ -60,8 +60,8 @@ def boot_id() -> str:
     """What tells this boot of the machine from any other; empty where the system does not say."""
     with contextlib.suppress(OSError, ValueError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    asked = ["sysctl", "-n", "kern.bootsessionuuid"]  # macOS
+    command = ["sysctl", "-n", "kern.bootsessionuuid"]  # macOS
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
         return done.stdout.strip()
     return ""

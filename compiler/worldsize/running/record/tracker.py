@@ -313,9 +313,9 @@ def answer(**document: Any) -> None:
 def reason(error: Exception) -> str:
     """What went wrong, in one line; of a database that refuses only what it says, not the statement."""
     first = (str(error).strip().splitlines() or [""])[0][:160]
-    said = getattr(error, "orig", None)
-    if said is not None:
-        return f"its database: {said}"[:160]
+    cause = getattr(error, "orig", None)
+    if cause is not None:
+        return f"its database: {cause}"[:160]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 

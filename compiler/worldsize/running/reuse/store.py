@@ -257,8 +257,8 @@ def remove_unused(store: Store, removal: Removal) -> list[Path]:
                 with contextlib.suppress(OSError):
                     path.rename(aside)
                     trash.append((path, aside))
-    for left in (store.home / "runs").glob(f"{_TRASH}*"):  # those of a removal that was killed, too
-        shutil.rmtree(left, ignore_errors=True)
+    for trashed in (store.home / "runs").glob(f"{_TRASH}*"):  # those of a removal that was killed, too
+        shutil.rmtree(trashed, ignore_errors=True)
     return [path for path, _ in trash]
 
 
@@ -276,15 +276,15 @@ def _unneeded(store: Store, staying: Collection[str], before: float, now: float)
 def _needed(store: Store, staying: Collection[str], candidates: Iterable[Path]) -> set[str]:
     """The runs that entries and other runs refer to, and those that these refer to."""
     going = {path.name for path in candidates}
-    known = {path.name: path for path in list_runs(store.home)}
+    runs = {path.name: path for path in list_runs(store.home)}
     needed: set[str] = set()
-    left = [*staying, *(name for name in known if name not in going)]
-    while left:
-        name = left.pop()
-        if name in needed or name not in known:
+    pending = [*staying, *(name for name in runs if name not in going)]
+    while pending:
+        name = pending.pop()
+        if name in needed or name not in runs:
             continue
         needed.add(name)
-        left += _references(known[name])
+        pending += _references(runs[name])
     return needed
 
 

@@ -101,8 +101,8 @@ def _incomplete(result: RunResult) -> Iterator[str]:
 def _failure(step: str, failure: Failure) -> Iterator[str]:
     yield f"error: step `{step}` failed: {failure.message}"
     if failure.log is not None:
-        said = "its last lines:" if failure.last_lines else "which is empty"
-        yield f"  log: {shown(failure.log)}, {said}"
+        tail = "its last lines:" if failure.last_lines else "which is empty"
+        yield f"  log: {shown(failure.log)}, {tail}"
         yield from (f"  | {flatten(line.expandtabs())}" for line in failure.last_lines)
     yield from (f"  {flatten(note)}" for note in failure.notes)
     yield ""

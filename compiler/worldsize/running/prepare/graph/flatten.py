@@ -33,18 +33,18 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
     """The tasks of a job in its own order, and every reason why they cannot run here."""
-    faults, whole = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
+    faults, file_start = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
     outer = Scope(job)
     if not job.steps:
-        problem = Problem("run-empty", whole, "there is no step to run", "a pipeline has `jobs:`")
+        problem = Problem("run-empty", file_start, "there is no step to run", "a pipeline has `jobs:`")
         return Graph({}, {}), [problem]
     if _count(job, {}) > MOST_STEPS:
         message = f"the pipeline has more than {MOST_STEPS} steps once its components are unfolded"
-        return Graph({}, {}), [Problem("run-refused", whole, message, "run one of its components alone")]
+        return Graph({}, {}), [Problem("run-refused", file_start, message, "run one of its components alone")]
     tasks: dict[str, Task] = {}
     sweeps: dict[str, SweepPlan] = {}
     tracer = Tracer(assets)
-    for reader in _readers(outer, whole, tracer, faults):
+    for reader in _readers(outer, file_start, tracer, faults):
         limits.check_time()
         task = reader.task()
         if task is not None:
@@ -64,7 +64,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         force_rerun=_switch(job, "force_rerun", default=False),
         secrets=frozenset(tracer.secrets),
     )
-    return graph, faults.problems or _cycle(tasks, whole)
+    return graph, faults.problems or _cycle(tasks, file_start)
 
 
 def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
@@ -99,8 +99,8 @@ def _inner(reader: StepReader) -> Scope | None:
     for name in inner.job.interface.outputs:
         writers = inner.writers(name)
         if len(writers) != 1:
-            said = "no step writes" if not writers else f"{len(writers)} steps write"
-            message = f"{said} the output `{name}` of the component of step `{reader.name}`"
+            writer_count = "no step writes" if not writers else f"{len(writers)} steps write"
+            message = f"{writer_count} the output `{name}` of the component of step `{reader.name}`"
             reader.refuse(message, f"bind one output of a step to it: `${{{{parent.outputs.{name}}}}}`")
     return inner
 
@@ -142,7 +142,7 @@ def _switch(job: Job, name: str, *, default: bool) -> bool:
     return default if setting is None or setting.value is None else str(setting.value).lower() == "true"
 
 
-def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
+def _cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
     """A problem where steps wait for each other."""
     names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:
@@ -151,8 +151,8 @@ def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
     first = names_in_cycle.index(min(names_in_cycle, key=order.__getitem__))
     names_in_cycle = names_in_cycle[first:] + names_in_cycle[:first]
     names = ", ".join(f"`{name}`" for name in names_in_cycle[:LONGEST_LIST])
-    span = tasks[names_in_cycle[0]].span or whole
-    said = (
+    span = tasks[names_in_cycle[0]].span or file_start
+    message = (
         f"steps {names} wait for each other" if len(names_in_cycle) > 1 else f"step {names} waits for itself"
     )
-    return [Problem("run-cycle", span, said, "break the circle of bindings")]
+    return [Problem("run-cycle", span, message, "break the circle of bindings")]

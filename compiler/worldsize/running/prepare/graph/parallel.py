@@ -147,9 +147,9 @@ class _ParallelReader(SettingsReader):
         argument = (
             fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
         )
-        said = fields.read_member(fields.read_member(argument, name), "type")
-        if said is not None and isinstance(said.value, str):
-            return said.value.lower()
+        declared = fields.read_member(fields.read_member(argument, name), "type")
+        if declared is not None and isinstance(declared.value, str):
+            return declared.value.lower()
         return ports[name].type.lower() if name in ports else "uri_folder"
 
     def _size(self) -> str:
@@ -188,5 +188,5 @@ class _ParallelReader(SettingsReader):
 
 def driver_command(lines: dict[str, str]) -> str:
     """The shell line that runs the driver with these settings."""
-    said = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
-    return f"python -m {DRIVER.name} <<'{END}'\n{said}\n{END}"
+    settings = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
+    return f"python -m {DRIVER.name} <<'{END}'\n{settings}\n{END}"

@@ -174,13 +174,13 @@ def find_unfilled(
     template = binding.parse_template(command.value)
     guarded = {expression.start for part in template.sections for expression in part.expressions}
     for expression in template.expressions:
-        said = _unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
-        if said is not None:
+        fault = _unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
+        if fault is not None:
             node = command.node
             span = (
                 node.subspan(expression.start, expression.end) if isinstance(node, Scalar) else command.span
             )
-            return *said, span
+            return *fault, span
     return None
 
 

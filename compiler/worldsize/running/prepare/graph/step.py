@@ -73,9 +73,9 @@ class StepReader:
         outputs = {name: self._output_type(port) for name, port in component.outputs.items()}
         if len(self.faults.problems) == before:
             self._check_command(component, inputs, outputs, searched)
-        there = f"steps/{self.name}/outputs"
-        elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, there)
-        self.faults.notices += [f"{self.name}: {said}" for said in elsewhere]
+        outputs_folder = f"steps/{self.name}/outputs"
+        elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, outputs_folder)
+        self.faults.notices += [f"{self.name}: {notice}" for notice in elsewhere]
         path = component.path or self.scope.job.path
         return Task(
             name=self.name,
@@ -105,20 +105,21 @@ class StepReader:
         if component is None:
             self._no_component()
             return None
-        own = component.type.lower()
+        kind = component.type.lower()
         if components.is_flow(component):
             self.refuse(
                 f"step `{self.name}` is a prompt flow, whose connections only the service has",
                 refusals.SUBMIT,
             )
             return None
-        if own != step.type and not (step.type == "sweep" and own == "command"):
-            help_ = f"say `type: {own}`" if own in KINDS or own == "pipeline" else refusals.SUBMIT
+        if kind != step.type and not (step.type == "sweep" and kind == "command"):
+            help_ = f"say `type: {kind}`" if kind in KINDS or kind == "pipeline" else refusals.SUBMIT
             self.refuse(
-                f"step `{self.name}` is of type `{step.type}`, but its component is of type `{own}`", help_
+                f"step `{self.name}` is of type `{step.type}`, but its component is of type `{kind}`",
+                help_,
             )
             return None
-        if own == "command" and (component.command is None or not isinstance(component.command.value, str)):
+        if kind == "command" and (component.command is None or not isinstance(component.command.value, str)):
             self.refuse(f"step `{self.name}` has no `command`", "say what to run, as text")
             return None
         return modernise_command(component) if self.scope.job.type != "pipeline" else component
@@ -262,9 +263,9 @@ class StepReader:
         outputs: dict[str, str],
         searched: frozenset[str],
     ) -> None:
-        said = find_unfilled(component, inputs, outputs, searched)
-        if said is not None:
-            message, help_, span = said
+        unfilled = find_unfilled(component, inputs, outputs, searched)
+        if unfilled is not None:
+            message, help_, span = unfilled
             self.refuse(f"step `{self.name}`: {message}", help_, Field(None, span))
 
     def _with_code_here(self, component: Component) -> Component:

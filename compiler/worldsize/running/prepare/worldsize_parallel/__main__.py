@@ -35,8 +35,8 @@ def work(read: Settings) -> Tally:
     if not read.entry_script.is_file():
         raise DriverError(f"`entry_script` is `{read.entry_script}`, which `code` does not hold")
     loaded = data.load(read)
-    most = max(8, MOST_WORKERS_PER_CORE * (os.cpu_count() or 1))
-    count = min(read.workers, len(loaded.batches), most)
+    limit = max(8, MOST_WORKERS_PER_CORE * (os.cpu_count() or 1))
+    count = min(read.workers, len(loaded.batches), limit)
     workers = f"{count} of {read.workers} workers"
     say(f"{len(loaded.batches)} mini-batches of {loaded.items} {loaded.noun} for {workers}")
     logs = Path("logs")

@@ -220,8 +220,12 @@ def _extract(frame: Any, settings: dict[str, Any], definition: Definition) -> An
             raise DriverError(f"`{path}` does not fit `partition_format: {text}`")
         for placeholder, value in zip(placeholders, match.groups(), strict=True):
             frame.loc[paths == path, placeholder.group(1)] = value
-    asked = any(given.get("include_path_column") for name, given in definition.steps if name in READERS)
-    return frame if asked else frame.drop(columns=PATH_COLUMN)
+    is_requested = any(
+        step_settings.get("include_path_column")
+        for name, step_settings in definition.steps
+        if name in READERS
+    )
+    return frame if is_requested else frame.drop(columns=PATH_COLUMN)
 
 
 def _columns(settings: Any) -> list[str]:

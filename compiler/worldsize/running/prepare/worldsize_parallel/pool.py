@@ -179,12 +179,12 @@ class Pool:
         count: int,
         *,
         logs: Path,
-        said: Callable[[str], None],
-        moved: Callable[[Tally], None],
+        report: Callable[[str], None],
+        show_progress: Callable[[Tally], None],
     ) -> None:
         self.tally = Tally(len(work.batches), work.items)
         self._work, self._settings, self._logs = work, settings, logs
-        self._said, self._moved = said, moved
+        self._said, self._moved = report, show_progress
         self._pending = collections.deque((batch, 0) for batch in work.batches)
         self._failed_starts = 0
         self._threads = max(1, (os.cpu_count() or 1) // count)

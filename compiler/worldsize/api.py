@@ -182,14 +182,14 @@ def _lay_out(
     from worldsize.emit import output_folder
     from worldsize.emit.layout import lay_out_files
 
-    if refused := boundary.as_errors(checked.report.diagnostics, allowed):
+    if refused := boundary.raise_to_errors(checked.report.diagnostics, allowed):
         raise SpecError(refused, checked.report.sources)
     output_folder.check_target(folder)
     resolved, derived = _require_plan(checked)
-    if outside := boundary.not_copied(resolved.problems):
+    if outside := boundary.find_not_copied(resolved.problems):
         raise _spec_error(outside, checked)
     layout = lay_out_files(resolved, derived, folder)
-    problems = layout.problems or boundary.refusals(layout.files, allowed, resolved.spec.span)
+    problems = layout.problems or boundary.report_refused(layout.files, allowed, resolved.spec.span)
     if problems:
         raise _spec_error(problems, checked)
     return resolved, derived, layout

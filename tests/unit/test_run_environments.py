@@ -47,7 +47,7 @@ from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.preparation import list_snapshots
 
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
-OTHER = "3.8" if definition.HERE != "3.8" else "3.9"
+OTHER = "3.8" if definition.PYTHON_VERSION != "3.8" else "3.9"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,9 @@ def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
     }
     assert plan.find_definition("needy.trial-003") == plan.find_definition("needy")
     said = "\n".join(plan.notices)
-    assert f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.HERE}" in said
+    assert (
+        f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.PYTHON_VERSION}" in said
+    )
     assert "`libgcc`: a package of conda that pip is not known to have" in said
     assert "`example.com/own:1` (image): what its image holds is not known here" in said
     assert "`azureml:other@latest` (unknown)" in said
@@ -310,11 +312,13 @@ def test_another_mlflow_keeps_its_records_apart(tmp_path: Path) -> None:
 
 def test_scripts_leave_the_choice_of_python_to_the_path() -> None:
     own = Path("/place/bin/python3.11")
-    assert layers.portable(b"#!/place/bin/python3.11 -E\nbody\n", own) == b"#!/usr/bin/env python\nbody\n"
+    assert (
+        layers.make_portable(b"#!/place/bin/python3.11 -E\nbody\n", own) == b"#!/usr/bin/env python\nbody\n"
+    )
     long = b"#!/bin/sh\n'''exec' \"/place/bin/python\" \"$0\" \"$@\"\n' '''\nbody\n"
-    assert layers.portable(long, own) == b"#!/usr/bin/env python\nbody\n"
+    assert layers.make_portable(long, own) == b"#!/usr/bin/env python\nbody\n"
     for other in (b"#!/bin/sh\necho\n", b"#!/usr/bin/python3\nbody\n", b"#!/usr/bin/env python\nx\n", b"#!"):
-        assert layers.portable(other, own) is None
+        assert layers.make_portable(other, own) is None
 
 
 def test_a_process_in_a_container() -> None:

@@ -36,11 +36,13 @@ def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | N
     The answer judges a path with links resolved. It is None if neither a checkout nor a ``worldsize.yml``
     says where the project ends. ``read`` holds documents that are parsed already, by resolved path.
     """
-    tree = discover.project_of(path)
+    tree = discover.find_project(path)
     if tree is None:
         return None
     folder = os.path.realpath(path)
-    settings_file = discover.settings_of(folder if Path(folder).is_dir() else str(Path(folder).parent), tree)
+    settings_file = discover.find_settings(
+        folder if Path(folder).is_dir() else str(Path(folder).parent), tree
+    )
     return Context(Path(tree), _allowed(settings_file, read or {})).readable
 
 
@@ -51,10 +53,10 @@ def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[
     from worldsize.checking import settings
 
     document = read.get(Path(os.path.realpath(settings_file)))
-    return settings.allowed(document or yaml.load(settings_file))
+    return settings.read_allowed(document or yaml.load(settings_file))
 
 
-def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
+def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
     """What compiling or running a file may read and copy.
 
     ``mapped`` are local paths of assets, each with the project around it; ``ours`` are folders of Worldsize
@@ -62,8 +64,8 @@ def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: It
     """
     allowed = [
         find_allowed(path) or allow_everything,
-        *(find_allowed(each) or _below(each) for each in mapped),
-        *map(_below, ours),
+        *(find_allowed(each) or _allow_below(each) for each in mapped),
+        *map(_allow_below, ours),
     ]
 
     def judge(file: str | os.PathLike[str]) -> bool:
@@ -72,23 +74,29 @@ def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: It
     return Files(readable=judge, gate=CopyAccess(judge))
 
 
-def _below(path: Path) -> Allowed:
+def _allow_below(path: Path) -> Allowed:
     """The permission for a folder alone, or for the one of a file."""
     return Context(path if path.is_dir() else path.parent).inside
 
 
-def refusals(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
+def report_refused(
+    files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
+) -> list[Problem]:
     """What is wrong with files that are to be uploaded: where they come from, and their names."""
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
-    return [*outside(files, allowed, at), *(_not_text(name, at) for name in unreadable[:_MOST])]
+    return [*report_outside(files, allowed, at), *(_report_not_text(name, at) for name in unreadable[:_MOST])]
 
 
-def outside(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
+def report_outside(
+    files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
+) -> list[Problem]:
     """Report the first few files, by their place in the output, that may not be copied."""
     if allowed is None:
         return []
-    outsiders = (_outside(name, source, at) for name, source in _copied(files) if not allowed(source))
+    outsiders = (
+        _report_outside_file(name, source, at) for name, source in _copied(files) if not allowed(source)
+    )
     return list(islice(outsiders, _MOST))
 
 
@@ -101,20 +109,20 @@ def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, 
             yield name, source
 
 
-def not_copied(problems: Iterable[Problem]) -> list[Problem]:
+def find_not_copied(problems: Iterable[Problem]) -> list[Problem]:
     """Why something that belongs to a pipeline may not be copied, each an error whatever a comment says."""
     refused = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
     return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in refused]
 
 
-def as_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
+def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
     """All findings, those of code outside of the project as errors; none where nothing lies outside."""
     if allowed is None or all(each.slug not in _OUTSIDE for each in diagnostics):
         return []
     return [replace(each, severity="error") if each.slug in _OUTSIDE else each for each in diagnostics]
 
 
-def _outside(name: str, source: Path, at: Span) -> Problem:
+def _report_outside_file(name: str, source: Path, at: Span) -> Problem:
     message = f"`{name}` is `{os.path.realpath(source)}`, which lies outside of the project"
     help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("copy-outside-tree", at, message, help_)
@@ -128,7 +136,7 @@ def _is_text(name: str) -> bool:
     return "\0" not in name
 
 
-def _not_text(name: str, at: Span) -> Problem:
+def _report_not_text(name: str, at: Span) -> Problem:
     shown = os.fsencode(name).decode("utf-8", "backslashreplace")
     message = f"the name of the file `{shown}` is not UTF-8, so it cannot be uploaded"
     return Problem("file-name-not-text", at, message, "rename it, or leave it out by `.amlignore`")

@@ -125,11 +125,11 @@ def check_files(
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
-    for project in discover.projects(listed):
-        run, wanted, severity = _run(project, files, requested, readable)
+    for project in discover.group_projects(listed):
+        run, wanted, severity = _check_project(project, files, requested, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
-        levelled = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
-        kept = _suppressed([each for each in levelled if wanted(each.code)], run, wanted)
+        levelled = [_apply_severity(each, severity) for each in sort_unique(engine.diagnose(problems))]
+        kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, wanted)
         diagnostics += shorten.cap_repeats(kept, wanted)
         sources |= run.context.sources()
         runs.append(run)
@@ -141,13 +141,13 @@ def check_files(
     return Report(tuple(masked), shown_sources, tuple(checked)), runs
 
 
-def _run(
+def _check_project(
     project: discover.Project, files: Files, wanted: Wanted, readable: Callable[[Path], bool] | None
 ) -> tuple[CheckRun, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
     files.readable = files.readable_data = allow_anything
     budgets = Budgets()
-    chosen = _settings(project, files, budgets)
+    chosen = _read_settings(project, files, budgets)
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = readable or context.readable
     if project.files:
@@ -171,17 +171,17 @@ def _run(
     return run, wanted, chosen.severity if chosen else {}
 
 
-def _settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
+def _read_settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
     if project.settings is None:
         return None
     from worldsize.checking import settings  # few projects have any
 
     path = os.path.relpath(project.settings)
     with budgets.charge(path):
-        return settings.read(files.document(Path(path)))
+        return settings.read_settings(files.document(Path(path)))
 
 
-def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
+def _apply_severity(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
     """A diagnostic with the severity that the project gives it; the longest beginning of its code decides."""
     matching = [code for code in severity if diagnostic.code.startswith(code)]
     if not matching or diagnostic.code == INTERNAL:
@@ -189,7 +189,7 @@ def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
     return replace(diagnostic, severity=cast("Severity", severity[max(matching, key=len)]))
 
 
-def _suppressed(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) -> list[Diagnostic]:
+def _apply_suppressions(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) -> list[Diagnostic]:
     """Apply the comments of all files, and report those that silence nothing."""
     documents = [run.context.document(path) for path in run.files]
     marked = [document for document in documents if "worldsize" in document.text]

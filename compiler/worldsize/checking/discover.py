@@ -35,7 +35,7 @@ class Project(NamedTuple):
     files: tuple[CheckedFile, ...]
 
 
-def files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
+def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
 
     Raises:
@@ -66,12 +66,12 @@ def _below(folder: str) -> Iterator[str]:
                 yield os.path.normpath(os.path.join(parent, name))
 
 
-def projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
+def group_projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
     files_by_path: dict[str, tuple[CheckedFile, str]] = {}
     for path in paths:
-        tree = tree_of(path)
-        for file in files([path]):
+        tree = find_tree(path)
+        for file in list_files([path]):
             if file.path not in files_by_path or file.named:
                 files_by_path[file.path] = (file, tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
@@ -84,7 +84,7 @@ def projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
 
 
-def tree_of(path: str | os.PathLike[str]) -> str:
+def find_tree(path: str | os.PathLike[str]) -> str:
     """The folder whose files belong together: the git checkout around a path.
 
     Outside of one it is the working folder where that holds the path, else the nearest folder above
@@ -100,13 +100,13 @@ def tree_of(path: str | os.PathLike[str]) -> str:
     return _with_settings(above) or above[0]
 
 
-def project_of(path: str | os.PathLike[str]) -> str | None:
+def find_project(path: str | os.PathLike[str]) -> str | None:
     """The folder that a checkout or a ``worldsize.yml`` says is the whole project; None without either."""
     above = list(_above(_folder_of(path)))
     return _checkout(above) or _with_settings(above)
 
 
-def settings_of(folder: str, tree: str) -> str | None:
+def find_settings(folder: str, tree: str) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     return _settings_above(folder, tree, {})
 
@@ -150,7 +150,7 @@ def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str
     return known[folder]
 
 
-def kind_of(document: Document, *, named: bool) -> str | None:
+def recognise_kind(document: Document, *, named: bool) -> str | None:
     """What a file is, or None where it is none of ours.
 
     Returns:
@@ -162,13 +162,13 @@ def kind_of(document: Document, *, named: bool) -> str | None:
     if not isinstance(root, Mapping):
         return None
     if "steps" in root and "jobs" not in root and "$schema" not in root:
-        return "spec" if _means_a_spec(document, root, named=named) else None
+        return "spec" if _is_spec(document, root, named=named) else None
     from worldsize.azureml.shape import recognise  # a spec alone needs none of it
 
     return recognise(root, document.path)
 
 
-def _means_a_spec(document: Document, root: Mapping, *, named: bool) -> bool:
+def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     """Azure DevOps and others have ``steps:`` too, but as a list."""
     return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
 

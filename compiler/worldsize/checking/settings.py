@@ -51,34 +51,36 @@ class Settings(Struct):
     problems: list[Problem] = field(default_factory=list)
 
 
-def read(document: Document) -> Settings:
+def read_settings(document: Document) -> Settings:
     """The settings of a file that is already parsed, with its problems."""
     settings = Settings(problems=list(document.problems))
     root = document.root
     if root is None:
         return settings
     if not isinstance(root, Mapping):
-        settings.problems.append(_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`"))
+        settings.problems.append(
+            _report_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`")
+        )
         return settings
-    settings.problems += islice(_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
+    settings.problems += islice(_report_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
     folder = Path(document.path).parent
-    settings.select = tuple(_codes(settings, root, "select"))
-    settings.ignore = tuple(_codes(settings, root, "ignore"))
-    settings.severity = dict(_severities(settings, root.get("severity")))
-    settings.allow = tuple(_folders(settings, root.get("allow"), folder))
-    settings.assets = tuple(_assets(settings, root.get("assets"), folder))
-    settings.computes = list(_computes(settings, root, Path(document.path)))
+    settings.select = tuple(_read_codes(settings, root, "select"))
+    settings.ignore = tuple(_read_codes(settings, root, "ignore"))
+    settings.severity = dict(_read_severities(settings, root.get("severity")))
+    settings.allow = tuple(_read_folders(settings, root.get("allow"), folder))
+    settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
+    settings.computes = list(_read_computes(settings, root, Path(document.path)))
     return settings
 
 
-def allowed(document: Document) -> tuple[Path, ...]:
+def read_allowed(document: Document) -> tuple[Path, ...]:
     """The folders under ``allow`` alone, without a judgement of the rest of the file."""
     root = document.root
     node = root.get("allow") if isinstance(root, Mapping) else None
-    return tuple(_folders(Settings(), node, Path(document.path).parent))
+    return tuple(_read_folders(Settings(), node, Path(document.path).parent))
 
 
-def _unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
+def _report_unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
     for key in (key for key, _ in node.items()):
         if key.text not in known:
             message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
@@ -87,14 +89,14 @@ def _unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator
             yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
 
 
-def _codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
-    for item in _items(settings, root.get(name), name, "[WS4, yaml-empty]"):
-        code = _code(settings, item)
+def _read_codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
+    for item in _read_items(settings, root.get(name), name, "[WS4, yaml-empty]"):
+        code = _read_code(settings, item)
         if code is not None:
             yield code
 
 
-def _code(settings: Settings, word: Scalar) -> str | None:
+def _read_code(settings: Settings, word: Scalar) -> str | None:
     code = find_prefix(word.text)
     if code is None:
         message, help_ = describe_unknown_rule(shorten(word.text, 60))
@@ -102,20 +104,20 @@ def _code(settings: Settings, word: Scalar) -> str | None:
     return code
 
 
-def _severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, str]]:
-    for key, value in _entries(settings, node, "severity", "{WS204: info}"):
-        code = _code(settings, key)
+def _read_severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, str]]:
+    for key, value in _read_entries(settings, node, "severity", "{WS204: info}"):
+        code = _read_code(settings, key)
         level = value.text if isinstance(value, Scalar) else None
         if isinstance(value, Scalar) and value.value is False:
             level = "off"  # YAML 1.1 reads a bare `off` as false
         if level not in LEVELS:
-            settings.problems.append(_choice(value, f"severity.{key.text}", LEVELS))
+            settings.problems.append(_report_choice(value, f"severity.{key.text}", LEVELS))
         elif code is not None:
             yield code, level
 
 
-def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Path]:
-    for item in _items(settings, node, "allow", "[../shared-components]"):
+def _read_folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Path]:
+    for item in _read_items(settings, node, "allow", "[../shared-components]"):
         path = folder / item.text
         if exists(path):
             yield path
@@ -125,9 +127,9 @@ def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Pa
             settings.problems.append(Problem("settings-path-missing", item.span, message, help_))
 
 
-def _assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Asset]:
+def _read_assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Asset]:
     """The map of assets. Whether a path exists is for a run to say: not every machine has all data."""
-    for key, value in _entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
+    for key, value in _read_entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
         where = f"assets.{shorten(key.text, 60)}"
         if classify(key.text) == "local":
             message = f"`{shorten(key.text, 60)}` under `assets` is not a reference to something elsewhere"
@@ -137,24 +139,26 @@ def _assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Ass
             yield Asset(key.text, folder / value.value, value.span)
         else:
             help_ = f"write a file or folder of this machine behind `{shorten(key.text, 60)}:`"
-            settings.problems.append(_wrong(value, where, "a path", help_))
+            settings.problems.append(_report_wrong(value, where, "a path", help_))
 
 
-def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute]:
+def _read_computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute]:
     block = root.get("compute")
-    for name, node in _entries(
+    for name, node in _read_entries(
         settings, block, "compute", "{gpu-cluster: {instance_type: Standard_NC96ads_A100_v4}}"
     ):
         where = f"compute.{shorten(name.text, 60)}"
         if not isinstance(node, Mapping):
-            settings.problems.append(_wrong(node, where, "a mapping", "write `instance_type:` below it"))
+            settings.problems.append(
+                _report_wrong(node, where, "a mapping", "write `instance_type:` below it")
+            )
             continue
-        settings.problems += islice(_unknown_keys(node, COMPUTE_KEYS, where), limits.FOUND)
-        _judge(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
-        _judge(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
+        settings.problems += islice(_report_unknown_keys(node, COMPUTE_KEYS, where), limits.FOUND)
+        _check_value(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
+        _check_value(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
         tier = node.get("tier")
         if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
-            settings.problems.append(_choice(tier, f"{where}.tier", TIERS))
+            settings.problems.append(_report_choice(tier, f"{where}.tier", TIERS))
     yield from job.read_declared(root, path)
 
 
@@ -166,19 +170,21 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _judge(
+def _check_value(
     settings: Settings, node: Mapping, where: str, key: str, *, fits: Callable[[object], bool], wanted: str
 ) -> None:
     value = node.get(key)
     if value is not None and not (isinstance(value, Scalar) and fits(value.value)):
-        settings.problems.append(_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`"))
+        settings.problems.append(
+            _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`")
+        )
 
 
-def _items(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[Scalar]:
+def _read_items(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[Scalar]:
     """The texts of a list."""
     items = node.items if isinstance(node, Sequence) else [] if node is None else [node]
     if node is not None and not isinstance(node, Sequence):
-        settings.problems.append(_wrong(node, name, "a list", f"write `{name}: {example}`"))
+        settings.problems.append(_report_wrong(node, name, "a list", f"write `{name}: {example}`"))
         return
     for item in items:
         if len(settings.problems) >= limits.FOUND:
@@ -187,18 +193,20 @@ def _items(settings: Settings, node: Node | None, name: str, example: str) -> It
             yield item
         else:
             settings.problems.append(
-                _wrong(item, f"an entry of `{name}`", "text", f"write `{name}: {example}`")
+                _report_wrong(item, f"an entry of `{name}`", "text", f"write `{name}: {example}`")
             )
 
 
-def _entries(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[tuple[Scalar, Node]]:
+def _read_entries(
+    settings: Settings, node: Node | None, name: str, example: str
+) -> Iterator[tuple[Scalar, Node]]:
     if isinstance(node, Mapping):
         yield from takewhile(lambda _: len(settings.problems) < limits.FOUND, node.items())
     elif node is not None:
-        settings.problems.append(_wrong(node, name, "a mapping", f"write `{name}: {example}`"))
+        settings.problems.append(_report_wrong(node, name, "a mapping", f"write `{name}: {example}`"))
 
 
-def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
+def _report_wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
     shown = name if "`" in name or name == "the file" else f"`{name}`"
     span = node.entries[0][0].span if isinstance(node, Mapping) and node.entries else node.span
     collection = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
@@ -208,7 +216,7 @@ def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
     return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {written}", help_)
 
 
-def _choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
+def _report_choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
     written = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
     message = f"`{written}` is not a value of `{name}`"
     sure = closest_unambiguous(written, words) if isinstance(node, Scalar) else None

@@ -36,7 +36,7 @@ def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagn
     notes = list(_notes(counts, last))
     listed: list[Diagnostic] = []
     for findings in kept.values():
-        gravest = _gravest(findings, limits.LISTED)
+        gravest = _select_most_severe(findings, limits.LISTED)
         if len(gravest) < len(findings):
             message = (
                 f"{len(findings) - len(gravest):,} more findings of several rules in this file are not listed"
@@ -48,7 +48,7 @@ def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagn
 
 def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
     """The gravest findings of a whole check, and for the rest one that says how many there are."""
-    kept = _gravest(diagnostics, limits.REPORTED)
+    kept = _select_most_severe(diagnostics, limits.REPORTED)
     if len(kept) == len(diagnostics):
         return kept
     listed = {each.span.path for each in kept}
@@ -59,7 +59,7 @@ def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagno
     return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
 
 
-def _gravest(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:
+def _select_most_severe(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:
     """As many as are listed, errors before warnings before the rest, in the order they came in."""
     if len(diagnostics) <= limit:
         return list(diagnostics)

@@ -77,7 +77,7 @@ class CheckRun(Struct):
     def file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Recognise one file, unless its use says what it is, and run the stages of its kind."""
         document = self.context.document(file.path)
-        kind = kind or discover.kind_of(document, named=file.named) or ""
+        kind = kind or discover.recognise_kind(document, named=file.named) or ""
         if not kind:
             self._unrecognised(document, named=file.named)
             return
@@ -86,7 +86,7 @@ class CheckRun(Struct):
         self.problems += document.problems
         if document.root is not None:
             self.feed(document, Span(document.path, 1, 1, 1, 1))
-        stage_of_kind(kind)(self, document)
+        find_stage(kind)(self, document)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
         unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
@@ -108,8 +108,8 @@ class CheckRun(Struct):
 Stage = Callable[[CheckRun, yaml.Document], None]
 
 
-def stage_of_kind(kind: str) -> Stage:
-    """The stage for a kind of :func:`worldsize.checking.discover.kind_of`."""
+def find_stage(kind: str) -> Stage:
+    """The stage for a kind of :func:`worldsize.checking.discover.recognise_kind`."""
     if kind == "spec":
         return _spec
     return _settings if kind == "settings" else partial(_native, kind=kind)

@@ -51,13 +51,13 @@ def bundle_component(
     named = component.environment.span if component.environment is not None else None
     for block in (document, document.get("task")):
         if isinstance(block, dict) and "environment" in block:
-            block["environment"] = _environment(bundle, block["environment"], folder, named or at)
+            block["environment"] = _move_environment(bundle, block["environment"], folder, named or at)
     if component.graph is not None and isinstance(document.get("jobs"), dict):
         _take_inner(bundle, component, folder, at)
     return bundle
 
 
-def text(bundle: Bundle) -> str:
+def render_component(bundle: Bundle) -> str:
     """The ``component.yml`` of a bundle."""
     return yaml_dump.dump(bundle.document)
 
@@ -125,7 +125,7 @@ def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str
         block[key] = value
 
 
-def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
+def _move_environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
     """An environment with its files beside the component; a file of its own is written inline."""
     if isinstance(value, str) and classify(value) == "local":
         path = local_path(value, folder)
@@ -144,19 +144,19 @@ def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
         if not isinstance(read, dict):
             return value
         kept = {key: part for key, part in read.items() if key in ("image", "conda_file", "build")}
-        return _environment(bundle, kept, path.parent, at)
+        return _move_environment(bundle, kept, path.parent, at)
     if not isinstance(value, dict):
         return value
     moved = dict(value)
     if isinstance(moved.get("conda_file"), str):
-        moved["conda_file"] = _copied(bundle, "conda_file", moved["conda_file"], folder, at)
+        moved["conda_file"] = _copy_files(bundle, "conda_file", moved["conda_file"], folder, at)
     build = moved.get("build")
     if isinstance(build, dict) and isinstance(build.get("path"), str):
-        moved["build"] = {**build, "path": _copied(bundle, "build.path", build["path"], folder, at)}
+        moved["build"] = {**build, "path": _copy_files(bundle, "build.path", build["path"], folder, at)}
     return moved
 
 
-def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) -> str:
+def _copy_files(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) -> str:
     path = local_path(reference, folder)
     if path is None:
         return reference
@@ -186,7 +186,7 @@ def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) ->
             bundle.problems += problems
             _place_code(bundle, node, merged, str(PurePosixPath(name) / CODE))
             if "environment" in node:
-                node["environment"] = _environment(bundle, node["environment"], folder, at)
+                node["environment"] = _move_environment(bundle, node["environment"], folder, at)
 
 
 def _plain(value: Any) -> Any:

@@ -153,7 +153,7 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
         name = _shelve(shelf, inner, inner_step, None, at)
         key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
         bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
-    text = bundles.text(bundle).encode()
+    text = bundles.render_component(bundle).encode()
     digest = _digest({**bundle.files, FILE: text})
     known = shelf.folders.get(digest)
     if known is not None:
@@ -221,7 +221,7 @@ def _clusters(spec: Spec, plan: Plan) -> Content:
     together: dict[str, list[ComputeProfile]] = {}
     for profile in spec.compute.values():
         together.setdefault(step_settings.cluster_of(profile), []).append(profile)
-    sized = {name: group for name, group in together.items() if _said(group, "instance_type")}
+    sized = {name: group for name, group in together.items() if _first_setting(group, "instance_type")}
     return {
         f"compute/{name}.yml": _cluster(spec, plan, name, group).encode() for name, group in sized.items()
     }
@@ -236,15 +236,15 @@ def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) 
     ]
     return write.compute(
         name,
-        _said(profiles, "instance_type"),
-        tier=_said(profiles, "tier") or "dedicated",
-        min_instances=_said(profiles, "min_instances") or 0,
-        max_instances=_said(profiles, "max_instances") or max(users, default=1),
-        idle_time_before_scale_down=_said(profiles, "idle_time_before_scale_down"),
+        _first_setting(profiles, "instance_type"),
+        tier=_first_setting(profiles, "tier") or "dedicated",
+        min_instances=_first_setting(profiles, "min_instances") or 0,
+        max_instances=_first_setting(profiles, "max_instances") or max(users, default=1),
+        idle_time_before_scale_down=_first_setting(profiles, "idle_time_before_scale_down"),
     )
 
 
-def _said(profiles: list[ComputeProfile], key: str) -> Any:
+def _first_setting(profiles: list[ComputeProfile], key: str) -> Any:
     """What the first of the profiles that says anything says."""
     values = (getattr(profile, key) for profile in profiles)
     return next((located.value for located in values if located is not None), None)

@@ -40,7 +40,7 @@ def check_target(out: Path) -> None:
         # A folder that is not ours may hold a whole disk: one file in it is enough to know.
         there = set(_files_below(out) if document is not None else itertools.islice(_files_below(out), 1))
     except OSError as error:
-        raise _not_written(out, error) from None
+        raise _make_output_error(out, error) from None
     if not there:
         return
     if document is None:
@@ -62,7 +62,7 @@ def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        with _beside(target) as temporary:
+        with _work_beside(target) as temporary:
             new = temporary / "new"
             new.mkdir(mode=0o755)
             for folder in sorted({path.parent for path in map(PurePosixPath, files)}):
@@ -71,11 +71,11 @@ def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None
                 _write(new / name, source)
             _swap(new, target, temporary / "old")
     except OSError as error:
-        raise _not_written(out, error) from None
+        raise _make_output_error(out, error) from None
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[Path]:
+def _work_beside(target: Path) -> Iterator[Path]:
     """A folder beside ``target``, held by a lock that the system releases however this process ends."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_SUFFIX, dir=target.parent))
@@ -149,6 +149,6 @@ def _files_below(folder: Path) -> Iterator[str]:
             yield path.relative_to(folder).as_posix()
 
 
-def _not_written(out: Path, error: OSError) -> OutputError:
+def _make_output_error(out: Path, error: OSError) -> OutputError:
     help_ = "what was there before is untouched; free space or check the rights, then compile again"
     return OutputError(f"`{out}` could not be written: {describe_os_error(error, file=True)}", help_)

@@ -177,7 +177,7 @@ def fix(
         ValueError: A word of ``select`` or ``ignore`` is not a code or slug.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    named = frozenset(os.path.realpath(file.path) for file in discover.files(listed))
+    named = frozenset(os.path.realpath(file.path) for file in discover.list_files(listed))
     changes: dict[str, Change] = {}
     fixed = 0
     for _ in range(_ROUNDS):

@@ -79,7 +79,7 @@ def execute(
         )
         with (
             catch_signals() as interrupts,
-            extend(
+            make_extensions(
                 prepared, context, services, view, stopping=interrupts.happened, earlier=earlier
             ) as extensions,
         ):
@@ -172,7 +172,7 @@ def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResul
 
 
 @contextlib.contextmanager
-def extend(
+def make_extensions(
     prepared: Prepared,
     context: RunContext,
     services: Services,

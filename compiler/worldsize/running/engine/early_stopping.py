@@ -36,7 +36,7 @@ def is_worse(value: float, than: float, goal: Goal) -> bool:
     return value > than if goal == "minimize" else value < than
 
 
-def is_to_stop(
+def should_stop(
     policy: EarlyTermination, goal: Goal, name: str, histories: Mapping[str, History], running: frozenset[str]
 ) -> bool:
     """Whether the policy ends one trial at the interval that it has reached.
@@ -49,15 +49,15 @@ def is_to_stop(
     # Only who has come this far can be compared at this interval.
     reached = {each: history[:interval] for each, history in histories.items() if len(history) >= interval}
     if policy.kind == "bandit":
-        return _bandit(policy, goal, name, reached)
+        return _exceeds_slack(policy, goal, name, reached)
     if policy.kind == "median_stopping":
-        return _median(goal, name, reached)
+        return _is_below_median(goal, name, reached)
     if policy.exclude_finished_jobs:
         reached = {each: history for each, history in reached.items() if each in running or each == name}
-    return _truncated(policy, goal, name, reached)
+    return _is_truncated(policy, goal, name, reached)
 
 
-def _bandit(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
+def _exceeds_slack(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
     """Worse than the best trial by more than the slack.
 
     With ``slack_factor`` f, 0.8 to be maximised allows 0.8 / (1 + f), and 0.8 to be minimised
@@ -73,14 +73,14 @@ def _bandit(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[st
     return is_worse(best_value(reached[name], goal), limit, goal)
 
 
-def _median(goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
+def _is_below_median(goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
     """Its best value is worse than the median of the running averages of all trials."""
     averages = [statistics.fmean(history) for history in reached.values()]
     numbers = [average for average in averages if not math.isnan(average)]
     return bool(numbers) and is_worse(best_value(reached[name], goal), statistics.median(numbers), goal)
 
 
-def _truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
+def _is_truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
     """Among the given percentage of the lowest performing trials, rounded down; of equals the later go."""
     doomed = len(reached) * policy.truncation_percentage // 100
     scores = {each: best_value(history, goal) for each, history in reached.items()}

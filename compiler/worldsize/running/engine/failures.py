@@ -126,15 +126,15 @@ def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Proces
     if not failed:
         return None
     tails = {id(each): list(tail(each.process)) for each in failed}
-    cause = min(failed, key=lambda each: _lateness(each, tails[id(each)]))  # the first of the least
+    cause = min(failed, key=lambda each: _rank_cause(each, tails[id(each)]))  # the first of the least
     if cause.status == HANG_EXIT_STATUS:
-        return _hang(cause, failed, tails, ranks)
+        return _explain_hang(cause, failed, tails, ranks)
     followers = [
         each.process
         for each in failed
-        if each is not cause and not each.process.members and _followed(tails[id(each)])
+        if each is not cause and not each.process.members and _lost_connection(tails[id(each)])
     ]
-    return Verdict(cause, tuple(followers), _words(cause))
+    return Verdict(cause, tuple(followers), _describe_cause(cause))
 
 
 def last_error(lines: Sequence[str]) -> str | None:
@@ -155,26 +155,26 @@ def describe_followers(followers: Sequence[Process]) -> str:
     return f"{len(followers)} other {kind}{'s' * (len(followers) > 1)} failed because of it"
 
 
-def _words(cause: EndedProcess) -> str:
+def _describe_cause(cause: EndedProcess) -> str:
     if cause.status == RESUME_EXIT_STATUS:
         return f"{cause.process.title} was asked to stop, and saved its state"
     return describe_ending(cause.process.title, cause.status)
 
 
-def _lateness(each: EndedProcess, lines: Sequence[str]) -> int:
+def _rank_cause(each: EndedProcess, lines: Sequence[str]) -> int:
     if each.told:
         return 3
     if each.process.members:
         return 2  # mpirun fails because of a rank
-    return 1 if _followed(lines) else 0
+    return 1 if _lost_connection(lines) else 0
 
 
-def _followed(lines: Sequence[str]) -> bool:
+def _lost_connection(lines: Sequence[str]) -> bool:
     """Whether a log ends in a lost connection."""
     return any(_PEER_GONE.search(line) for line in lines[-TAIL_LINES:])
 
 
-def _hang(
+def _explain_hang(
     first: EndedProcess, failed: Sequence[EndedProcess], tails: dict[int, list[str]], ranks: Sequence[Process]
 ) -> Verdict:
     """Ranks that found a hang say who did not arrive; that one is the cause if it is known to have ended."""

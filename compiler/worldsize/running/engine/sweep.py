@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worldsize.running.engine import early_stopping
-from worldsize.running.engine.early_stopping import best_value, is_to_stop
+from worldsize.running.engine.early_stopping import best_value, should_stop
 from worldsize.running.engine.failures import failure_signature
 from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
 from worldsize.running.model.folder import RunFolder
@@ -98,7 +98,11 @@ class Sweep:
         if self._sampler is not None:
             self._sampler.tell(trial.number, score)
         self.log.write(
-            "trial_ended", step=child, state=trial.state, parameters=trial.values, value=_plain(score)
+            "trial_ended",
+            step=child,
+            state=trial.state,
+            parameters=trial.values,
+            value=_to_json_number(score),
         )
         return self._following()
 
@@ -154,11 +158,12 @@ class Sweep:
         if self.best is None:
             return None
         shown = {
-            name: HIDDEN if is_secret(name) else _shown(value) for name, value in self.best.values.items()
+            name: HIDDEN if is_secret(name) else _format_value(value)
+            for name, value in self.best.values.items()
         }
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         short = self.best.name.rpartition(".")[2]
-        score = _shown(self._score(self.best))
+        score = _format_value(self._score(self.best))
         return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
 
     def _following(self) -> list[Task]:
@@ -183,7 +188,7 @@ class Sweep:
     def _is_futile(self) -> bool:
         """Whether every trial that has ended did so without a score, and enough of them in the same way."""
         ended = [trial for trial in self.trials.values() if trial.state != "running"]
-        ways = {_way_to_fail(trial) for trial in ended}
+        ways = {_describe_ending(trial) for trial in ended}
         return len(ended) >= ALIKE_ENOUGH and len(ways) == 1 and None not in ways
 
     def _take(self, trial: Trial, logged: LoggedMetric) -> None:
@@ -200,7 +205,7 @@ class Sweep:
         trial.judged = due
         histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
         running = frozenset(each.name for each in self.trials.values() if each.state == "running")
-        bad = is_to_stop(policy, self.plan.goal, trial.name, histories, running)
+        bad = should_stop(policy, self.plan.goal, trial.name, histories, running)
         if bad:
             self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
         return bad
@@ -276,7 +281,7 @@ class Sweep:
                 "name": trial.name,
                 "state": trial.state,
                 "parameters": trial.values,
-                "value": _plain(self._score(trial)),
+                "value": _to_json_number(self._score(trial)),
             }
             for trial in self.trials.values()
         ]
@@ -292,7 +297,7 @@ class Sweep:
             step=self.task.name,
             best=best.name if best else None,
             parameters=best.values if best else None,
-            value=_plain(self._score(best)) if best else None,
+            value=_to_json_number(self._score(best)) if best else None,
             trials=len(tried),
         )
         with contextlib.suppress(OSError):
@@ -311,7 +316,7 @@ class Sweep:
         return why is not None
 
 
-def _way_to_fail(trial: Trial) -> str | None:
+def _describe_ending(trial: Trial) -> str | None:
     """What makes two trials that ended without a score the same; None for one with a score, or stopped."""
     if trial.history or trial.state == "stopped":
         return None
@@ -327,10 +332,10 @@ def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
     os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
 
 
-def _plain(value: float | None) -> float | None:
+def _to_json_number(value: float | None) -> float | None:
     """What JSON can hold."""
     return value if value is not None and math.isfinite(value) else None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

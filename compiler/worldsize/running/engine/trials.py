@@ -44,12 +44,12 @@ def make_sampler(plan: SweepPlan) -> Sampler:
     if plan.algorithm == "bayesian":
         return _Bayesian(plan)
     if plan.algorithm == "grid":
-        return _Listed(_grid(plan.parameters))
+        return _IndependentSampler(_grid(plan.parameters))
     draw = _sobol if plan.algorithm == "sobol" else _random
-    return _Listed(draw(plan))
+    return _IndependentSampler(draw(plan))
 
 
-class _Listed:
+class _IndependentSampler:
     """Trials that do not depend on each other."""
 
     def __init__(self, trials: Iterator[Values]) -> None:
@@ -145,7 +145,7 @@ def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task
     A command names a parameter ``${{search_space.x}}`` in an inline trial and ``${{inputs.x}}`` where the
     trial is a component. Its processes also see ``AZUREML_SWEEP_<x>``, as in Azure ML.
     """
-    fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
+    fitting = {key: _fit_to_port(step.component, key, value) for key, value in values.items()}
     sweep_variables = {
         f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()
     }
@@ -175,7 +175,7 @@ def fill_command(command: str, values: Values) -> str:
     return "".join([*pieces, command[position:]])
 
 
-def _fitting(component: Component, key: str, value: Value) -> Value:
+def _fit_to_port(component: Component, key: str, value: Value) -> Value:
     """A whole number for an input that takes one: ``quniform`` over fractions makes 16.0 otherwise."""
     port = component.inputs.get(key)
     if port is not None and port.type == "integer" and isinstance(value, float) and value == int(value):

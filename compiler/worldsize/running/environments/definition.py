@@ -28,7 +28,7 @@ from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.source import Assets
 from worldsize.running.model.task import Task
 
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Images that hold no package a script could import beyond Python's own.
 _BARE = re.compile(
     r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|alpine|busybox)(?:[:@].*)?"
@@ -59,8 +59,10 @@ class Definition:
     def notices(self) -> list[str]:
         """What differs from it on this machine, each a whole line."""
         lines = []
-        if self.python not in (None, HERE):
-            lines.append(f"{self.name}: it asks for Python {self.python}, its steps run with {HERE}")
+        if self.python not in (None, PYTHON_VERSION):
+            lines.append(
+                f"{self.name}: it asks for Python {self.python}, its steps run with {PYTHON_VERSION}"
+            )
         if self.left:
             several = "packages" if len(self.left) > 1 else "a package"
             names = ", ".join(f"`{each}`" for each in self.left)
@@ -79,20 +81,22 @@ def read_definition(
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _described(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
+        return _read_mapping(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shorten(value)}`", span)
     path = local_path(value, folder) if names_a_file(value) else assets.local(value)
     if path is not None:
-        return _file(path, start, gate)
+        return _read_file(path, start, gate)
     known = curated.lookup(value)
     if known is not None:
         return replace(start, requirements=known.requirements, modules=known.modules), []
     return replace(start, unknown=True), []
 
 
-def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:
+def _read_mapping(
+    value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess
+) -> ReadDefinition:
     """An environment that says what it is made of."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
     definition = replace(start, image=str(image) if image else None)
@@ -100,60 +104,70 @@ def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: 
         context = local_path(build["path"], folder)
         dockerfile = str(build.get("dockerfile_path") or "Dockerfile")
         definition = replace(definition, context=context, dockerfile=dockerfile, unknown=True)
-        if context is not None and exists(context) and (refused := _refused(definition, context, gate)):
+        if (
+            context is not None
+            and exists(context)
+            and (refused := _report_forbidden(definition, context, gate))
+        ):
             return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
             message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which lies outside of the project"
             return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
-        return _conda(listed, folder, definition, _dump(listed), gate)
+        return _read_conda(listed, folder, definition, _dump(listed), gate)
     if isinstance(listed, str):
         path = local_path(listed, folder)
-        return _file(path, definition, gate) if path is not None else (replace(definition, unknown=True), [])
+        return (
+            _read_file(path, definition, gate)
+            if path is not None
+            else (replace(definition, unknown=True), [])
+        )
     if definition.image and not _BARE.fullmatch(definition.image):
         definition = replace(definition, unknown=True)
     return definition, []
 
 
-def _file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
+def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
     """An environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
             return start, []  # reported where it is named
         help_ = "name an environment file, a conda file or a requirements file"
         return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
-    if refused := _refused(start, path, gate):
+    if refused := _report_forbidden(start, path, gate):
         return start, refused
     if path.suffix == ".txt":
-        return _pinned((f"-r {path.name}",), path.parent, start, gate)
+        return _expand_lines((f"-r {path.name}",), path.parent, start, gate)
     root = yaml.load(path).root
     value = fields.read_node(root).value if root is not None else None
     if isinstance(value, dict) and {"image", "build", "conda_file"} & set(value):
-        return _described(value, path.parent, start, gate)
+        return _read_mapping(value, path.parent, start, gate)
     if isinstance(value, dict) and "dependencies" in value:
-        return _conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
+        return _read_conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
     return start, _problem(
         start, f"`{path.name}` is not an environment: it names neither packages nor an image", help_
     )
 
 
-def _conda(
+def _read_conda(
     value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
 ) -> ReadDefinition:
     packages = read_conda(value.get("dependencies"))
     definition = replace(start, python=packages.python, left=packages.left, conda=text)
-    return _pinned(packages.requirements, folder, definition, gate)
+    return _expand_lines(packages.requirements, folder, definition, gate)
 
 
-def _refused(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
+def _report_forbidden(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
     """Why a file or folder may not become part of an environment."""
     return snapshot.add_to_snapshot(
         Snapshot(), path, definition.span or Span("environment", 1, 1, 1, 1), gate
     )
 
 
-def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:
+def _expand_lines(
+    lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess
+) -> ReadDefinition:
     try:
         expanded = tuple(expand_requirements(lines, folder.absolute(), gate))
         return replace(start, requirements=expanded), []
@@ -253,7 +267,7 @@ def plan_environments(
         problems += [problem for problem in more if problem not in problems]
     problems += assets.problems
     if mode == "docker":
-        problems += _uncontained(tasks, definitions)
+        problems += _report_uncontained(tasks, definitions)
     notices = tuple(_notices(definitions)) if mode == "isolated" else ()
     return EnvironmentPlan(mode, definitions, notices, tuple(problems), sources)
 
@@ -290,7 +304,9 @@ def _listed(steps: Sequence[str]) -> str:
     return shown if len(steps) <= LONGEST_LIST else f"{shown} and {len(steps) - LONGEST_LIST} more"
 
 
-def _uncontained(tasks: Mapping[str, Task], definitions: Mapping[str, Definition]) -> Iterator[Problem]:
+def _report_uncontained(
+    tasks: Mapping[str, Task], definitions: Mapping[str, Definition]
+) -> Iterator[Problem]:
     """Why steps cannot run in containers here; where there is no engine, that alone."""
     first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
     reason = find_docker_fault()

@@ -94,7 +94,7 @@ def build_argv(tag: str, context: Path, dockerfile: str = "Dockerfile") -> tuple
 def find_docker_fault() -> str | None:
     """Why no container can be started here; None where an engine answers."""
     try:
-        done = _asked("version", "--format", "{{.Server.Version}}")
+        done = _run_docker("version", "--format", "{{.Server.Version}}")
     except FileNotFoundError:
         return f"there is no `{PROGRAM}` on this machine"
     except (OSError, subprocess.SubprocessError):
@@ -109,13 +109,13 @@ def remove_containers(names: Iterable[str]) -> None:
     """Remove containers; those that are gone are no fault."""
     containers = list(names)
     if containers:
-        _quietly("rm", "--force", "--volumes", *containers)
+        _run_quietly("rm", "--force", "--volumes", *containers)
 
 
 def remove_orphans() -> None:
     """Remove the containers of runners on this machine that have died."""
     output_format = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
-    listed = _quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", output_format)
+    listed = _run_quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", output_format)
     remove_containers(find_orphans(listed.splitlines(), is_runner_alive))
 
 
@@ -128,14 +128,14 @@ def find_orphans(lines: Sequence[str], lives: Callable[[str], bool]) -> list[str
 def identify_runner(pid: int | None = None) -> str:
     """A runner: the machine, its process id, and when it was started, as ids are used again."""
     pid = os.getpid() if pid is None else pid
-    return f"{socket.gethostname()}/{pid}/{_started(pid)}"
+    return f"{socket.gethostname()}/{pid}/{_read_start_time(pid)}"
 
 
 def is_runner_alive(runner: str) -> bool:
     """Whether a runner lives; one of another machine is taken to."""
     host, _, rest = runner.partition("/")
     pid, _, started = rest.partition("/")
-    return host != socket.gethostname() or (pid.isdigit() and started == _started(int(pid)) != "")
+    return host != socket.gethostname() or (pid.isdigit() and started == _read_start_time(int(pid)) != "")
 
 
 def _mounts(container: Container) -> Iterable[str]:
@@ -150,7 +150,7 @@ def _mount(path: Path) -> str:
     return ",".join(["type=bind", *quoted])
 
 
-def _started(pid: int) -> str:
+def _read_start_time(pid: int) -> str:
     """When a process was started, in the system's own units; empty where it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
@@ -162,14 +162,14 @@ def _started(pid: int) -> str:
         return "running"  # a system without /proc
 
 
-def _asked(*words: str) -> subprocess.CompletedProcess[str]:
+def _run_docker(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
-def _quietly(*words: str) -> str:
+def _run_quietly(*words: str) -> str:
     try:
-        return _asked(*words).stdout
+        return _run_docker(*words).stdout
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -39,7 +39,7 @@ from worldsize.running.model.task import Task
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-WITHOUT = "`--environment current` runs every step with the packages that are installed here"
+CURRENT_HELP = "`--environment current` runs every step with the packages that are installed here"
 LAYER = "environment"  # in a step's folder, while it runs
 
 MLFLOW_FOLDER = "mlruns"  # in a step's folder
@@ -114,8 +114,8 @@ class LayeredInterpreters:
             for layer in places.values():
                 make_layer(layer, below)
             if self.strangers & {*below}:
-                plan = tuple(_apart(process, step) for process in plan)
-            yield tuple(_led(process, places, [*below, self.programs]) for process in plan)
+                plan = tuple(_keep_records_apart(process, step) for process in plan)
+            yield tuple(_enter_layer(process, places, [*below, self.programs]) for process in plan)
         finally:
             self.remover.remove(root)
 
@@ -165,12 +165,14 @@ def make_interpreters(
     root = home.absolute() / store.FOLDER
     with contextlib.ExitStack() as held:
         if plan.mode == "docker":
-            yield _contained(plan, root, supervisor, say)
+            yield _make_docker_interpreters(plan, root, supervisor, say)
         else:  # of this Python as it is, no step has packages of its own
-            yield _layered(plan, LayerStore(root, supervisor, say), held)
+            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), held)
 
 
-def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack) -> LayeredInterpreters:
+def _make_layered_interpreters(
+    plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack
+) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
     known: dict[tuple[str, ...], Path | Problem | None] = {}
@@ -178,7 +180,7 @@ def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitSta
         if not definition.requirements:
             continue
         if definition.requirements not in known:
-            known[definition.requirements] = _layer(definition, stored, held)
+            known[definition.requirements] = _make_environment_layer(definition, stored, held)
         layer_or_problem = known[definition.requirements]
         if isinstance(layer_or_problem, Path):
             kept[definition] = layer_or_problem
@@ -195,7 +197,9 @@ def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitSta
     return LayeredInterpreters(plan, kept, strangers, stored.programs(), held.enter_context(FolderRemover()))
 
 
-def _layer(definition: Definition, stored: LayerStore, held: contextlib.ExitStack) -> Path | Problem | None:
+def _make_environment_layer(
+    definition: Definition, stored: LayerStore, held: contextlib.ExitStack
+) -> Path | Problem | None:
     """The layer of an environment, or why there is none; None where the step may try without."""
     guessed = bool(definition.modules)
     try:
@@ -208,7 +212,7 @@ def _layer(definition: Definition, stored: LayerStore, held: contextlib.ExitStac
             )
             return None
         message = f"pip cannot install what {definition.name} asks for"
-        return _refusal(definition, message, (*error.lines, WITHOUT), error.log)
+        return _refusal(definition, message, (*error.lines, CURRENT_HELP), error.log)
 
 
 def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
@@ -216,21 +220,21 @@ def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: 
     return Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)
 
 
-def _contained(
+def _make_docker_interpreters(
     plan: EnvironmentPlan, root: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> DockerInterpreters:
     remove_orphans()
     root.mkdir(parents=True, exist_ok=True)
     images = {}
     for definition in dict.fromkeys(plan.definitions.values()):
-        image = _image(definition, root, supervisor, say)
+        image = _build_image(definition, root, supervisor, say)
         if isinstance(image, Problem):
             raise RunError([image], plan.sources)
         images[definition] = image
     return DockerInterpreters(plan, images, root.parent)
 
 
-def _image(
+def _build_image(
     definition: Definition, root: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> str | Problem:
     """The image of an environment, built where it has no name of its own; or why it cannot be."""
@@ -254,20 +258,20 @@ def _image(
     return tag
 
 
-def _apart(process: Process, step: Path) -> Process:
+def _keep_records_apart(process: Process, step: Path) -> Process:
     """A process, and those that it starts, with MLflow's records in the step's folder."""
-    members = tuple(_apart(member, step) for member in process.members)
+    members = tuple(_keep_records_apart(member, step) for member in process.members)
     return replace(process, env=keep_mlflow_apart(process.env, step), members=members)
 
 
-def _led(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:
+def _enter_layer(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:
     """A process, and those that it starts, in the layer of their instance."""
-    members = tuple(_led(member, places, below) for member in process.members)
+    members = tuple(_enter_layer(member, places, below) for member in process.members)
     layer = places[process.node]
     env = layer_variables(process.env, [layer, *below])
     argv = process.argv
     if argv[-2:-1] == ("-c",):  # the step's command, for a shell
-        argv = (*argv[:-1], layers.redirect(argv[-1], layer))
+        argv = (*argv[:-1], layers.redirect_interpreter(argv[-1], layer))
     return replace(process, argv=argv, env=env, members=members)
 
 

@@ -70,7 +70,7 @@ exec {program} "$@"
 _STAND_INS = {"conda": _CONDA, "mamba": _CONDA, "micromamba": _CONDA, "uv": _UV}
 _PORTABLE = b"#!/usr/bin/env python\n"
 # A user's own settings of these would lead an installer, and what it installs, out of the layer.
-OUT_OF_REACH = {
+OVERRIDES = {
     **dict.fromkeys(("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"), ""),
     "PIP_USER": "0",
     "PIP_REQUIRE_VIRTUALENV": "1",  # another Python of this machine has no layer over it
@@ -132,7 +132,7 @@ def list_installed() -> frozenset[str]:
     return frozenset(paths)
 
 
-def redirect(command: str, layer: Path) -> str:
+def redirect_interpreter(command: str, layer: Path) -> str:
     """A command that starts a layer's Python where it names this one by its path.
 
     One that reads no variables (``-I``, ``-E``) would not be handed over to the layer.
@@ -154,7 +154,7 @@ def layer_variables(environment: Mapping[str, str], folders: Sequence[Path]) -> 
     starts = [str(folder / START) for folder in folders if (folder / START).is_dir()]
     modules = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return {
-        **OUT_OF_REACH,
+        **OVERRIDES,
         **environment,
         "PATH": os.pathsep.join([*bins, *filter(None, [path])]),
         **({"PYTHONPATH": os.pathsep.join([*starts, *filter(None, [modules])])} if starts else {}),
@@ -172,7 +172,7 @@ def free_scripts(bin_folder: Path, interpreter: Path) -> None:
 
     They name the interpreter that installed them. A layer that is moved, or has another above it, must not.
     """
-    for path, text in _scripts(bin_folder, interpreter):
+    for path, text in _list_scripts(bin_folder, interpreter):
         path.write_bytes(text)
 
 
@@ -184,7 +184,7 @@ def borrow_scripts(folder: Path) -> None:
     """
     own, bin_folder = Path(sys.executable), folder / "bin"
     bin_folder.mkdir(parents=True)
-    for path, text in _scripts(own.parent, own):
+    for path, text in _list_scripts(own.parent, own):
         if not path.name.startswith(("pip", "python", "activate")):
             _write_program(bin_folder / path.name, text)
     for name in ("pip", "pip3", f"pip{VERSION}"):
@@ -217,7 +217,7 @@ def _write_program(path: Path, text: bytes) -> None:
     path.chmod(0o700)
 
 
-def _scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]]:
+def _list_scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]]:
     """The scripts that an interpreter beside them runs, as they are to be."""
     with os.scandir(bin_folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
@@ -228,12 +228,12 @@ def _scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]
             if text != b"#!":
                 continue
             text += file.read()
-        freed = portable(text, interpreter)
+        freed = make_portable(text, interpreter)
         if freed is not None:
             yield path, freed
 
 
-def portable(text: bytes, interpreter: Path) -> bytes | None:
+def make_portable(text: bytes, interpreter: Path) -> bytes | None:
     """A script whose first line leaves the choice of Python to PATH; None for any other script.
 
     Where the path is too long for a first line, installers write three: ``#!/bin/sh``, one that hands over

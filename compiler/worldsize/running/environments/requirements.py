@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
 from worldsize.facts import table
 
-OURS = frozenset({"pip", "wheel"})  # what installs is that of this machine
+PROVIDED = frozenset({"pip", "wheel"})  # what installs is that of this machine
 
 _DEPENDENCY = re.compile(r"(?:[^\s:]+::)?(?P<name>[\w.-]+)\s*(?P<version>.*)", re.DOTALL)
 _EXACT = re.compile(r"(?:={1,2}\s*|(?=\d))(?P<version>\d[^\s=,*|]*)(?:[=\s]\s*[^\s=]+)?")
@@ -68,9 +68,9 @@ def read_conda(dependencies: Any) -> CondaRequirements:
         if name == "python":
             exact = _PYTHON.match(version)
             python = exact["version"] if exact else None
-        elif name not in OURS:
-            known = _names().get(name)
-            bound = _bound(version.strip())
+        elif name not in PROVIDED:
+            known = _read_conda_names().get(name)
+            bound = _convert_bound(version.strip())
             if known is None or bound is None:
                 left.append(str(item))
             else:
@@ -78,7 +78,7 @@ def read_conda(dependencies: Any) -> CondaRequirements:
     return CondaRequirements(tuple(lines), python, tuple(left))
 
 
-def _bound(version: str) -> str | None:
+def _convert_bound(version: str) -> str | None:
     """Conda's bound on a version as pip writes it; None where pip has no such bound.
 
     ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build behind it is left out.
@@ -95,7 +95,7 @@ def _bound(version: str) -> str | None:
 
 
 @cache
-def _names() -> dict[str, str]:
+def _read_conda_names() -> dict[str, str]:
     return {row["conda"]: row["pip"] for row in table.read_rows("conda_names")}
 
 
@@ -117,15 +117,15 @@ def expand_requirements(
         text = _COMMENT.sub("", line).strip()
         included = _INCLUDE.fullmatch(text)
         if included:
-            path = Path(os.path.normpath(folder / _without_scheme(_bare(included["path"]))))
+            path = Path(os.path.normpath(folder / _without_scheme(_unquote(included["path"]))))
             if path not in seen:
-                inner = read_listed(_admitted(path, gate)).decode("utf-8-sig").split("\n")
+                inner = read_listed(_require_allowed(path, gate)).decode("utf-8-sig").split("\n")
                 yield from expand_requirements(inner, path.parent, gate, seen | {path})
         elif text:
             absolute = _absolute(text, folder)
             named = _local_path(absolute)
             if named is not None:
-                _admitted(named, gate)
+                _require_allowed(named, gate)
             yield absolute
 
 
@@ -143,7 +143,7 @@ def digest_requirements(lines: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def _admitted(path: Path, gate: CopyAccess) -> Path:
+def _require_allowed(path: Path, gate: CopyAccess) -> Path:
     """A file that another names, links resolved.
 
     Pip shows lines that it cannot read, so not any file will do.
@@ -166,7 +166,7 @@ def _absolute(text: str, folder: Path) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
         match = pattern.fullmatch(text)
         if match:
-            path = _bare(match["path"])
+            path = _unquote(match["path"])
             return text if "://" in path else f"{option}{os.path.normpath(folder / path)}"
     if text.startswith(("./", "../", "/")) or text in (".", "..") or _ARCHIVE.fullmatch(text):
         return text if "://" in text or "@" in text else os.path.normpath(folder / text)
@@ -179,8 +179,8 @@ def _local_path(line: str) -> Path | None:
     if match is None:
         return None
     text = unquote(match["url"]) if match["url"] else match["path"]
-    path, bracket, extras = _bare(text).rpartition("[")
-    return Path(path if bracket and extras.endswith("]") and "/" not in extras else _bare(text))
+    path, bracket, extras = _unquote(text).rpartition("[")
+    return Path(path if bracket and extras.endswith("]") and "/" not in extras else _unquote(text))
 
 
 def _named_path(line: str) -> Path | None:
@@ -203,5 +203,5 @@ def _without_scheme(path: str) -> str:
     )
 
 
-def _bare(path: str) -> str:
+def _unquote(path: str) -> str:
     return path.strip().strip("\"'")

@@ -95,7 +95,7 @@ class LayerStore:
         programs = self.root / f"programs-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
         if not programs.exists():
             self.root.mkdir(parents=True, exist_ok=True)
-            with _beside(programs) as building:
+            with _build_beside(programs) as building:
                 layers.borrow_scripts(building)
                 _move(building, programs)
         return programs
@@ -113,7 +113,7 @@ class LayerStore:
         log.unlink(missing_ok=True)
         for stale in self.root.glob(f"{layer.name}.*.building"):
             shutil.rmtree(stale, ignore_errors=True)
-        with _beside(layer) as building:
+        with _build_beside(layer) as building:
             make_layer(building)
             (building / "requirements.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
             python = building / "bin" / "python"
@@ -156,7 +156,7 @@ def _lock_file(layer: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _beside(layer: Path) -> Iterator[Path]:
+def _build_beside(layer: Path) -> Iterator[Path]:
     """A folder to build in, beside its place, of which nothing stays."""
     outer = Path(tempfile.mkdtemp(prefix=f"{layer.name}.", suffix=".building", dir=layer.parent))
     try:

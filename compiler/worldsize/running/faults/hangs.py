@@ -62,7 +62,7 @@ class HangWatcher:
                 self._tell(attempt, heartbeats[rank])
         late = [beat for beat in heartbeats.values() if is_late(beat, now)]
         if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
-            attempt.blame = _blame(heartbeats, silent, late, now)
+            attempt.blame = _describe_hang(heartbeats, silent, late, now)
             attempt.group.stop()
 
     def _tell_slow(self, attempt: Attempt) -> None:
@@ -140,7 +140,7 @@ def _status(pid: int) -> dict[str, str]:
     return {}
 
 
-def _blame(
+def _describe_hang(
     heartbeats: Mapping[int, HeartbeatRecord],
     silent: Collection[int],
     late: Collection[HeartbeatRecord],

@@ -94,7 +94,7 @@ def kill_processes(progress: Path, node: int) -> int:
     marks = {f"WORLDSIZE_PROGRESS={progress}".encode(), f"AZUREML_CR_NODE_RANK={node}".encode()}
     killed: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
-    while (pids := _marked(marks)) and time.monotonic() < deadline:
+    while (pids := _find_marked(marks)) and time.monotonic() < deadline:
         for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -102,7 +102,7 @@ def kill_processes(progress: Path, node: int) -> int:
     return len(killed)
 
 
-def _marked(marks: set[bytes]) -> list[int]:
+def _find_marked(marks: set[bytes]) -> list[int]:
     """Pids of the processes that have all these variables; one that has ended has none."""
     pids = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted

@@ -71,8 +71,8 @@ def draw_faults(seed: int, step: str, world_size: int, nodes: int = 0) -> tuple[
     """Draw the faults of a step, in order; ``nodes`` are instances with networks of their own."""
     chance = random.Random(f"{seed}/{step}")  # noqa: S311 - no secret
     shares = sorted(chance.uniform(EARLIEST, LATEST) for _ in range(chance.randint(FEWEST, MOST)))
-    kinds = _kinds(chance, cuts=nodes > 1)
-    return tuple(_fault(chance, next(kinds), share, world_size, nodes) for share in shares)
+    kinds = _draw_kinds(chance, cuts=nodes > 1)
+    return tuple(_draw_fault(chance, next(kinds), share, world_size, nodes) for share in shares)
 
 
 def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) -> Iterator[str]:
@@ -82,14 +82,14 @@ def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) 
         yield from (f"  at {fault.share:4.0%} of the training: {fault.words}" for fault in faults)
 
 
-def _kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
+def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
     kinds: list[Kind] = ["kill", "terminate", "stop", "slow", *(["cut"] if cuts else [])]  # type: ignore[list-item]
     while True:
         chance.shuffle(kinds)
         yield from kinds
 
 
-def _fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
+def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
     # Drawn for every kind alike, so that one fault's kind does not move the others.
     rank, group_draw, length, node = (
         chance.randrange(world_size),
@@ -174,7 +174,7 @@ class Rehearsal:
                 self._follow(attempt, now)
         for hit in self.hits:
             if hit.pending and hit.step not in running:  # what it did until it was over
-                hit.reached = max(hit.reached, _done(self._last[hit.step]))
+                hit.reached = max(hit.reached, _count_done(self._last[hit.step]))
 
     def report(self) -> Iterator[str]:
         """What happened and what was lost, in lines."""
@@ -187,12 +187,12 @@ class Rehearsal:
                 f"chaos: {step}: {len(hits)} of {len(faults)} faults happened, {plural(tries, 'restart')},"
                 f" {plural(lost, 'step')} done again; {kept}"
             )
-            yield from (f"  at step {hit.reached}: {hit.fault.words}: {_cost(hit)}" for hit in hits)
+            yield from (f"  at step {hit.reached}: {hit.fault.words}: {_describe_cost(hit)}" for hit in hits)
 
     def _follow(self, attempt: Attempt, now: float) -> None:
         name = attempt.task.name
         heartbeats = attempt.read_heartbeats()
-        done = _done(attempt)
+        done = _count_done(attempt)
         newest = attempt.progress.newest
         if done < 0 or newest is None or not newest.total_steps:
             return
@@ -218,28 +218,28 @@ class Rehearsal:
         self._quiet[name] = now + fault.seconds + SETTLE_SECONDS
         if fault.kind == "kill":
             attempt.blame = f"the rehearsal killed rank {', '.join(map(str, fault.ranks))}"
-            _send(pids, signal.SIGKILL)
+            _send_signal(pids, signal.SIGKILL)
         elif fault.kind == "terminate":
-            _send(pids, signal.SIGTERM)
+            _send_signal(pids, signal.SIGTERM)
         else:
             self._passing[name] = (now + fault.seconds, fault, pids)
             if fault.kind == "cut":
                 self._pull(name, fault, plug=False)
             else:
-                _send(pids, signal.SIGSTOP)
+                _send_signal(pids, signal.SIGSTOP)
 
     def _pass(self, name: str, now: float) -> None:
         _, fault, pids = self._passing.pop(name)
         if fault.kind == "cut":
             self._pull(name, fault, plug=True)
-        _send(pids, signal.SIGCONT)
+        _send_signal(pids, signal.SIGCONT)
         self._quiet[name] = now + SETTLE_SECONDS
 
     def _slow_down(self) -> None:
         self._stopped = not self._stopped
         for _, fault, pids in self._passing.values():
             if fault.kind == "slow":
-                _send(pids, signal.SIGSTOP if self._stopped else signal.SIGCONT)
+                _send_signal(pids, signal.SIGSTOP if self._stopped else signal.SIGCONT)
 
     def _pull(self, name: str, fault: PlannedFault, *, plug: bool) -> None:
         site = self.networks.sites.get(name) if self.networks else None
@@ -253,7 +253,7 @@ class Rehearsal:
             hit.reached = max(hit.reached, done)
             return
         if hit.resumed is None:
-            hit.resumed = _resumed(attempt) if hit.fault.ends_a_try else hit.reached
+            hit.resumed = _read_resumed_step(attempt) if hit.fault.ends_a_try else hit.reached
         if done > hit.reached and hit.step not in self._passing:
             hit.seconds = now - hit.since
 
@@ -267,11 +267,11 @@ def saved_step(checkpoints: Path) -> int:
     return max((int(each[1]) for each in matches if each), default=0)
 
 
-def _done(attempt: Attempt) -> int:
+def _count_done(attempt: Attempt) -> int:
     return max((beat.done for beat in attempt.read_heartbeats().values()), default=-1)
 
 
-def _resumed(attempt: Attempt) -> int:
+def _read_resumed_step(attempt: Attempt) -> int:
     """What a try began with, as its leader said."""
     logs = attempt.context.run.step(attempt.task.name).logs
     for path in sorted(logs.glob("*-0.log")):
@@ -282,13 +282,13 @@ def _resumed(attempt: Attempt) -> int:
     return 0
 
 
-def _send(pids: Collection[int], number: signal.Signals) -> None:
+def _send_signal(pids: Collection[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
 
 
-def _cost(hit: InjectedFault) -> str:
+def _describe_cost(hit: InjectedFault) -> str:
     if hit.lost is None:
         return "it did not go on"
     if hit.seconds is None:

@@ -115,12 +115,14 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
     step = fault.step
     if step is None:
         if len(spread) != 1:
-            raise _unclear(fault, list(spread))
+            raise _report_unclear_step(fault, list(spread))
         step = next(iter(spread))
     if step not in tasks:
-        raise FaultError(f"`{fault.option}`: there is no step `{step}`", _choice(list(spread)))
+        raise FaultError(f"`{fault.option}`: there is no step `{step}`", _list_choices(list(spread)))
     if step not in spread:
-        raise FaultError(f"`{fault.option}`: step `{step}` has no `distribution`", _choice(list(spread)))
+        raise FaultError(
+            f"`{fault.option}`: step `{step}` has no `distribution`", _list_choices(list(spread))
+        )
     count = tasks[step].instance_count
     if fault.node >= count:
         have = "`node0` only" if count == 1 else f"{count} nodes, `node0` to `node{count - 1}`,"
@@ -129,7 +131,7 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
     return replace(fault, step=step)
 
 
-def _unclear(fault: NodeFault, spread: Sequence[str]) -> FaultError:
+def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> FaultError:
     if not spread:
         return FaultError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
     named = ", ".join(f"`{name}`" for name in spread[:MOST_RANKS])
@@ -137,7 +139,7 @@ def _unclear(fault: NodeFault, spread: Sequence[str]) -> FaultError:
     return FaultError(message, f"say which, such as `--{fault.kind} {spread[0]}:{fault.text}`")
 
 
-def _choice(spread: Sequence[str]) -> str:
+def _list_choices(spread: Sequence[str]) -> str:
     if not spread:
         return "only a step with `distribution` has nodes, and there is none"
     return f"those with nodes are {', '.join(f'`{name}`' for name in spread[:MOST_RANKS])}"
@@ -145,13 +147,13 @@ def _choice(spread: Sequence[str]) -> str:
 
 def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:
     """What has happened, for the user: ``node1 (ranks 2 and 3) was killed by `--kill node1@step:200```."""
-    there = f"{fault.where}{_who([each for each in ranks if each.node == fault.node])}"
+    there = f"{fault.where}{_describe_ranks([each for each in ranks if each.node == fault.node])}"
     if fault.kind == "kill":
         return f"{there} was killed by `{fault.option}`"
     return f"the link of {there} was cut by `{fault.option}`"
 
 
-def _who(ranks: Sequence[Process]) -> str:
+def _describe_ranks(ranks: Sequence[Process]) -> str:
     names = [each.title for each in ranks]
     if not names:
         return ""

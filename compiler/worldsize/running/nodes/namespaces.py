@@ -62,7 +62,7 @@ def probe_namespaces() -> Abilities:
     if os.geteuid() != 0:
         return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
     try:
-        answer = _ask()
+        answer = _query_maker()
     except OSError as error:
         answer = {"fault": error.strerror or str(error)}
     can = answer.get("can") or {"nodes": answer.get("fault", "it did not answer")}
@@ -72,16 +72,16 @@ def probe_namespaces() -> Abilities:
     return Abilities(None, can["rate"], can["delay"])
 
 
-def _ask() -> dict[str, Any]:
+def _query_maker() -> dict[str, Any]:
     """What the maker says of this machine; one that was killed is asked again."""
     try:
-        return _answer()
+        return _read_answer()
     except LostError:
-        return _answer()
+        return _read_answer()
 
 
-def _answer() -> dict[str, Any]:
-    with _maker() as maker:
+def _read_answer() -> dict[str, Any]:
+    with _start_maker() as maker:
         return dict(json.loads(maker.hear()[0]))
 
 
@@ -148,10 +148,10 @@ def _prefix(table: str, node: str) -> tuple[str, ...]:
 
 def preview_nodes(call: Call) -> Call:
     """The call with nodes that are not made."""
-    return call if call.instance_count < 2 else _placed(call, "{nodes}")
+    return call if call.instance_count < 2 else _place_on_nodes(call, "{nodes}")
 
 
-def _placed(call: Call, table: str) -> Call:
+def _place_on_nodes(call: Call, table: str) -> Call:
     joined = make_nodes(call.instance_count)
     return replace(
         call,
@@ -183,7 +183,7 @@ class Namespaces:
             _make(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
             stack.callback(self.sites.pop, call.step)
-            yield _placed(call, str(site.table))
+            yield _place_on_nodes(call, str(site.table))
 
 
 def _make(site: StepNetwork, link: Link) -> None:
@@ -192,16 +192,16 @@ def _make(site: StepNetwork, link: Link) -> None:
     hosts.chmod(0o644)
     plan.write_text(json.dumps(make_plan(site.nodes, hosts, link)), encoding="utf-8")
     try:
-        _take_all(site, plan)
+        _receive_all(site, plan)
     except LostError:  # somebody else killed it; what it had made is gone with its descriptors
         site.close()
-        _take_all(site, plan)
-    site.table.write_text(json.dumps(_table(site)), encoding="utf-8")
+        _receive_all(site, plan)
+    site.table.write_text(json.dumps(_write_table(site)), encoding="utf-8")
 
 
-def _take_all(site: StepNetwork, plan: Path) -> None:
-    with _maker(str(plan)) as maker:
-        while _take(site, maker):
+def _receive_all(site: StepNetwork, plan: Path) -> None:
+    with _start_maker(str(plan)) as maker:
+        while _receive_part(site, maker):
             pass
 
 
@@ -249,7 +249,7 @@ class Maker:
 
 
 @contextlib.contextmanager
-def _maker(*arguments: str) -> Iterator[Maker]:
+def _start_maker(*arguments: str) -> Iterator[Maker]:
     """A line to the program that makes namespaces; it is gone when the context ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
@@ -271,7 +271,7 @@ def _maker(*arguments: str) -> Iterator[Maker]:
             process.wait()
 
 
-def _take(site: StepNetwork, maker: Maker) -> bool:
+def _receive_part(site: StepNetwork, maker: Maker) -> bool:
     """Take in one thing that was made; False once all are."""
     message, descriptors = maker.hear()
     answer = json.loads(message)
@@ -283,7 +283,7 @@ def _take(site: StepNetwork, maker: Maker) -> bool:
     return "done" not in answer
 
 
-def _table(site: StepNetwork) -> dict[str, Any]:
+def _write_table(site: StepNetwork) -> dict[str, Any]:
     """By name and address of each node its namespaces, and what the machine sets for its programs."""
     agent = site.folder / "ssh"
     words = " ".join(

@@ -75,14 +75,14 @@ def parse_link(text: str) -> Link:
         return UNSHAPED
     parts: dict[str, float] = {}
     for word in (part.strip() for part in text.split(",")):
-        name, value = _part(word, text)
+        name, value = _parse_part(word, text)
         if name in parts:
             raise LinkError(f"`--link {text}` says its {name} twice", _HELP)
         parts[name] = value
     return Link(parts.get("rate"), parts.get("delay", 0.0), parts.get("loss", 0.0))
 
 
-def _part(word: str, text: str) -> tuple[str, float]:
+def _parse_part(word: str, text: str) -> tuple[str, float]:
     if matched := _RATE.fullmatch(word):
         value = float(matched[1]) * _PREFIX[matched[2].lower()]
         if value < LEAST_BITS_PER_S:

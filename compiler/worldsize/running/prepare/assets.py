@@ -183,11 +183,11 @@ def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> Ass
 
     entries: list[AssetEntry] = []
     sources: dict[str, Source] = {}
-    for project in discover.projects([target]):
+    for project in discover.group_projects([target]):
         if project.settings is not None:
             document = yaml.load(Path(os.path.relpath(project.settings)))
             sources[document.path] = document.source
-            project_settings = settings.read(document)
+            project_settings = settings.read_settings(document)
             entries += [
                 AssetEntry(asset.reference, asset.path.absolute(), asset.span)
                 for asset in project_settings.assets

@@ -55,17 +55,21 @@ def fit_tasks(
             share the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
-    if keep_instances and processes is not None and (unequal := list(_indivisible(tasks, processes, at))):
+    if (
+        keep_instances
+        and processes is not None
+        and (unequal := list(_report_indivisible(tasks, processes, at)))
+    ):
         return FittedTasks(dict(tasks), [], unequal)
     fitted = (
         _fit_native(tasks, machine, processes, at, keep_instances=keep_instances)
         if compiled is None
         else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
     )
-    return fitted if fitted.problems else replace(fitted, problems=list(_too_many(fitted.tasks, at)))
+    return fitted if fitted.problems else replace(fitted, problems=list(_report_too_many(fitted.tasks, at)))
 
 
-def _indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
+def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
     """Steps whose instances cannot share the processes that were asked for."""
     for name, task in tasks.items():
         count = task.instance_count
@@ -75,7 +79,7 @@ def _indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterato
             yield Problem("run-refused", at, message, f"say `--processes {nearest}`, or leave it out")
 
 
-def _too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
+def _report_too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
     """Steps that no machine starts: one that tried would run out of memory or of process ids."""
     for name, task in tasks.items():
         if task.process_count > MOST_PROCESSES:
@@ -101,32 +105,32 @@ def _fit_planned(
         plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
     )
     told_by_step = {
-        name: told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
+        name: find_told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
         for name, task in tasks.items()
     }
     if processes is None:
-        fitted = _with_whole_groups(plan, fitted, told_by_step, machine, keep_instances=keep_instances)
+        fitted = _keep_whole_groups(plan, fitted, told_by_step, machine, keep_instances=keep_instances)
     refilled, notices = {}, []
     for name, task in tasks.items():
         refilled[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or task.launcher == "none":
             continue
-        refilled[name] = _shaped(refilled[name], step.topology, machine, keep_instances=keep_instances)
-        unequal = _unequal(step, processes)
+        refilled[name] = _shape_task(refilled[name], step.topology, machine, keep_instances=keep_instances)
+        unequal = _describe_unequal(step, processes)
         if step.topology.world_size != before.topology.world_size or unequal:
             notices.append(
                 f"{name}: {_describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
             )
         elif step.training is not None and step.topology.world_size > machine.slots:
-            notices.append(f"{name}: {_said_whole(step, machine)}")
+            notices.append(f"{name}: {_describe_sharing(step, machine)}")
         if keep_instances and step.topology.instance_count < before.topology.instance_count:
             count = before.topology.instance_count
             notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
     return FittedTasks(refilled, notices, [])
 
 
-def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
+def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
     """The task with the processes of a plan for this machine.
 
     One instance has all ranks, which Azure ML would do too, unless instances are kept. A TensorFlow worker is
@@ -145,7 +149,7 @@ def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: boo
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _with_whole_groups(
+def _keep_whole_groups(
     plan: Plan,
     fitted: Plan,
     told_by_step: Mapping[str, frozenset[str]],
@@ -160,7 +164,7 @@ def _with_whole_groups(
     steps = dict(fitted.steps)
     for name, before in plan.steps.items():
         world = before.topology.world_size
-        if _keeps_batch(before, steps[name], told_by_step.get(name, frozenset())):
+        if _keeps_global_batch(before, steps[name], told_by_step.get(name, frozenset())):
             continue
         if world <= machine.slots * (1 if machine.gpus else MOST_PER_CORE):
             one = Plan(plan.name, {name: before})
@@ -168,7 +172,7 @@ def _with_whole_groups(
     return Plan(plan.name, steps)
 
 
-def _keeps_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
+def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
     """Whether the command can take the planned global batch with the processes that there are.
 
     It has to be told the accumulation, or the global batch, which it then divides itself.
@@ -179,7 +183,7 @@ def _keeps_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool
     return planned == fitted or bool(told & {"gradient_accumulation_steps", "global_batch_size"})
 
 
-def _said_whole(here: StepPlan, machine: Machine) -> str:
+def _describe_sharing(here: StepPlan, machine: Machine) -> str:
     """Why a step runs with more processes than run at full speed."""
     assert here.training is not None
     slots = f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
@@ -195,20 +199,22 @@ def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozens
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
     text = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
     if planned.splits_model:
-        text = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
-        text += f" ({_mesh(here.topology)})"
+        text = (
+            f"planned for {_processes(planned.world_size)} ({_describe_mesh(planned)}), running {world} here"
+        )
+        text += f" ({_describe_mesh(here.topology)})"
     if planned.worker_count is not None and task.worker_count is not None:
-        workers = _workers(planned.worker_count, planned.world_size // planned.worker_count)
+        workers = _describe_workers(planned.worker_count, planned.world_size // planned.worker_count)
         text = f"planned for {planned.world_size} replicas ({workers}), running {world} here"
-        text += f" ({_workers(task.worker_count, task.gpus_per_process)})"
+        text += f" ({_describe_workers(task.worker_count, task.gpus_per_process)})"
     elif here.topology.instance_count > 1:
         text += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
     if here.training is None:
         return text
-    return text + _said_batch(before, here, told)
+    return text + _describe_batch(before, here, told)
 
 
-def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
+def _describe_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
     """What becomes of the global batch with other processes than planned."""
     assert before.training is not None
     assert here.training is not None
@@ -227,20 +233,20 @@ def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
     )
 
 
-def _workers(count: int, gpus: int) -> str:
+def _describe_workers(count: int, gpus: int) -> str:
     """TensorFlow's workers, each with so many replicas."""
     text = f"{count} worker{'s' if count > 1 else ''}"
     return f"{text} × {gpus} GPUs" if gpus > 1 else text
 
 
-def _mesh(topology: Topology) -> str:
+def _describe_mesh(topology: Topology) -> str:
     """How the ranks share data, layers and depth."""
     return Degrees(
         topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
     ).shown()
 
 
-def _unequal(here: StepPlan, processes: int | None) -> str:
+def _describe_unequal(here: StepPlan, processes: int | None) -> str:
     """Why a training step does not get the processes that were asked for."""
     if processes is None or here.training is None or here.topology.world_size == processes:
         return ""
@@ -268,14 +274,14 @@ def _fit_native(
     for name, planned in tasks.items():
         task = planned
         if processes is not None and planned.launcher != "none":
-            task = _asked(planned, processes, planned.instance_count if keep_instances else 1)
+            task = _set_processes(planned, processes, planned.instance_count if keep_instances else 1)
             if task.world_size != planned.world_size:
                 counts = f"{_processes(task.world_size)} instead of {planned.world_size}"
                 fitted.notices.append(
                     f"{name}: {counts}; a batch that is fixed for each makes another global batch"
                 )
         fitted.tasks[name] = task
-        fitted.notices.extend(_uneven(task))
+        fitted.notices.extend(_describe_uneven_workers(task))
         if task.launcher == "none" or task.world_size <= machine.slots:
             continue
         count, slots = task.world_size, f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
@@ -287,7 +293,7 @@ def _fit_native(
     return fitted
 
 
-def _asked(task: Task, processes: int, instances: int) -> Task:
+def _set_processes(task: Task, processes: int, instances: int) -> Task:
     """The task with as many processes; a TensorFlow worker is an instance, unless several are kept."""
     if task.worker_count is not None:
         kept = instances if instances > 1 else processes
@@ -295,7 +301,7 @@ def _asked(task: Task, processes: int, instances: int) -> Task:
     return replace(task, instance_count=instances, process_count_per_instance=processes // instances)
 
 
-def _uneven(task: Task) -> Iterator[str]:
+def _describe_uneven_workers(task: Task) -> Iterator[str]:
     """What Azure ML does with workers and instances that differ in number, and what is done here."""
     workers, instances = task.worker_count, task.instance_count
     if workers is None or workers == instances:
@@ -308,7 +314,7 @@ def _uneven(task: Task) -> Iterator[str]:
         yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
 
 
-def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
+def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
     """The quantities of the plan that reach the command of a task.
 
     An input counts where the command names it; a variable always does. One that was changed by hand since
@@ -363,11 +369,13 @@ def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
     whole = binding.parse_expression(template)
     if whole is not None:
-        return _quantity(plan, step, whole.port or "")
+        return _find_quantity(plan, step, whole.port or "")
     text = template
     for expression in reversed(binding.find_expressions(template)):
         value = (
-            _quantity(plan, step, expression.port or "") if expression.scope == "plan" else str(expression)
+            _find_quantity(plan, step, expression.port or "")
+            if expression.scope == "plan"
+            else str(expression)
         )
         if value is None:
             return None
@@ -375,7 +383,7 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
     return text
 
 
-def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
+def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
     """A step's own quantity; without one that of the only training step, as in the compiler."""
     own = plan.steps.get(step)
     if own is not None and name in own.inputs:

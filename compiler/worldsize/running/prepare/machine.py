@@ -172,26 +172,26 @@ def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot
     needed: dict[str, list[str]] = {}
     for name, snapshot in code.items():
         if any(file.partition("/")[0] in shared for file in snapshot.files):
-            needed[name] = sorted(set(_imported(snapshot)) & absent.keys())
+            needed[name] = sorted(set(_list_imports(snapshot)) & absent.keys())
     steps = [name for name, modules in needed.items() if modules]
     if not steps:
         return []
     modules = sorted({module for imported in needed.values() for module in imported})
     extras = ",".join(extra for extra in EXTRAS if extra in {absent[module] for module in modules})
-    message = f"step `{steps[0]}` imports {_listed(modules)}, which this Python does not have"
+    message = f"step `{steps[0]}` imports {_list_names(modules)}, which this Python does not have"
     if len(steps) > 1:
-        message = f"steps {_listed(steps)} import {_listed(modules)}, which this Python does not have"
+        message = f"steps {_list_names(steps)} import {_list_names(modules)}, which this Python does not have"
     span = tasks[steps[0]].span or Span("pipeline", 1, 1, 1, 1)
     return [Problem("run-refused", span, message, f"run `pip install 'worldsize[{extras}]'`")]
 
 
-def _imported(snapshot: Snapshot) -> Iterator[str]:
+def _list_imports(snapshot: Snapshot) -> Iterator[str]:
     for name in snapshot.files:
         if name.endswith(".py"):
             yield from _IMPORT.findall(snapshot.content(name, _LARGEST).decode("utf-8", "replace"))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     quoted = [f"`{name}`" for name in names]
     if len(quoted) > LONGEST_LIST:
         quoted = [*quoted[: LONGEST_LIST - 1], f"{len(quoted) - LONGEST_LIST + 1} more"]

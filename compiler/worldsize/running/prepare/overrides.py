@@ -95,8 +95,8 @@ def _override_pipeline(job: Job, setting: _Setting, problems: list[Problem]) -> 
         return None
     if isinstance(current.value, Literal) and isinstance(current.value.value, dict):
         return None  # a whole group: its members are set one by one
-    ports = list(_fed(Scope(job), setting.name))
-    return replace(job, inputs={**job.inputs, setting.name: _field(setting, current, ports, problems)})
+    ports = list(_list_fed_ports(Scope(job), setting.name))
+    return replace(job, inputs={**job.inputs, setting.name: _make_field(setting, current, ports, problems)})
 
 
 def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job | None:
@@ -111,22 +111,22 @@ def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job 
     current = find_argument(step.inputs, port_name)
     if declared is None and current is None:
         return None
-    ports = [] if declared is None or _follows_its_value(step) else [declared]
+    ports = [] if declared is None or _is_inline(step) else [declared]
     if not ports and declared is not None and declared.is_data:
         ports = [declared]
-    field = _field(setting, current, ports, problems)
+    field = _make_field(setting, current, ports, problems)
     changed = replace(step, inputs={**step.inputs, port_name: field})
-    return replace(job, steps={**job.steps, step.name: _retyped(changed, port_name, field)})
+    return replace(job, steps={**job.steps, step.name: _retype_port(changed, port_name, field)})
 
 
-def _field(
+def _make_field(
     setting: _Setting, current: Field[Argument] | None, ports: list[Port], problems: list[Problem]
 ) -> Field[Argument]:
     """The value as the file would have it."""
     before = current.value if current is not None else None
     if isinstance(before, Data) or any(port.is_data for port in ports):
         type_ = before.type if isinstance(before, Data) else None
-        problems += _absent(setting)
+        problems += _report_absent(setting)
         return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
     value: Any = resolve_scalar(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
@@ -157,7 +157,7 @@ def _path(text: str) -> str:
     return str(Path(os.path.abspath(text.removeprefix("file:")))) if classify(text) == "local" else text  # noqa: PTH100
 
 
-def _absent(setting: _Setting) -> Iterator[Problem]:
+def _report_absent(setting: _Setting) -> Iterator[Problem]:
     """That a path leads nowhere, said of the option: the lines of the file that use it are not to blame."""
     if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
         message = f"`{shorten(setting.text)}` does not exist"
@@ -165,28 +165,28 @@ def _absent(setting: _Setting) -> Iterator[Problem]:
         yield Problem("run-refused", setting.span, message, help_)
 
 
-def _follows_its_value(step: Step) -> bool:
+def _is_inline(step: Step) -> bool:
     from worldsize.azureml import graph
 
     return graph.is_inline(step)
 
 
-def _retyped(step: Step, port: str, field: Field[Argument]) -> Step:
+def _retype_port(step: Step, port: str, field: Field[Argument]) -> Step:
     """An inline step's own port, whose type is that of the value."""
     component = step.component
-    if component is None or not _follows_its_value(step) or not isinstance(field.value, Literal):
+    if component is None or not _is_inline(step) or not isinstance(field.value, Literal):
         return step
     type_ = literals.primitive_type(field.value.value)
     return replace(step, component=replace(component, inputs={**component.inputs, port: Port(port, type_)}))
 
 
-def _fed(outer: Scope, name: str) -> Iterator[Port]:
+def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
     """The inputs with a declared type that an input of the pipeline reaches, through any graphs."""
     waiting, seen = [(outer, name)], 0
     while waiting and seen < MOST_FED:
         scope, wanted = waiting.pop()
         for step in scope.job.steps.values():
-            if step.component is None or _follows_its_value(step):
+            if step.component is None or _is_inline(step):
                 continue
             for port in step.component.inputs.values():
                 field = find_argument(step.inputs, port.name)
@@ -219,23 +219,23 @@ def override_spec(
 
 
 def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:
-    steps = _under(document.root, "steps")
+    steps = _get_child(document.root, "steps")
     if not isinstance(steps, yaml.Mapping):
         return document.text  # what is wrong with the spec is found when it is checked
     step_name, _, port = name.partition(".")
-    step = _under(steps, step_name)
+    step = _get_child(steps, step_name)
     shown = HIDDEN if is_secret(name) else value[:80]
     span = Span(f"--set {name}={shown}", 1, 1, 1, 1)
     if not isinstance(step, yaml.Mapping) or not port:
         help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
         if step is not None:
             help_ = f"write `--set {step_name}.INPUT=…`"
-        elif not port and (owner := _owner(steps, name)) is not None:
+        elif not port and (owner := _find_owner(steps, name)) is not None:
             help_ = f"did you mean `--set {owner}.{name}={shown}`?"
         message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
         return Problem("run-refused", span, message, help_)
-    arguments = _under(step, "with")
-    if not (_inside(step, steps) and (arguments is None or _inside(arguments, step))):
+    arguments = _get_child(step, "with")
+    if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):
         message = f"`with:` of step `{step_name}` is shared with another step by an alias"
         return Problem("run-refused", span, message, "change it in the file")
     if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
@@ -247,10 +247,11 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
     return Problem("run-refused", span, message, "change it there") if edited is None else edited
 
 
-def _owner(steps: yaml.Mapping, name: str) -> str | None:
+def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
     """The first step that gives an input of this name."""
     return next(
-        (step for step in steps if _under(_under(_under(steps, step), "with"), name) is not None), None
+        (step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None),
+        None,
     )
 
 
@@ -265,16 +266,16 @@ def _edit_with(
     old = arguments.get(port)
     if old is None:
         return _insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
-    if not isinstance(old, yaml.Scalar) or not _inside(old, arguments):
+    if not isinstance(old, yaml.Scalar) or not _lies_in(old, arguments):
         return None
     return text[: old.start] + written + text[old.end :]
 
 
-def _under(node: yaml.Node | None, key: str) -> yaml.Node | None:
+def _get_child(node: yaml.Node | None, key: str) -> yaml.Node | None:
     return node.get(key) if isinstance(node, yaml.Mapping) else None
 
 
-def _inside(node: yaml.Node, outer: yaml.Node) -> bool:
+def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
     return outer.start <= node.start and node.end <= outer.end
 
 

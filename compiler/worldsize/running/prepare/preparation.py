@@ -78,16 +78,16 @@ def prepare(
     job_target = targets.find_target(target, pipeline, options.settings)
     try:
         with Budgets().charge(str(target)):
-            return _read(target, job_target, options, track=track)
+            return _prepare_target(target, job_target, options, track=track)
     except OverBudgetError:
         raise RunError([report_over_budget(str(target))]) from None
 
 
-def _read(target: Path, job_target: Target, options: RunOptions, *, track: bool) -> Prepared:
+def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, track: bool) -> Prepared:
     path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
     plan = compiled[0] if compiled is not None else None
     assets = read_asset_map(target, options.assets)
-    files = boundary.files_of(path, assets.paths, [DRIVER])
+    files = boundary.make_files(path, assets.paths, [DRIVER])
     files.elsewhere = assets.local
     job, problems = job_target.read_job(files)
     documents = job_target.read_documents(files)

@@ -70,7 +70,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     from worldsize.yaml import load
 
     document = load(os.path.normpath(target))  # under the name that a check gives it
-    kind = discover.kind_of(document, named=True)
+    kind = discover.recognise_kind(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
         compiled = api.compile(target, out, document=_apply_settings(document, settings))
         return Target(compiled.pipeline, {}, compiled)
@@ -81,7 +81,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     checking.refuse_incomplete(report)
     if wrong := tuple(problem for problem in report.errors if problem.code not in MENTIONED):
         raise SpecError(wrong, report.sources)
-    if outside := boundary.as_errors(report.diagnostics, boundary.find_allowed(target)):
+    if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(target)):
         raise SpecError(outside, report.sources)
     return Target(target, settings)
 

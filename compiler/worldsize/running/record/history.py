@@ -112,11 +112,11 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     if not mine and is_alive(root):
         run.state = "running"
     if run.state in ("running", "died"):
-        _unfinished(run, logged)
+        _set_unfinished_times(run, logged)
     return run
 
 
-def _unfinished(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
+def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
     """Times of a run without an end: up to now, or to the last that was heard of it."""
     last = datetime.now(timezone.utc)
     if run.state == "died":

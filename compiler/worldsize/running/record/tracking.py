@@ -277,16 +277,16 @@ def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:
         "mlflow.user": _user(),
         "worldsize.run": run_id,
     }
-    commit = _git(source, "rev-parse", "HEAD")
+    commit = _run_git(source, "rev-parse", "HEAD")
     if commit:
         tags["mlflow.source.git.commit"] = commit
-        tags["mlflow.source.git.branch"] = _git(source, "rev-parse", "--abbrev-ref", "HEAD") or ""
-        dirty = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        tags["mlflow.source.git.branch"] = _run_git(source, "rev-parse", "--abbrev-ref", "HEAD") or ""
+        dirty = _run_git(source, "status", "--porcelain", "--untracked-files=no", "--", ".")
         tags["azureml.git.dirty"] = str(bool(dirty))
     return {name: value for name, value in tags.items() if value}
 
 
-def _git(folder: Path, *words: str) -> str | None:
+def _run_git(folder: Path, *words: str) -> str | None:
     command: Sequence[str] = ("git", "-C", str(folder), *words)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)

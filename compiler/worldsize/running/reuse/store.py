@@ -233,8 +233,8 @@ def plan_removal(store: Store, *, now: float, older: float, runs: bool) -> Remov
     entries = store.entries()
     going = tuple(entry for entry in entries if now - entry.newest >= older)
     staying = {entry.run for entry in entries if entry not in going}
-    removed = _unneeded(store, staying, now - older, now) if runs else ()
-    return Removal(going, removed, sum(_size(path) for path in removed))
+    removed = _find_unneeded(store, staying, now - older, now) if runs else ()
+    return Removal(going, removed, sum(_measure_size(path) for path in removed))
 
 
 def remove_unused(store: Store, removal: Removal) -> list[Path]:
@@ -250,7 +250,7 @@ def remove_unused(store: Store, removal: Removal) -> list[Path]:
                 store.remove(entry)
         store.tidy()
         staying = {entry.run for entry in store.entries()}
-        needed = _needed(store, staying, removal.runs)
+        needed = _find_needed(store, staying, removal.runs)
         for path in removal.runs:
             if path.name not in needed and not is_alive(path):
                 aside = path.with_name(f"{_TRASH}{path.name}")
@@ -262,18 +262,18 @@ def remove_unused(store: Store, removal: Removal) -> list[Path]:
     return [path for path, _ in trash]
 
 
-def _unneeded(store: Store, staying: Collection[str], before: float, now: float) -> tuple[Path, ...]:
+def _find_unneeded(store: Store, staying: Collection[str], before: float, now: float) -> tuple[Path, ...]:
     candidates = []
     for path in list_runs(store.home):
-        newest = _newest(path)
+        newest = _read_newest_time(path)
         young = now - newest < _BEGINNING_SECONDS and not (path / "events.jsonl").exists()
         if newest <= before and not young and not is_alive(path):
             candidates.append(path)
-    needed = _needed(store, staying, candidates)
+    needed = _find_needed(store, staying, candidates)
     return tuple(path for path in candidates if path.name not in needed)
 
 
-def _needed(store: Store, staying: Collection[str], candidates: Iterable[Path]) -> set[str]:
+def _find_needed(store: Store, staying: Collection[str], candidates: Iterable[Path]) -> set[str]:
     """The runs that entries and other runs refer to, and those that these refer to."""
     going = {path.name for path in candidates}
     runs = {path.name: path for path in list_runs(store.home)}
@@ -299,7 +299,7 @@ def _references(run: Path) -> list[str]:
     return runs
 
 
-def _newest(run: Path) -> float:
+def _read_newest_time(run: Path) -> float:
     """When a run was last written to, as far as its log tells."""
     times = [run, run / "events.jsonl"]
     times_found = []
@@ -309,7 +309,7 @@ def _newest(run: Path) -> float:
     return max(times_found, default=0.0)
 
 
-def _size(path: Path) -> int:
+def _measure_size(path: Path) -> int:
     """Bytes of a folder's files; links count for nothing."""
     total = 0
     for folder, _, names in os.walk(path):

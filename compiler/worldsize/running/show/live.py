@@ -64,7 +64,9 @@ class LiveView:
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
             rows = self._console.height - MARGIN_ROWS
-            self._live.update(table(statuses, now=now, rows=rows, width=self._console.width), refresh=True)
+            self._live.update(
+                draw_table(statuses, now=now, rows=rows, width=self._console.width), refresh=True
+            )
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -76,12 +78,12 @@ class LiveView:
         self._live.stop()
 
 
-def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
+def draw_table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
     """Draw all steps as a table.
 
     If there are more than ``rows``, those that run or have failed are shown, then the newest.
     """
-    shown = _chosen(statuses, max(1, rows))
+    shown = _choose_shown(statuses, max(1, rows))
     picture = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading, justify in (("", "left"), ("step", "left"), ("state", "left"), ("time", "right")):
         picture.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
@@ -98,7 +100,7 @@ def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) 
     return picture
 
 
-def _chosen(statuses: Mapping[str, Status], rows: int) -> list[Status]:
+def _choose_shown(statuses: Mapping[str, Status], rows: int) -> list[Status]:
     if len(statuses) <= rows:
         return list(statuses.values())
     order = {name: index for index, name in enumerate(statuses)}

@@ -38,13 +38,13 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
     if not job.steps:
         problem = Problem("run-empty", file_start, "there is no step to run", "a pipeline has `jobs:`")
         return Graph({}, {}), [problem]
-    if _count(job, {}) > MOST_STEPS:
+    if _count_steps(job, {}) > MOST_STEPS:
         message = f"the pipeline has more than {MOST_STEPS} steps once its components are unfolded"
         return Graph({}, {}), [Problem("run-refused", file_start, message, "run one of its components alone")]
     tasks: dict[str, Task] = {}
     sweeps: dict[str, SweepPlan] = {}
     tracer = Tracer(assets)
-    for reader in _readers(outer, file_start, tracer, faults):
+    for reader in _list_readers(outer, file_start, tracer, faults):
         limits.check_time()
         task = reader.task()
         if task is not None:
@@ -54,20 +54,20 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
             sweeps[reader.name] = plan
     graph = Graph(
         tasks=tasks,
-        outputs={} if faults.problems else dict(_outputs(outer)),
-        notices=(*faults.notices, *_not_written(outer)),
+        outputs={} if faults.problems else dict(_trace_outputs(outer)),
+        notices=(*faults.notices, *_notice_unwritten(outer)),
         sweeps=sweeps,
         # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since 2023, when Microsoft
         # began to write `false` into its own examples (azureml-examples, pull request 2368). Older copies of
         # the page, and the schedule's, still say false.
-        keep_going=_switch(job, "continue_on_step_failure", default=True),
-        force_rerun=_switch(job, "force_rerun", default=False),
+        keep_going=_read_switch(job, "continue_on_step_failure", default=True),
+        force_rerun=_read_switch(job, "force_rerun", default=False),
         secrets=frozenset(tracer.secrets),
     )
-    return graph, faults.problems or _cycle(tasks, file_start)
+    return graph, faults.problems or _report_cycle(tasks, file_start)
 
 
-def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
+def _list_readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
     """Every step that runs; in place of a pipeline step those of its component."""
     for step in scope.job.steps.values():
         reader = StepReader(scope, step, step.span or at, tracer, faults)
@@ -77,11 +77,11 @@ def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterat
             )
         elif step.type != "pipeline":
             yield reader
-        elif (inner := _inner(reader)) is not None:
-            yield from _readers(inner, reader.span, tracer, faults)
+        elif (inner := _open_component(reader)) is not None:
+            yield from _list_readers(inner, reader.span, tracer, faults)
 
 
-def _inner(reader: StepReader) -> Scope | None:
+def _open_component(reader: StepReader) -> Scope | None:
     """The graph behind a pipeline step, once what it is given is known to be sound."""
     component = reader.step.component
     inner = reader.scope.inside(reader.step)
@@ -105,7 +105,7 @@ def _inner(reader: StepReader) -> Scope | None:
     return inner
 
 
-def _outputs(outer: Scope) -> list[tuple[str, Output]]:
+def _trace_outputs(outer: Scope) -> list[tuple[str, Output]]:
     """The outputs of the pipeline itself, each traced to the step that makes it."""
     outputs = []
     for step in outer.job.steps.values():
@@ -117,13 +117,13 @@ def _outputs(outer: Scope) -> list[tuple[str, Output]]:
     return outputs
 
 
-def _not_written(outer: Scope) -> Iterator[str]:
+def _notice_unwritten(outer: Scope) -> Iterator[str]:
     """Of the pipeline itself; steps say it of their own."""
     if outer.job.type == "pipeline":
         yield from notice_unwritten_outputs(outer.job.outputs, outer.folder, "outputs")
 
 
-def _count(job: Job, known: dict[int, int]) -> int:
+def _count_steps(job: Job, known: dict[int, int]) -> int:
     """Steps after unfolding; a component that is used often is counted once and multiplied."""
     total = 0
     for step in job.steps.values():
@@ -132,17 +132,17 @@ def _count(job: Job, known: dict[int, int]) -> int:
             total += 1
             continue
         if id(inner) not in known:
-            known[id(inner)] = _count(inner, known)
+            known[id(inner)] = _count_steps(inner, known)
         total += known[id(inner)]
     return total
 
 
-def _switch(job: Job, name: str, *, default: bool) -> bool:
+def _read_switch(job: Job, name: str, *, default: bool) -> bool:
     setting = fields.read_member(job.settings, name)
     return default if setting is None or setting.value is None else str(setting.value).lower() == "true"
 
 
-def _cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
+def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
     """A problem where steps wait for each other."""
     names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:

@@ -174,7 +174,7 @@ def find_unfilled(
     template = binding.parse_template(command.value)
     guarded = {expression.start for part in template.sections for expression in part.expressions}
     for expression in template.expressions:
-        fault = _unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
+        fault = _explain_unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
         if fault is not None:
             node = command.node
             span = (
@@ -184,7 +184,7 @@ def find_unfilled(
     return None
 
 
-def _unfilled(
+def _explain_unfilled(
     expression: Expression,
     inputs: Mapping[str, Source | None],
     outputs: Collection[str],

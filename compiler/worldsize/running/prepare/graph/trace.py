@@ -189,7 +189,7 @@ class Tracer:
         if binding.find_expressions(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
         traced = self.data(scope, value) if is_data else self._literal(value)
-        return _declare(traced, argument) if isinstance(argument, Data) else traced
+        return _add_declared(traced, argument) if isinstance(argument, Data) else traced
 
     def _literal(self, value: str) -> Text | File:
         """A literal; an address that the map knows is what lies there, as a script would open it."""
@@ -256,7 +256,7 @@ class Tracer:
         return Joined(tuple(merged))
 
 
-def _declare(traced: Traced, data: Data) -> Traced:
+def _add_declared(traced: Traced, data: Data) -> Traced:
     """What was found for data, with what the job says of it: its type, or the place to blame."""
     if isinstance(traced, Reason):
         return replace(traced, at=data.path)
@@ -276,9 +276,9 @@ def _follow_step(scope: Scope, expression: Expression) -> Traced | _Next:
     port = expression.port or ""
     step = scope.job.steps.get(expression.step or "")
     if step is None or expression.side is None:
-        return _nothing(expression)
+        return _report_unbound(expression)
     if expression.side == "outputs":
-        return trace_output(scope, step.name, port) or _nothing(expression)
+        return trace_output(scope, step.name, port) or _report_unbound(expression)
     argument = find_argument(step.inputs, port)
     if argument is not None:
         return scope, argument.value
@@ -305,7 +305,7 @@ def _follow_graph_input(scope: Scope, expression: Expression) -> Traced | _Next:
     port = expression.port or ""
     if scope.parent is None or scope.step is None:
         argument = find_argument(scope.job.inputs, port)
-        return _nothing(expression) if argument is None else (scope, argument.value)
+        return _report_unbound(expression) if argument is None else (scope, argument.value)
     argument = find_argument(scope.step.inputs, port)
     if argument is not None:
         return scope.parent, argument.value
@@ -317,11 +317,11 @@ def _follow_graph_input(scope: Scope, expression: Expression) -> Traced | _Next:
 
 def _without_value(port: Port | None, expression: Expression) -> Traced:
     if port is None:
-        return _nothing(expression)
+        return _report_unbound(expression)
     if port.default is not None and port.default.value is not None:
         return read_default(port)
     return Absent(str(expression))
 
 
-def _nothing(expression: Expression) -> Reason:
+def _report_unbound(expression: Expression) -> Reason:
     return Reason(f"is bound to `{expression}`, which does not exist", "bind it to what does")

@@ -41,7 +41,7 @@ def work(read: Settings) -> Tally:
     say(f"{len(loaded.batches)} mini-batches of {loaded.items} {loaded.noun} for {workers}")
     logs = Path("logs")
     logs.mkdir(exist_ok=True)
-    pool = Pool(loaded, read, count, logs=logs, said=say, moved=moved)
+    pool = Pool(loaded, read, count, logs=logs, report=say, show_progress=show_progress)
     try:
         tally = pool.run()
     except DriverError:
@@ -60,7 +60,7 @@ def write(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def moved(tally: Tally) -> None:
+def show_progress(tally: Tally) -> None:
     """Tell the runner's view how far this is."""
     progress = os.environ.get("WORLDSIZE_PROGRESS")
     if progress:

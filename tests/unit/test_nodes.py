@@ -24,8 +24,8 @@ from worldsize.running.nodes.emulation import (
 )
 from worldsize.running.nodes.namespaces import make_plan
 from worldsize.running.nodes.network import (
-    LEAST_BITS_PER_S,
-    MOST_NODES,
+    MAX_NODES,
+    MIN_BITS_PER_S,
     NETWORK,
     UNSHAPED,
     FittedLink,
@@ -45,7 +45,7 @@ def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pyto
     )
 
 
-@given(st.integers(1, MOST_NODES))
+@given(st.integers(1, MAX_NODES))
 def test_nodes_have_names_and_addresses_of_their_own(count: int) -> None:
     made = make_nodes(count)
     assert [node.name for node in made] == [f"node{number}" for number in range(count)]
@@ -60,7 +60,7 @@ def test_nodes_have_names_and_addresses_of_their_own(count: int) -> None:
     assert lines[2:] == [f"{node.address}\t{node.name}" for node in made]
 
 
-@pytest.mark.parametrize("count", [0, MOST_NODES + 1])
+@pytest.mark.parametrize("count", [0, MAX_NODES + 1])
 def test_a_bridge_has_so_many_ports(count: int) -> None:
     with pytest.raises(ValueError, match="1 to 1000"):
         make_nodes(count)
@@ -142,7 +142,7 @@ def test_any_text_is_a_link_or_refused(text: str) -> None:
         link = parse_link(text)
     except LinkError:
         return
-    assert link.bits_per_s is None or link.bits_per_s >= LEAST_BITS_PER_S
+    assert link.bits_per_s is None or link.bits_per_s >= MIN_BITS_PER_S
     assert 0 <= link.loss < 1
     for command in shaping_commands("eth0", link):
         assert all(word and word == word.strip() for word in command)
@@ -285,11 +285,11 @@ def test_a_fault_finds_the_only_step_that_can_be_meant() -> None:
 
 def test_when_a_fault_is_due() -> None:
     by_step, by_time = parse_fault("kill", "node1@step:200"), parse_fault("kill", "node1@30s")
-    assert not by_step.due(1e6, None)
-    assert not by_step.due(1e6, 199)
-    assert by_step.due(0.0, 203)  # progress is told now and then
-    assert not by_time.due(29.9, 10**6)
-    assert by_time.due(30.0, None)
+    assert not by_step.is_due(1e6, None)
+    assert not by_step.is_due(1e6, 199)
+    assert by_step.is_due(0.0, 203)  # progress is told now and then
+    assert not by_time.is_due(29.9, 10**6)
+    assert by_time.is_due(30.0, None)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ OTHER = "3.8" if definition.PYTHON_VERSION != "3.8" else "3.9"
 def test_a_dependency_of_conda_as_pip_has_it(written: str, expected: str | None) -> None:
     found = read_conda([written])
     assert found.requirements == (() if expected is None else (expected,))
-    assert found.left == ((written,) if expected is None else ())
+    assert found.unavailable == ((written,) if expected is None else ())
 
 
 def test_a_whole_conda_file() -> None:
@@ -93,7 +93,7 @@ def test_a_whole_conda_file() -> None:
     found = read_conda(pyyaml.safe_load(text)["dependencies"])
     assert found.python == OTHER
     assert found.requirements == ("scipy", "mlflow==2.9.2", "--extra-index-url https://example.com/simple")
-    assert found.left == ("gcc_linux-64",)
+    assert found.unavailable == ("gcc_linux-64",)
     assert read_conda(["python>=3.8"]).python is None
     assert read_conda("numpy") == CondaRequirements((), None, ())
 

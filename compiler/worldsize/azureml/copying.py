@@ -17,9 +17,9 @@ from typing import IO, Literal, NamedTuple
 
 from msgspec import Struct, field
 
-MOST_ENTRIES = 100_000  # files and folders of one snapshot, links followed
-MOST_DEPTH = 100  # folders in each other
-MOST_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
+MAX_ENTRIES = 100_000  # files and folders of one snapshot, links followed
+MAX_DEPTH = 100  # folders in each other
+MAX_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
 CHUNK = 1 << 20  # bytes that are copied at once
 _FLAGS = os.O_RDONLY
 for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # each where the system has it
@@ -64,7 +64,7 @@ class CopyAccess(Struct, eq=False):
             with os.scandir(real) as entries:
                 for entry in entries:
                     entries_found.append(_entry(entry, real))
-                    if len(entries_found) > MOST_ENTRIES:
+                    if len(entries_found) > MAX_ENTRIES:
                         break
             cached = self._folders[real] = tuple(sorted(entries_found))
         return cached

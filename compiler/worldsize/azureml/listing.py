@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 
 from worldsize.azureml import ignore
-from worldsize.azureml.copying import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, CopyAccess, Entry
+from worldsize.azureml.copying import MAX_DEPTH, MAX_ENTRIES, MAX_LOOKED_AT, CopyAccess, Entry
 from worldsize.azureml.ignore import Ignore
 from worldsize.base import limits
 
@@ -157,10 +157,10 @@ def _parts(real: str, base: str) -> tuple[str, ...]:
 
 
 def _exceeded(gate: CopyAccess, folder: _Folder, listing: Listing) -> str:
-    if len(folder.above) > MOST_DEPTH:
-        return f"more than {MOST_DEPTH} folders in each other"
-    if listing.looked_at > MOST_ENTRIES:
-        return f"more than {MOST_ENTRIES:,} files and folders, links followed"
-    if gate.looked_at > MOST_LOOKED_AT:
-        return f"folders of more than {MOST_LOOKED_AT:,} files in all, links followed"
+    if len(folder.above) > MAX_DEPTH:
+        return f"more than {MAX_DEPTH} folders in each other"
+    if listing.looked_at > MAX_ENTRIES:
+        return f"more than {MAX_ENTRIES:,} files and folders, links followed"
+    if gate.looked_at > MAX_LOOKED_AT:
+        return f"folders of more than {MAX_LOOKED_AT:,} files in all, links followed"
     return ""

@@ -166,8 +166,8 @@ def _check_project(
         silent = [code for code, level in chosen.severity.items() if level == "off"]
         wanted = Wanted(wanted.selected or own, tuple({*wanted.ignored, *chosen.ignore, *silent}))
     for file in project.files:
-        run.guarded(file)
-    run.follow()
+        run.check_file(file)
+    run.check_referred()
     return run, wanted, chosen.severity if chosen else {}
 
 

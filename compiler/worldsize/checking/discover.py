@@ -16,7 +16,7 @@ SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".venv", "venv", ".tox", ".worldsize", "node_modules", "__pycache__"}
 )
 SUFFIXES = (".yml", ".yaml")
-MOST_ENTRIES = 2_000_000  # files and folders below one that is checked
+MAX_ENTRIES = 2_000_000  # files and folders below one that is checked
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
 
@@ -56,9 +56,9 @@ def _below(folder: str) -> Iterator[str]:
     looked_at = 0
     for parent, folders, names in os.walk(folder):
         looked_at += len(folders) + len(names)
-        if looked_at > MOST_ENTRIES:
+        if looked_at > MAX_ENTRIES:
             raise ValueError(
-                f"`{folder}` holds more than {MOST_ENTRIES:,} files and folders; name the folders to check"
+                f"`{folder}` holds more than {MAX_ENTRIES:,} files and folders; name the folders to check"
             )
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in names:

@@ -38,11 +38,11 @@ class CheckRun(Struct):
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
-    def guarded(self, file: discover.CheckedFile, kind: str = "") -> None:
+    def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Check one file; where that crashes it is reported, and the other files are still checked."""
         try:
             with self.context.budgets.charge(file.path):
-                self.file(file, kind)
+                self._check_file(file, kind)
         except OverBudgetError:
             self.incomplete.add(file.path)
             self.files += [] if file.path in self.files else [file.path]
@@ -52,7 +52,7 @@ class CheckRun(Struct):
             self.files += [] if file.path in self.files else [file.path]
             self.problems.append(engine.crash("reading this file", Span(file.path, 1, 1, 1, 1), error))
 
-    def follow(self) -> None:
+    def check_referred(self) -> None:
         """Check the jobs of schedules and the components of steps that are not checked as files of their own.
 
         What they use in turn is added to the list on the way.
@@ -62,7 +62,7 @@ class CheckRun(Struct):
             real = os.path.realpath(path)
             if real not in seen and self.context.inside(path):
                 seen.add(real)
-                self.guarded(discover.CheckedFile(os.path.normpath(path), named=False), kind)
+                self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
 
     def feed(self, subject: Any, span: Span) -> None:
         """Hand something to the rules registered for its type."""
@@ -74,7 +74,7 @@ class CheckRun(Struct):
         self._met[id(subject)] = subject
         return new
 
-    def file(self, file: discover.CheckedFile, kind: str = "") -> None:
+    def _check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Recognise one file, unless its use says what it is, and run the stages of its kind."""
         document = self.context.document(file.path)
         kind = kind or discover.recognise_kind(document, named=file.named) or ""

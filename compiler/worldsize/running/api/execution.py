@@ -219,6 +219,6 @@ def _count_restarts(prepared: Prepared, rehearsal: Rehearsal) -> dict[str, int]:
     """By step, as many as its spec says; a rehearsal brings those that it needs."""
     restarts = dict(prepared.restarts)
     for name, faults in rehearsal.plans.items():
-        needed = sum(fault.ends_a_try for fault in faults)
+        needed = sum(fault.ends_attempt for fault in faults)
         restarts[name] = max(restarts.get(name, 0), needed + SPARE_RESTARTS if needed else 0)
     return restarts

@@ -125,7 +125,7 @@ def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tup
     with tempfile.TemporaryDirectory() as temporary:
         prepared = prepare(Path(target), Path(temporary) / "pipeline", options)
         return preview_processes(
-            prepared.tasks, prepared.machine, prepared.experiment, prepared.emulation.shown, prepared.mask
+            prepared.tasks, prepared.machine, prepared.experiment, prepared.emulation.preview, prepared.mask
         )
 
 

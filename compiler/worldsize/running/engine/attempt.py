@@ -68,7 +68,7 @@ class Attempt:
     number: int = 1  # from 1; a step that starts again has the next
     group: Group | None = None
     began: float | None = None  # the monotonic time at which its processes started
-    told_to_stop: bool = False
+    stop_requested: bool = False
     blame: str | None = None  # what was done to it on purpose, in words; a failure is then due to that
     progress: ProgressFile = field(init=False)
     _installed: frozenset[str] = field(default_factory=list_installed)
@@ -94,7 +94,7 @@ class Attempt:
         )
 
     @property
-    def reached(self) -> int | None:
+    def training_step(self) -> int | None:
         """Training steps done: by its ranks' heartbeats, else by what the script reported."""
         done = max((beat.done for beat in self.read_heartbeats().values()), default=-1)
         if done >= 0:
@@ -149,7 +149,7 @@ class Attempt:
     def watch_time(self) -> None:
         """Stop a step whose time is up; its processes get the usual grace."""
         limit = self.task.timeout
-        if limit is None or self.began is None or self.group is None or self.told_to_stop or self._overdue:
+        if limit is None or self.began is None or self.group is None or self.stop_requested or self._overdue:
             return
         if time.monotonic() - self.began >= limit:
             self._overdue = True
@@ -160,7 +160,7 @@ class Attempt:
         """Check that the guard of the processes works; the outcome where it never will again."""
         return None if self.group is None or self.group.look() else self._outcome()
 
-    def hear(self) -> Outcome | None:
+    def read_events(self) -> Outcome | None:
         """Read what happened to its processes; the outcome once none of them runs."""
         assert self.group is not None
         for ended in self.group.read():
@@ -172,7 +172,7 @@ class Attempt:
     def stop(self, *, at_once: bool = False) -> None:
         """Ask its processes to end; returns at once."""
         if self.group is not None:
-            self.told_to_stop = True
+            self.stop_requested = True
             (self.group.kill if at_once else self.group.stop)()
 
     def when_closed(self, call: Callable[[Group], object], group: Group) -> None:
@@ -186,7 +186,7 @@ class Attempt:
     def _outcome(self) -> Outcome:
         assert self.group is not None
         task, logs = self.task, self.context.run.step(self.task.name).logs
-        if self.told_to_stop:
+        if self.stop_requested:
             return Outcome("stopped")
         if self._overdue:
             return Outcome("failed", explain_timeout(self.group, task, logs, self._unfinished))

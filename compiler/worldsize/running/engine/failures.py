@@ -43,7 +43,7 @@ _RANK = re.compile(r"^ranks? (\d+)\b.* did not arrive")
 
 Tail = Callable[[Process], Sequence[str]]
 
-LEAST_BYTES = 256 * 1024  # with less than this, hardly anything can be written
+MIN_BYTES = 256 * 1024  # with less than this, hardly anything can be written
 # torch.distributed and what builds on it: with GPUs in the build but not in the machine, and without.
 _NCCL = re.compile(
     r"ProcessGroupNCCL is only supported with GPUs"
@@ -192,7 +192,7 @@ def explain_full_disk(folder: Path) -> tuple[str, ...]:
         free = shutil.disk_usage(folder).free
     except OSError:
         return ()
-    if free >= LEAST_BYTES:
+    if free >= MIN_BYTES:
         return ()
     return (f"the disk of the run's folder has {free // 1024} KiB left: free space, then resume the run",)
 

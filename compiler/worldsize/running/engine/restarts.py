@@ -21,7 +21,7 @@ from wsshards.errors import RESUME_EXIT_STATUS
 INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 JITTER = 0.25  # of a pause, up or down
-MOST_RESUMES = 20  # of a step that was asked to stop and has saved; these do not count as failures
+MAX_RESUMES = 20  # of a step that was asked to stop and has saved; these do not count as failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class EndedAttempt:
     # the exit status of the process that failed first, a signal as a negative number; None where no process
     # is to blame
     status: int | None
-    reached: int | None  # training steps done, as far as it is known
+    training_step: int | None  # training steps done, as far as it is known
     signature: str  # what makes two failures the same
 
     @property
@@ -52,40 +52,40 @@ class RestartDecision:
 class RestartPolicy:
     """How often, and how soon."""
 
-    most: int = 0  # failures after which a step is started again
+    max_restarts: int = 0  # failures after which a step is started again
     seed: str = ""  # of the pauses
     first: float = FIRST_SECONDS  # seconds before the first restart
     longest: float = LONGEST_SECONDS  # seconds of any pause
 
-    def decide(self, tries: Sequence[EndedAttempt]) -> RestartDecision:
+    def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
         """Whether there is another attempt after these, the last of which has just failed."""
-        last = tries[-1]
-        failures = [each for each in tries if not each.resumes]
+        last = attempts[-1]
+        failures = [each for each in attempts if not each.resumes]
         if last.resumes:
-            if len(tries) - len(failures) > MOST_RESUMES:
-                return RestartDecision(None, f"it was asked to stop more than {MOST_RESUMES} times")
-            return RestartDecision(self._pause(1, len(tries)))
-        hopeless = self._hopeless(failures)
+            if len(attempts) - len(failures) > MAX_RESUMES:
+                return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")
+            return RestartDecision(self._pause(1, len(attempts)))
+        hopeless = self._find_reason_to_stop(failures)
         return RestartDecision(
-            self._pause(len(failures), len(tries)) if hopeless is None else None, hopeless or ""
+            self._pause(len(failures), len(attempts)) if hopeless is None else None, hopeless or ""
         )
 
-    def _hopeless(self, failures: Sequence[EndedAttempt]) -> str | None:
+    def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
         """Why there is no further attempt after these failures; empty where none was asked for."""
         last = failures[-1]
-        if not self.most:
+        if not self.max_restarts:
             return ""
         if last.status == INPUT_FAULT:
             return "its inputs are wrong, and another attempt would not change that"
-        if len(failures) > self.most:
+        if len(failures) > self.max_restarts:
             return f"it has failed {len(failures)} times"
         if len(failures) > 1 and _is_stuck(failures[-2], last):
-            where = "the start" if not last.reached else f"training step {last.reached}"
+            where = "the start" if not last.training_step else f"training step {last.training_step}"
             return f"the same error twice at {where}: another try would end there, too"
         return None
 
-    def _pause(self, failures: int, tries: int) -> float:
-        draw = random.Random(f"{self.seed}/{tries}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
+    def _pause(self, failures: int, attempts: int) -> float:
+        draw = random.Random(f"{self.seed}/{attempts}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
         return min(self.longest, self.first * 2.0 ** (failures - 1)) * (1 + draw)
 
 
@@ -94,24 +94,26 @@ class Restarting:
     """Starts steps again that keep checkpoints."""
 
     policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
-    most: Mapping[str, int] = field(default_factory=dict)  # how often, for the steps that say it themselves
+    max_restarts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # how often, for the steps that say it themselves
     say: Callable[[str], None] = lambda _: None  # tells the user why there is no other try
-    tries: dict[str, list[EndedAttempt]] = field(default_factory=dict)
+    attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:
         """Seconds to wait before the next try; None for no other."""
         task = attempt.task
         if not keeps_checkpoints(task):
             return None
-        tries = self.tries.setdefault(task.name, [])
-        tries.append(
+        attempts = self.attempts.setdefault(task.name, [])
+        attempts.append(
             EndedAttempt(
-                failure.status, attempt.reached, failure_signature(failure.message, failure.last_lines)
+                failure.status, attempt.training_step, failure_signature(failure.message, failure.last_lines)
             )
         )
-        max_restarts = self.most.get(task.name, self.policy.most)
-        policy = replace(self.policy, most=max_restarts, seed=f"{self.policy.seed}/{task.name}")
-        decision = policy.decide(tries)
+        max_restarts = self.max_restarts.get(task.name, self.policy.max_restarts)
+        policy = replace(self.policy, max_restarts=max_restarts, seed=f"{self.policy.seed}/{task.name}")
+        decision = policy.decide(attempts)
         if decision.seconds is None and decision.reason:
             self.say(f"{task.name}: not started again: {decision.reason}")
         return decision.seconds
@@ -120,4 +122,4 @@ class Restarting:
 def _is_stuck(before: EndedAttempt, last: EndedAttempt) -> bool:
     """Whether a step would fail for ever: with the same words at the same place, and not killed by others."""
     killed = last.status is not None and last.status in (-9, -15)
-    return not killed and last.signature == before.signature and last.reached == before.reached
+    return not killed and last.signature == before.signature and last.training_step == before.training_step

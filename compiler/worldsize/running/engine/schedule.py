@@ -73,7 +73,7 @@ class Schedule:
         busy = self._steps.active or self._steps.resting
         for key, _ in self._selector.select(TICK_SECONDS if busy else 0):
             if isinstance(key.data, Attempt):
-                self._finish(key.data, key.data.hear())
+                self._finish(key.data, key.data.read_events())
             elif key.fileobj is self._interrupts:
                 self._interrupts.clear()
                 self._interrupt()

@@ -25,7 +25,7 @@ from worldsize.secrecy.names import is_secret
 
 ASK_SECONDS = 1.0  # between looks at what the running trials have logged
 ALIKE_ENOUGH = 3  # trials that end badly in the same way before no further one is started
-MOST_NAMES = 6  # metrics listed where the wanted one is missing
+MAX_NAMES = 6  # metrics listed where the wanted one is missing
 
 
 def make_sweeps(
@@ -49,8 +49,8 @@ class Trial:
     values: Values
     history: tuple[float, ...] = ()  # of the primary metric
     state: str = "running"
-    judged: int = 0  # the interval at which the policy was last applied
-    asked: bool = False
+    judged_interval: int = 0  # the interval at which the policy was last applied
+    requested: bool = False
     failure: Failure | None = None
 
 
@@ -74,7 +74,7 @@ class Sweep:
     _began: float = 0.0
     _next_look: float = 0.0
     _over: bool = False  # no further trial is made
-    _late: bool = False
+    _timed_out: bool = False
     _reason: str | None = None  # why it cannot be run at all
     _names: tuple[str, ...] = ()  # metrics that were logged instead
 
@@ -84,7 +84,7 @@ class Sweep:
         if self._is_untracked():
             return []
         self._sampler = make_sampler(self.plan)
-        return self._following()
+        return self._add_trials()
 
     def ended(self, child: str, result: StepResult) -> Sequence[Task]:
         """Read what an ended trial has logged, learn from it, and return the trials that follow."""
@@ -93,7 +93,7 @@ class Sweep:
         logged = self.tracking.wait_for(child, self.plan.primary_metric)
         self._is_untracked()
         if logged is not None:
-            self._take(trial, logged)
+            self._store_history(trial, logged)
         score = self._score(trial)
         if self._sampler is not None:
             self._sampler.tell(trial.number, score)
@@ -104,29 +104,29 @@ class Sweep:
             parameters=trial.values,
             value=_to_json_number(score),
         )
-        return self._following()
+        return self._add_trials()
 
     def to_stop(self) -> Sequence[str]:
         """The running trials to stop now, by timeout or policy; called a few times a second."""
         running = [trial for trial in self.trials.values() if trial.state == "running"]
         now = time.monotonic()
         if self.plan.timeout is not None and now - self._began >= self.plan.timeout:
-            self._late = self._over = True
-        if self._late or self._is_untracked():
+            self._timed_out = self._over = True
+        if self._timed_out or self._is_untracked():
             return [trial.name for trial in running]
         if self.plan.policy is None:
             return []
         if now >= self._next_look:
             self._next_look = now + ASK_SECONDS
             for trial in running:
-                if not trial.asked:
-                    trial.asked = True
+                if not trial.requested:
+                    trial.requested = True
                     self.tracking.ask(trial.name, self.plan.primary_metric)
         for trial in running:
             logged = self.tracking.logged(trial.name, self.plan.primary_metric)
             if logged is not None:
-                trial.asked = False
-                self._take(trial, logged)
+                trial.requested = False
+                self._store_history(trial, logged)
         return [trial.name for trial in running if self._is_judged_bad(trial)]
 
     @property
@@ -166,7 +166,7 @@ class Sweep:
         score = _format_value(self._score(self.best))
         return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
 
-    def _following(self) -> list[Task]:
+    def _add_trials(self) -> list[Task]:
         """As many new trials as may run beside those that do."""
         tasks: list[Task] = []
         running = sum(trial.state == "running" for trial in self.trials.values())
@@ -174,12 +174,12 @@ class Sweep:
             number = len(self.trials)
             values = self._sampler.ask(number) if self._sampler is not None else None
             if values is not None:
-                tasks.append(self._trial(number, values))
+                tasks.append(self._make_trial(number, values))
                 running += 1
             self._over = values is None or len(self.trials) >= self.plan.max_total_trials
         return tasks
 
-    def _trial(self, number: int, values: Values) -> Task:
+    def _make_trial(self, number: int, values: Values) -> Task:
         task = make_trial(self.task, self.plan, number, values)
         self.trials[task.name] = Trial(task.name, number, values)
         self.log.write("trial_made", step=task.name, parameters=values)
@@ -191,7 +191,7 @@ class Sweep:
         ways = {_describe_ending(trial) for trial in ended}
         return len(ended) >= ALIKE_ENOUGH and len(ways) == 1 and None not in ways
 
-    def _take(self, trial: Trial, logged: LoggedMetric) -> None:
+    def _store_history(self, trial: Trial, logged: LoggedMetric) -> None:
         trial.history = logged.values
         self._names = self._names or logged.names
 
@@ -200,9 +200,9 @@ class Sweep:
         policy = self.plan.policy
         assert policy is not None
         due = policy.last_due(len(trial.history))
-        if due <= trial.judged:
+        if due <= trial.judged_interval:
             return False
-        trial.judged = due
+        trial.judged_interval = due
         histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
         running = frozenset(each.name for each in self.trials.values() if each.state == "running")
         bad = should_stop(policy, self.plan.goal, trial.name, histories, running)
@@ -227,7 +227,7 @@ class Sweep:
     def _failure(self) -> Failure | None:
         if self._reason is not None:
             return failure_of_step(self._reason)
-        if self._late:
+        if self._timed_out:
             ended = self._counts()
             return failure_of_step(f"it was stopped at its timeout of {self.plan.timeout} s, after {ended}")
         failed = [trial for trial in self.trials.values() if trial.state == "failed"]
@@ -255,14 +255,17 @@ class Sweep:
         metric = self.plan.primary_metric
         if any(trial.history for trial in self.trials.values()):
             return f"no trial that succeeded logged a number as `{metric}`"
-        names = [f"`{name}`" for name in self._names[:MOST_NAMES]]
+        names = [f"`{name}`" for name in self._names[:MAX_NAMES]]
         logged = f"they logged {', '.join(names)}" if names else "they logged no metric"
         return f"no trial logged `{metric}` to MLflow; {logged}"
 
     def _counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
         parts = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
-        for state, word in (("failed", "failed"), ("stopped", "stopped" if self._late else "stopped early")):
+        for state, word in (
+            ("failed", "failed"),
+            ("stopped", "stopped" if self._timed_out else "stopped early"),
+        ):
             if state in states:
                 parts.append(f"{states.count(state)} {word}")
         return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")

@@ -52,7 +52,7 @@ class Definition:
     # to need them
     modules: frozenset[str] = frozenset()
     python: str | None = None  # the Python that it names
-    left: tuple[str, ...] = ()  # packages that pip is not known to have
+    unavailable: tuple[str, ...] = ()  # packages that pip is not known to have
     unknown: bool = False  # whether it holds more than can be known here
 
     @property
@@ -63,9 +63,9 @@ class Definition:
             lines.append(
                 f"{self.name}: it asks for Python {self.python}, its steps run with {PYTHON_VERSION}"
             )
-        if self.left:
-            several = "packages" if len(self.left) > 1 else "a package"
-            names = ", ".join(f"`{each}`" for each in self.left)
+        if self.unavailable:
+            several = "packages" if len(self.unavailable) > 1 else "a package"
+            names = ", ".join(f"`{each}`" for each in self.unavailable)
             lines.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
         return lines
 
@@ -154,7 +154,7 @@ def _read_conda(
     value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
 ) -> ReadDefinition:
     packages = read_conda(value.get("dependencies"))
-    definition = replace(start, python=packages.python, left=packages.left, conda=text)
+    definition = replace(start, python=packages.python, unavailable=packages.unavailable, conda=text)
     return _expand_lines(packages.requirements, folder, definition, gate)
 
 

@@ -93,7 +93,7 @@ class LayeredInterpreters:
 
     plan: EnvironmentPlan  # the environments
     kept: Mapping[Definition, Path]  # the layer of each that has packages of its own
-    strangers: frozenset[Path]  # those of them whose MLflow cannot read the run's database
+    foreign_mlflow: frozenset[Path]  # those of them whose MLflow cannot read the run's database
     programs: Path  # a folder whose `bin` has the programs of this Python's packages
     remover: FolderRemover  # removes the layers of steps that are over
 
@@ -113,7 +113,7 @@ class LayeredInterpreters:
         try:
             for layer in places.values():
                 make_layer(layer, below)
-            if self.strangers & {*below}:
+            if self.foreign_mlflow & {*below}:
                 plan = tuple(_keep_records_apart(process, step) for process in plan)
             yield tuple(_enter_layer(process, places, [*below, self.programs]) for process in plan)
         finally:
@@ -188,13 +188,15 @@ def _make_layered_interpreters(
             problems.append(layer_or_problem)
     if problems:
         raise RunError(problems, plan.sources)
-    strangers = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
-    for definition in (each for each, layer in kept.items() if layer in strangers):
+    foreign_mlflow = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
+    for definition in (each for each, layer in kept.items() if layer in foreign_mlflow):
         stored.say(
             f"{definition.name} has another MLflow: what its steps log with it stays in `{MLFLOW_FOLDER}` of"
             " their folders"
         )
-    return LayeredInterpreters(plan, kept, strangers, stored.programs(), held.enter_context(FolderRemover()))
+    return LayeredInterpreters(
+        plan, kept, foreign_mlflow, stored.programs(), held.enter_context(FolderRemover())
+    )
 
 
 def _make_environment_layer(

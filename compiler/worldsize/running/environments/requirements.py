@@ -50,7 +50,7 @@ class CondaRequirements:
 
     requirements: tuple[str, ...]  # lines for pip
     python: str | None  # the Python it names, such as `3.8`; None where it names none, or a range
-    left: tuple[str, ...]  # what pip is not known to have, as it is written
+    unavailable: tuple[str, ...]  # what pip is not known to have, as it is written
 
 
 def read_conda(dependencies: Any) -> CondaRequirements:

@@ -49,7 +49,7 @@ class HangWatcher:
             return
         self._looked = now
         for attempt in attempts:
-            if attempt.group is not None and attempt.began is not None and not attempt.told_to_stop:
+            if attempt.group is not None and attempt.began is not None and not attempt.stop_requested:
                 self._look(attempt, attempt.read_heartbeats(), now)
 
     def _look(self, attempt: Attempt, heartbeats: Mapping[int, HeartbeatRecord], now: float) -> None:

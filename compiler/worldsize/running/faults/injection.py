@@ -82,7 +82,7 @@ def _is_due(fault: NodeFault, attempt: Attempt) -> bool:
     if attempt.group is None or attempt.group.done or attempt.began is None:
         return False
     newest = attempt.progress.newest
-    return fault.due(time.monotonic() - attempt.began, newest.step if newest else None)
+    return fault.is_due(time.monotonic() - attempt.began, newest.step if newest else None)
 
 
 def kill_processes(progress: Path, node: int) -> int:

@@ -50,12 +50,12 @@ class PlannedFault:
     node: int = 0  # whose cable
 
     @property
-    def ends_a_try(self) -> bool:
+    def ends_attempt(self) -> bool:
         """Whether the step has to be started again."""
         return self.kind in ("kill", "terminate")
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What happens, such as ``kill rank 1 (SIGKILL)``."""
         whom = f"rank{'s' * (len(self.ranks) > 1)} {', '.join(map(str, self.ranks))}"
         return {
@@ -79,7 +79,7 @@ def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) 
     """What will happen, in lines."""
     for step, faults in plans.items():
         yield f"chaos {seed}: {step}: {len(faults)} fault{'s' * (len(faults) != 1)}"
-        yield from (f"  at {fault.share:4.0%} of the training: {fault.words}" for fault in faults)
+        yield from (f"  at {fault.share:4.0%} of the training: {fault.description}" for fault in faults)
 
 
 def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
@@ -121,24 +121,24 @@ class InjectedFault:
     @property
     def lost(self) -> int | None:
         """Steps that had to be done again."""
-        if not self.fault.ends_a_try:
+        if not self.fault.ends_attempt:
             return 0
         return None if self.resumed is None else max(0, self.reached - self.resumed)
 
     @property
     def pending(self) -> bool:
         """Whether the step has not been started again yet."""
-        return self.fault.ends_a_try and self.resumed is None
+        return self.fault.ends_attempt and self.resumed is None
 
     @property
-    def promised(self) -> int:
+    def allowed_loss(self) -> int:
         """Steps that may be lost: those that no checkpoint had."""
-        return self.reached - self.saved if self.fault.ends_a_try else 0
+        return self.reached - self.saved if self.fault.ends_attempt else 0
 
     @property
-    def kept(self) -> bool:
+    def is_promise_kept(self) -> bool:
         """Whether the promise was."""
-        return self.lost is not None and self.lost <= self.promised
+        return self.lost is not None and self.lost <= self.allowed_loss
 
 
 @dataclass(slots=True)
@@ -169,7 +169,7 @@ class Rehearsal:
             self._pass(name, now)
         self._slow_down()
         for name, attempt in running.items():
-            if name in self.plans and not attempt.told_to_stop:
+            if name in self.plans and not attempt.stop_requested:
                 self._last[name] = attempt
                 self._follow(attempt, now)
         for hit in self.hits:
@@ -180,14 +180,20 @@ class Rehearsal:
         """What happened and what was lost, in lines."""
         for step, faults in self.plans.items():
             hits = [hit for hit in self.hits if hit.step == step]
-            tries = len({hit.attempt for hit in hits if hit.fault.ends_a_try and hit.resumed is not None})
+            tries = len({hit.attempt for hit in hits if hit.fault.ends_attempt and hit.resumed is not None})
             lost = sum(hit.lost or 0 for hit in hits)
-            kept = "the promise was kept" if all(hit.kept for hit in hits) else "THE PROMISE WAS NOT KEPT"
+            kept = (
+                "the promise was kept"
+                if all(hit.is_promise_kept for hit in hits)
+                else "THE PROMISE WAS NOT KEPT"
+            )
             yield (
                 f"chaos: {step}: {len(hits)} of {len(faults)} faults happened, {plural(tries, 'restart')},"
                 f" {plural(lost, 'step')} done again; {kept}"
             )
-            yield from (f"  at step {hit.reached}: {hit.fault.words}: {_describe_cost(hit)}" for hit in hits)
+            yield from (
+                f"  at step {hit.reached}: {hit.fault.description}: {_describe_cost(hit)}" for hit in hits
+            )
 
     def _follow(self, attempt: Attempt, now: float) -> None:
         name = attempt.task.name
@@ -212,8 +218,8 @@ class Rehearsal:
     def _happen(self, fault: PlannedFault, attempt: Attempt, done: int, pids: tuple[int, ...]) -> None:
         name, now = attempt.task.name, time.monotonic()
         outputs = attempt.context.run.step(name).outputs / CHECKPOINTS
-        self.say(f"chaos: {name}: {fault.words}, at step {done}")
-        attempt.context.log.write("chaos", step=name, fault=fault.words, training_step=done)
+        self.say(f"chaos: {name}: {fault.description}, at step {done}")
+        attempt.context.log.write("chaos", step=name, fault=fault.description, training_step=done)
         self.hits.append(InjectedFault(fault, name, attempt.number, done, saved_step(outputs), now))
         self._quiet[name] = now + fault.seconds + SETTLE_SECONDS
         if fault.kind == "kill":
@@ -249,11 +255,11 @@ class Rehearsal:
 
     def _see(self, hit: InjectedFault, attempt: Attempt, done: int, now: float) -> None:
         """Take note of how far a step has come since it was hit."""
-        if hit.fault.ends_a_try and attempt.number == hit.attempt:
+        if hit.fault.ends_attempt and attempt.number == hit.attempt:
             hit.reached = max(hit.reached, done)
             return
         if hit.resumed is None:
-            hit.resumed = _read_resumed_step(attempt) if hit.fault.ends_a_try else hit.reached
+            hit.resumed = _read_resumed_step(attempt) if hit.fault.ends_attempt else hit.reached
         if done > hit.reached and hit.step not in self._passing:
             hit.seconds = now - hit.since
 
@@ -292,8 +298,8 @@ def _describe_cost(hit: InjectedFault) -> str:
     if hit.lost is None:
         return "it did not go on"
     if hit.seconds is None:
-        return "nothing lost before the end" if not hit.fault.ends_a_try else f"went on from {hit.resumed}"
-    if not hit.fault.ends_a_try:
+        return "nothing lost before the end" if not hit.fault.ends_attempt else f"went on from {hit.resumed}"
+    if not hit.fault.ends_attempt:
         return f"nothing lost, {hit.seconds:.1f} s"
-    lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.promised}"
+    lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.allowed_loss}"
     return f"went on from {hit.resumed}, {lost}, {hit.seconds:.1f} s"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 HOME = ".worldsize"
 
 OTHERS = 0o077
+
+
+def show_path(path: Path | str) -> str:
+    """A path as the user would write it: relative if it is below the working folder."""
+    relative = os.path.relpath(path) if str(path) else ""
+    return str(path) if relative.startswith("..") else relative
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from worldsize.base.wording import join_words
 from worldsize.running.model.process import Process
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "f
 DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states whose outputs are there
 RunState = Literal["succeeded", "failed", "interrupted"]
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> st
 
 def _named(processes: Sequence[Process]) -> str:
     titles = [each.title for each in processes]
-    if len(titles) > MOST_NAMES:
-        titles = [*titles[: MOST_NAMES - 1], f"{len(titles) - MOST_NAMES + 1} more"]
-    return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)
+    if len(titles) > MAX_NAMES:
+        titles = [*titles[: MAX_NAMES - 1], f"{len(titles) - MAX_NAMES + 1} more"]
+    return join_words(titles, "and")
 
 
 def describe_ending(name: str, status: int) -> str:

@@ -98,7 +98,7 @@ class Assets(Protocol):
     def missing(self, text: str, what: str = "data") -> str:
         """What to write to make a reference known."""
 
-    def judge(self, path: Path, type_: str, what: str) -> None:
+    def check_type(self, path: Path, type_: str, what: str) -> None:
         """Check a path that :meth:`local` gave against the type of the data that it stands for."""
 
     @property

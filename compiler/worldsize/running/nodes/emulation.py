@@ -16,7 +16,7 @@ from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Call, LocalPlaces, Places, Process
 from worldsize.running.model.task import CHECKPOINTS, Task, keeps_checkpoints
 from worldsize.running.nodes.namespaces import Abilities, Namespaces, preview_nodes, probe_namespaces
-from worldsize.running.nodes.network import MOST_NODES, Link, LinkError, fit_link, parse_link
+from worldsize.running.nodes.network import MAX_NODES, Link, LinkError, fit_link, parse_link
 
 Kind = Literal["kill", "drop-link"]
 
@@ -26,7 +26,7 @@ _FAULT = re.compile(
 _STEP = re.compile(r"step:(\d{1,15})")
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-MOST_RANKS = 6  # named in a message
+MAX_RANKS = 6  # named in a message
 
 
 class FaultError(ValueError):
@@ -59,7 +59,7 @@ class NodeFault:
         """The node's name."""
         return f"node{self.node}"
 
-    def due(self, seconds: float, training_step: int | None) -> bool:
+    def is_due(self, seconds: float, training_step: int | None) -> bool:
         """Whether its time has come, given the seconds since the start and the training steps done."""
         if self.at_seconds is not None:
             return seconds >= self.at_seconds
@@ -134,7 +134,7 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
 def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> FaultError:
     if not spread:
         return FaultError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
-    named = ", ".join(f"`{name}`" for name in spread[:MOST_RANKS])
+    named = ", ".join(f"`{name}`" for name in spread[:MAX_RANKS])
     message = f"`{fault.option}`: steps {named} have nodes"
     return FaultError(message, f"say which, such as `--{fault.kind} {spread[0]}:{fault.text}`")
 
@@ -142,7 +142,7 @@ def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> FaultError:
 def _list_choices(spread: Sequence[str]) -> str:
     if not spread:
         return "only a step with `distribution` has nodes, and there is none"
-    return f"those with nodes are {', '.join(f'`{name}`' for name in spread[:MOST_RANKS])}"
+    return f"those with nodes are {', '.join(f'`{name}`' for name in spread[:MAX_RANKS])}"
 
 
 def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:
@@ -157,7 +157,7 @@ def _describe_ranks(ranks: Sequence[Process]) -> str:
     names = [each.title for each in ranks]
     if not names:
         return ""
-    if len(names) > MOST_RANKS:
+    if len(names) > MAX_RANKS:
         return f" ({len(names)} processes)"
     kinds = {name.rpartition(" ")[0] for name in names}
     if len(kinds) == 1 and len(names) > 1:
@@ -182,7 +182,7 @@ class Emulation:
         """Where instances are."""
         return self.namespaces or LocalPlaces()
 
-    def shown(self, call: Call) -> Call:
+    def preview(self, call: Call) -> Call:
         """The call as a dry run shows it, with the addresses that its instances would have."""
         return call if self.namespaces is None else preview_nodes(call)
 
@@ -278,9 +278,9 @@ class _Reader:
     def abilities(self, spread: Mapping[str, Task]) -> Abilities:
         """What this machine can emulate for these steps."""
         for name, task in spread.items():
-            if task.instance_count > MOST_NODES:
+            if task.instance_count > MAX_NODES:
                 message = (
-                    f"step `{name}` has {task.instance_count} instances; {MOST_NODES} are emulated at most"
+                    f"step `{name}` has {task.instance_count} instances; {MAX_NODES} are emulated at most"
                 )
                 self.refuse(message, "write a smaller `instance_count`")
         if self.options.environment == "docker":

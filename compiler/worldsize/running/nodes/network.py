@@ -15,11 +15,11 @@ from worldsize.facts import vm_sizes
 
 # What veth pairs carry is the processor's work: two cores move about 11 Gbit/s from one namespace to another
 # (measured with 1 MiB writes over one TCP connection), so a rate above this would shape nothing.
-MOST_BITS_PER_S = 10e9
-LEAST_BITS_PER_S = 8e3
-MOST_DELAY_S = 60.0
+MAX_BITS_PER_S = 10e9
+MIN_BITS_PER_S = 8e3
+MAX_DELAY_S = 60.0
 BURST_S = 1e-3  # of sending at full rate: the timers of a kernel with HZ=1000 fill the bucket so often
-LEAST_BURST_BYTES = 128 * 1024  # two segments as TCP hands them down (64 KiB); smaller ones would be cut up
+MIN_BURST_BYTES = 128 * 1024  # two segments as TCP hands them down (64 KiB); smaller ones would be cut up
 QUEUE_S = 0.05  # what a full queue holds back before it drops
 PACKET_BYTES = 1500
 
@@ -36,7 +36,7 @@ Command = tuple[str, ...]
 NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and seldom anybody's
 DEVICE = "eth0"
 SWITCH = "switch"
-MOST_NODES = 1000  # a bridge has 1023 ports
+MAX_NODES = 1000  # a bridge has 1023 ports
 
 
 class LinkError(ValueError):
@@ -85,14 +85,14 @@ def parse_link(text: str) -> Link:
 def _parse_part(word: str, text: str) -> tuple[str, float]:
     if matched := _RATE.fullmatch(word):
         value = float(matched[1]) * _PREFIX[matched[2].lower()]
-        if value < LEAST_BITS_PER_S:
+        if value < MIN_BITS_PER_S:
             raise LinkError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
         return "rate", value
     if matched := _DELAY.fullmatch(word):
         value = float(matched[1]) * _SECONDS[matched[2].lower()]
-        if value > MOST_DELAY_S:
+        if value > MAX_DELAY_S:
             raise LinkError(
-                f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MOST_DELAY_S:g}s`"
+                f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MAX_DELAY_S:g}s`"
             )
         return "delay", value
     if matched := _LOSS.fullmatch(word):
@@ -135,9 +135,9 @@ def fit_link(
     """
     requested, source = (option, "`--link`") if option is not None else find_vm_link(size) or (UNSHAPED, "")
     link, missing = requested, []
-    if link.bits_per_s is not None and link.bits_per_s > MOST_BITS_PER_S:
+    if link.bits_per_s is not None and link.bits_per_s > MAX_BITS_PER_S:
         missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")
-        link = replace(link, bits_per_s=MOST_BITS_PER_S)
+        link = replace(link, bits_per_s=MAX_BITS_PER_S)
     if link.bits_per_s is not None and not can_shape:
         missing.append("this kernel has no `tbf`, which limits rates")
         link = replace(link, bits_per_s=None)
@@ -165,7 +165,7 @@ def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
         )
         parent = ("parent", "1:1", "handle", "10:")
     if link.bits_per_s is not None:
-        burst = max(LEAST_BURST_BYTES, round(link.bits_per_s / 8 * BURST_S))
+        burst = max(MIN_BURST_BYTES, round(link.bits_per_s / 8 * BURST_S))
         bucket = (
             "rate",
             f"{round(link.bits_per_s)}bit",
@@ -180,7 +180,7 @@ def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
 
 def _packets_under_way(link: Link) -> int:
     """What ``netem`` must be able to hold: the link's delay and queue at its rate, in packets."""
-    bits = (link.bits_per_s or MOST_BITS_PER_S) * (link.delay_s + QUEUE_S)
+    bits = (link.bits_per_s or MAX_BITS_PER_S) * (link.delay_s + QUEUE_S)
     return max(1000, round(bits / 8 / PACKET_BYTES))
 
 
@@ -220,10 +220,10 @@ def make_nodes(count: int) -> tuple[Node, ...]:
     """The nodes of a step.
 
     Raises:
-        ValueError: ``count`` is not from 1 to :data:`MOST_NODES`.
+        ValueError: ``count`` is not from 1 to :data:`MAX_NODES`.
     """
-    if not 1 <= count <= MOST_NODES:
-        raise ValueError(f"there can be 1 to {MOST_NODES} nodes, got {count}")
+    if not 1 <= count <= MAX_NODES:
+        raise ValueError(f"there can be 1 to {MAX_NODES} nodes, got {count}")
     return tuple(Node(number) for number in range(count))
 
 

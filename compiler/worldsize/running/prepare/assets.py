@@ -21,6 +21,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.diagnostics.snippet import Sources
+from worldsize.running.model.folder import show_path
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml import Scalar
 from worldsize.yaml.nodes import Node
@@ -67,7 +68,7 @@ class AssetMap:
         self.sources: Sources = sources or {}
         self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
-        self._given: dict[Path, tuple[AssetEntry, str]] = {}  # what was asked for, by where it lies
+        self._resolved: dict[Path, tuple[AssetEntry, str]] = {}  # what was asked for, by where it lies
         for entry in self._tiers[0].values():
             if classify(entry.reference) == "local":
                 message = f"`{shorten(entry.reference)}` is not a reference to something elsewhere"
@@ -96,10 +97,10 @@ class AssetMap:
             for key, rest in _matches(text):
                 entry = tier.get(key)
                 if entry is not None:
-                    return self._found(entry, text, rest)
+                    return self._resolve_entry(entry, text, rest)
         return None
 
-    def judge(self, path: Path, type_: str, what: str) -> None:
+    def check_type(self, path: Path, type_: str, what: str) -> None:
         """Add to :attr:`problems` an entry that leads to a file where a folder is wanted, or the reverse.
 
         Args:
@@ -107,7 +108,7 @@ class AssetMap:
             type_: Of the data that it stands for.
             what: It is, in words.
         """
-        entry, text = self._given.get(path, (None, ""))
+        entry, text = self._resolved.get(path, (None, ""))
         if entry is None or not (is_folder(path) if type_ == "uri_file" else is_file(path)):
             return
         what_it_is, help_ = {
@@ -116,11 +117,11 @@ class AssetMap:
         }.get(type_, ("", ""))
         if what_it_is:
             message = (
-                f"`{shorten(text)}` is mapped to `{_readable(path)}`, {what_it_is}, but {what} is a `{type_}`"
+                f"`{shorten(text)}` is mapped to `{show_path(path)}`, {what_it_is}, but {what} is a `{type_}`"
             )
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
 
-    def unnamed(self, texts: Collection[str]) -> list[Problem]:
+    def report_unnamed(self, texts: Collection[str]) -> list[Problem]:
         """The entries of the call for references that are not among ``texts``, those of the pipeline."""
         keys = {key for text in texts for key, _ in _matches(text)}
         advice = "see its `azureml:` references" if texts else "it names none: leave `--map` out"
@@ -143,16 +144,16 @@ class AssetMap:
         line = f"{_yaml_key(text)}: {path}"
         return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
 
-    def _found(self, entry: AssetEntry, text: str, rest: str) -> Path | None:
+    def _resolve_entry(self, entry: AssetEntry, text: str, rest: str) -> Path | None:
         path = normalise(entry.path / rest)
         root = normalise(entry.path)
         if path != root and not path.is_relative_to(root):
             return None
         if not exists(path):
-            message = f"`{shorten(text)}` is mapped to `{_readable(path)}`, which does not exist"
+            message = f"`{shorten(text)}` is mapped to `{show_path(path)}`, which does not exist"
             help_ = "put it there, or say where it lies"
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
-        self._given[path] = (entry, text)
+        self._resolved[path] = (entry, text)
         return path
 
 
@@ -251,12 +252,6 @@ def _curl(address: str, path: str) -> str:
 
 def _http(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
-
-
-def _readable(path: Path) -> str:
-    """A path as the user would write it: relative where it lies below the working folder."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _yaml_key(text: str) -> str:

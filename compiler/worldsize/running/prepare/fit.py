@@ -10,6 +10,7 @@ from pathlib import Path
 from worldsize.azureml import binding, literals
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import plural
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.memory.workload import PREDICTION
@@ -19,8 +20,8 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
 
 Templates = Mapping[str, Mapping[str, str]]
-MOST_PROCESSES = 1024  # of one step
-MOST_PER_CORE = 8  # processes that share a core where a script needs them all
+MAX_PROCESSES = 1024  # of one step
+MAX_PER_CORE = 8  # processes that share a core where a script needs them all
 
 VARIABLE = "$"  # begins the name of an environment variable among the templates
 
@@ -82,12 +83,12 @@ def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> 
 def _report_too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
     """Steps that no machine starts: one that tried would run out of memory or of process ids."""
     for name, task in tasks.items():
-        if task.process_count > MOST_PROCESSES:
+        if task.process_count > MAX_PROCESSES:
             message = (
                 f"step `{name}` starts {task.process_count} processes, and one machine is given"
-                f" {MOST_PROCESSES} at most"
+                f" {MAX_PROCESSES} at most"
             )
-            servers = task.parameter_server_count > MOST_PROCESSES
+            servers = task.parameter_server_count > MAX_PROCESSES
             help_ = "write a smaller `parameter_server_count`" if servers else "say `--processes 2`"
             yield Problem("run-refused", at, message, help_)
 
@@ -166,7 +167,7 @@ def _keep_whole_groups(
         world = before.topology.world_size
         if _keeps_global_batch(before, steps[name], told_by_step.get(name, frozenset())):
             continue
-        if world <= machine.slots * (1 if machine.gpus else MOST_PER_CORE):
+        if world <= machine.slots * (1 if machine.gpus else MAX_PER_CORE):
             one = Plan(plan.name, {name: before})
             steps[name] = localise(one, world, keep_instances=keep_instances).steps[name]
     return Plan(plan.name, steps)
@@ -186,10 +187,10 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) 
 def _describe_sharing(here: StepPlan, machine: Machine) -> str:
     """Why a step runs with more processes than run at full speed."""
     assert here.training is not None
-    slots = f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+    processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
     return (
-        f"all {_processes(here.topology.world_size)} share {slots}, so this will be slow: its command is"
-        f" not told `gradient_accumulation_steps`, and fewer would change its global batch"
+        f"all {processes} share {slots}, so this will be slow: its command is not told"
+        " `gradient_accumulation_steps`, and fewer would change its global batch"
         f" of {here.training.global_batch_size}"
     )
 
@@ -197,11 +198,10 @@ def _describe_sharing(here: StepPlan, machine: Machine) -> str:
 def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozenset[str]) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
-    text = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
     if planned.splits_model:
-        text = (
-            f"planned for {_processes(planned.world_size)} ({_describe_mesh(planned)}), running {world} here"
-        )
+        shape = _describe_mesh(planned)
+    text = f"planned for {plural(planned.world_size, 'process')} ({shape}), running {world} here"
+    if planned.splits_model:
         text += f" ({_describe_mesh(here.topology)})"
     if planned.worker_count is not None and task.worker_count is not None:
         workers = _describe_workers(planned.worker_count, planned.world_size // planned.worker_count)
@@ -262,10 +262,6 @@ def _describe_unequal(here: StepPlan, processes: int | None) -> str:
     return f"; {sharing} do not share its {share} micro-batches equally"
 
 
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
-
-
 def _fit_native(
     tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
 ) -> FittedTasks:
@@ -276,7 +272,7 @@ def _fit_native(
         if processes is not None and planned.launcher != "none":
             task = _set_processes(planned, processes, planned.instance_count if keep_instances else 1)
             if task.world_size != planned.world_size:
-                counts = f"{_processes(task.world_size)} instead of {planned.world_size}"
+                counts = f"{plural(task.world_size, 'process')} instead of {planned.world_size}"
                 fitted.notices.append(
                     f"{name}: {counts}; a batch that is fixed for each makes another global batch"
                 )
@@ -284,7 +280,7 @@ def _fit_native(
         fitted.notices.extend(_describe_uneven_workers(task))
         if task.launcher == "none" or task.world_size <= machine.slots:
             continue
-        count, slots = task.world_size, f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+        count, slots = task.world_size, plural(machine.slots, machine.unit)
         if machine.gpus:
             message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
             fitted.problems.append(Problem("run-refused", at, message, f"say `--processes {machine.slots}`"))

@@ -22,6 +22,7 @@ from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
 from worldsize.rules.context import Context
 from worldsize.rules.script._nccl import find_nccl_calls
@@ -195,7 +196,7 @@ def _list_names(names: Sequence[str]) -> str:
     quoted = [f"`{name}`" for name in names]
     if len(quoted) > LONGEST_LIST:
         quoted = [*quoted[: LONGEST_LIST - 1], f"{len(quoted) - LONGEST_LIST + 1} more"]
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))
+    return join_words(quoted, "and")
 
 
 def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:

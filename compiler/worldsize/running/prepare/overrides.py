@@ -30,7 +30,7 @@ from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.scalars import resolve_scalar
 
-MOST_FED = 10_000  # inputs that one input of a pipeline is followed to
+MAX_FED = 10_000  # inputs that one input of a pipeline is followed to
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _retype_port(step: Step, port: str, field: Field[Argument]) -> Step:
 def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
     """The inputs with a declared type that an input of the pipeline reaches, through any graphs."""
     waiting, seen = [(outer, name)], 0
-    while waiting and seen < MOST_FED:
+    while waiting and seen < MAX_FED:
         scope, wanted = waiting.pop()
         for step in scope.job.steps.values():
             if step.component is None or _is_inline(step):

@@ -95,7 +95,9 @@ def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, tr
     if job is None or problems:
         raise RunError(problems, texts)
     named = find_references(document.root for document in documents)
-    if unknown := assets.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
+    if unknown := assets.report_unnamed(
+        named | {text for text in settings.values() if classify(text) != "local"}
+    ):
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
     graph, more = flatten(job, assets)

@@ -15,7 +15,7 @@ from worldsize.running.record.folder import is_alive
 from worldsize.running.record.json_files import read_json
 
 RECORD = "run.json"
-MOST_SECONDS = 1e10  # three hundred years
+MAX_SECONDS = 1e10  # three hundred years
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ def _time(event: Mapping[str, Any]) -> datetime | None:
 def _seconds(event: Mapping[str, Any]) -> float:
     """A duration that a log can mean: no text, not below zero, finite."""
     seconds = event.get("seconds", 0.0)
-    sound = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < MOST_SECONDS
+    sound = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < MAX_SECONDS
     return float(seconds) if sound else 0.0
 
 

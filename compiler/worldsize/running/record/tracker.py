@@ -31,7 +31,7 @@ ALIVE_SECONDS = 1.0
 LOCK_SECONDS = 60.0  # for another run that prepares the database
 # Tags of a step's run: how often it was started, when last, and what it does.
 ATTEMPT, ATTEMPT_TIME, KEY = "worldsize.attempt", "worldsize.attempt_time", "worldsize.step_key"
-MOST_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
+MAX_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
 STATES = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
 
 STARTED = threading.Event()
@@ -104,8 +104,8 @@ class Record:
 
         known = self._client.get_run(self.run_id).data.params
         new = [Param(name, value) for name, value in parameters.items() if name not in known]
-        for start in range(0, len(new), MOST_PARAMETERS):
-            self._client.log_batch(self.run_id, params=new[start : start + MOST_PARAMETERS])
+        for start in range(0, len(new), MAX_PARAMETERS):
+            self._client.log_batch(self.run_id, params=new[start : start + MAX_PARAMETERS])
 
     def _experiment(self, name: str, artifacts: Path) -> str:
         experiment = self._client.get_experiment_by_name(name)

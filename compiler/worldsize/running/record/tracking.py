@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 30.0  # for the last writes of a run that is broken off
 STUCK_SECONDS = 120.0  # for one thing to be written, from the import on; a database may be locked for long
-MOST_LOSSES = 3  # of trackers in a row that wrote nothing
+MAX_LOSSES = 3  # of trackers in a row that wrote nothing
 LOOK_SECONDS = 0.15
 
 
@@ -117,7 +117,7 @@ class Tracking:
         self._describe()
         self._runs.pop(step, None)  # of an attempt before this one: the step waits until it is counted
         self._ended.discard(step)
-        self._say(do="step", step=step, key=key or "")
+        self._send(do="step", step=step, key=key or "")
 
     def environment(self, step: str) -> dict[str, str] | None:
         """MLflow's variables for a step, as Azure ML presets them; None while they are not known yet."""
@@ -129,7 +129,7 @@ class Tracking:
 
     def ask(self, step: str, metric: str) -> None:
         """Ask what a step has logged of a metric; :meth:`logged` has it once it is there."""
-        self._say(do="metrics", step=step, metric=metric)
+        self._send(do="metrics", step=step, metric=metric)
 
     def logged(self, step: str, metric: str) -> LoggedMetric | None:
         """The newest answer to :meth:`ask`, taken out: None until there is one, and after it was taken."""
@@ -140,13 +140,13 @@ class Tracking:
         self._logged.pop((step, metric), None)
         self.ask(step, metric)
         deadline = time.monotonic() + seconds
-        while self._attend() and (step, metric) not in self._logged and time.monotonic() < deadline:
+        while self._wait() and (step, metric) not in self._logged and time.monotonic() < deadline:
             pass
         return self.logged(step, metric)
 
     def tag(self, step: str, tags: Mapping[str, str]) -> None:
         """Add tags to the run of a step; returns at once."""
-        self._say(do="tag", step=step, tags=dict(tags))
+        self._send(do="tag", step=step, tags=dict(tags))
 
     def run_of(self, step: str) -> str | None:
         """The id of a step's run, None where it has none."""
@@ -154,13 +154,13 @@ class Tracking:
 
     def end(self, step: str, state: str) -> None:
         """Close the run of a step; returns at once."""
-        self._say(do="end", step=step, state=state)
+        self._send(do="end", step=step, state=state)
 
     def finish(self, state: str, metrics: Mapping[str, float]) -> None:
         """Close the run, and wait until everything is written; nothing is, where it never began."""
         if self.run_id is not None:
-            self._say(do="finish", state=state, metrics=dict(metrics))
-            while self._pending and self._attend():
+            self._send(do="finish", state=state, metrics=dict(metrics))
+            while self._pending and self._wait():
                 pass
         self._close()
 
@@ -171,7 +171,7 @@ class Tracking:
     def read(self) -> None:
         """Take in what the tracker has said."""
         for document in self._worker.read() if self._worker is not None else ():
-            self._take(document)
+            self._handle(document)
 
     def look(self) -> None:
         """See whether the tracker still works, and start another where it does not."""
@@ -205,7 +205,7 @@ class Tracking:
         self._losses += 1
         if self.unavailable is not None or self._finished:
             return
-        if self._losses > MOST_LOSSES:
+        if self._losses > MAX_LOSSES:
             self.unavailable = self._worker.fault or fault
             return
         self._worker.launch()
@@ -220,7 +220,7 @@ class Tracking:
         for document in self._pending:
             self._worker.send({**document, "repeated": True})
 
-    def _attend(self) -> bool:
+    def _wait(self) -> bool:
         """Wait a moment for the tracker; False where there is none to wait for."""
         number = self.fileno()
         if number is not None:
@@ -229,7 +229,7 @@ class Tracking:
             self.look()
         return self.fileno() is not None
 
-    def _take(self, answer: dict[str, Any]) -> None:
+    def _handle(self, answer: dict[str, Any]) -> None:
         if "ready" in answer:
             self.run_id, self._experiment_id = answer["ready"]["run_id"], answer["ready"]["experiment_id"]
         elif "step" in answer:
@@ -250,7 +250,7 @@ class Tracking:
             if self.run_id is None:  # without MLflow, or without its database, another would not do better
                 self.unavailable = answer["unavailable"]
 
-    def _say(self, **document: Any) -> None:
+    def _send(self, **document: Any) -> None:
         if self._worker is None or self.unavailable is not None:
             return
         self._number += 1

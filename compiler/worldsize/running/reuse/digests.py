@@ -22,8 +22,8 @@ from typing import Any, Literal
 from worldsize.azureml.copying import Archive
 from worldsize.running.record.json_files import boot_id, read_json, write_json
 
-MOST_ENTRIES = 2_000_000  # of one tree; what has more is not hashed, so its steps run every time
-MOST_REPEATED = 10_000  # entries that are listed once more, where links lead to a folder again
+MAX_ENTRIES = 2_000_000  # of one tree; what has more is not hashed, so its steps run every time
+MAX_REPEATED = 10_000  # entries that are listed once more, where links lead to a folder again
 Kind = Literal["file", "folder", "other", "missing"]
 Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
 
@@ -111,7 +111,7 @@ def walk_tree(path: Path) -> Iterator[TreeEntry]:
     """Everything at and below a path, links followed, except into a folder that is being listed.
 
     The path itself comes first, at the place ``""``. Links that lead to each other make millions of places
-    of a few folders: after :data:`MOST_REPEATED`, a folder that was listed before is an ``other`` that
+    of a few folders: after :data:`MAX_REPEATED`, a folder that was listed before is an ``other`` that
     names its first place.
 
     Raises:
@@ -141,15 +141,15 @@ def _below(root: str) -> Iterator[TreeEntry]:
         identity = here.st_dev, here.st_ino
         if identity in above:
             continue
-        if identity in first and repeated >= MOST_REPEATED:
+        if identity in first and repeated >= MAX_REPEATED:
             yield TreeEntry(f"{prefix}\0{first[identity]}", "other")
             continue
         entries = _sorted_entries(folder)
         listed += len(entries)
         repeated += len(entries) if identity in first else 0
         first.setdefault(identity, prefix)
-        if listed > MOST_ENTRIES:
-            raise OSError(errno.E2BIG, f"more than {MOST_ENTRIES:,} files and folders", root)
+        if listed > MAX_ENTRIES:
+            raise OSError(errno.E2BIG, f"more than {MAX_ENTRIES:,} files and folders", root)
         inner = []
         for entry in entries:
             place = prefix + entry.name

@@ -58,17 +58,17 @@ class ReuseCache:
     force: bool = False  # whether nothing is reused
     earlier: frozenset[str] = frozenset()  # of a run that is resumed, the steps that had succeeded
     _keys: dict[str, Parts | None] = field(default_factory=dict)  # of the steps that were asked for
-    _made: dict[str, tuple[OutputRecord, StepFolder]] = field(
+    _records: dict[str, tuple[OutputRecord, StepFolder]] = field(
         default_factory=dict
     )  # of the steps that are done
     _adopted: set[str] = field(default_factory=set)
-    _read: frozenset[str] = field(init=False)  # the steps whose artifacts a step reads
+    _artifact_sources: frozenset[str] = field(init=False)  # the steps whose artifacts a step reads
 
     def __post_init__(self) -> None:
         """Note the steps whose working folders are outputs too."""
         sources = [source for task in self.tasks.values() for source in task.inputs.values() if source]
         outputs = [part for source in sources for part in list_parts(source) if isinstance(part, Output)]
-        self._read = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
+        self._artifact_sources = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
 
     def recall(self, task: Task) -> str | None:
         """Put the outputs in place that an identical step made before.
@@ -110,7 +110,7 @@ class ReuseCache:
             changed = [] if before is None else list_changed(before, self._parts(task) or {})
             parts = {**(before or {}), **dict.fromkeys(changed, "")}  # of two contents nobody knows which
             done = OutputRecord(make_key(parts), parts, outputs, seconds)
-            self._made[task.name] = done, folder
+            self._records[task.name] = done, folder
             save_output_record(done, folder)
             if changed and is_deterministic(task):
                 self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
@@ -140,7 +140,7 @@ class ReuseCache:
                 return None
             if not done.outputs.keys() >= set(self._outputs(task)):
                 return None
-            if not self._holds(task, done, folder, entry.run):
+            if not self._is_unchanged(task, done, folder, entry.run):
                 self.store.remove(entry)
                 return None
             link_step(self.run.step(task.name), folder, task.outputs, Original(entry.run, entry.step))
@@ -157,7 +157,7 @@ class ReuseCache:
             changed = list_changed(done.parts, parts)
             if changed:
                 self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
-            elif self._holds(task, done, folder, source.run if source else self.run.id):
+            elif self._is_unchanged(task, done, folder, source.run if source else self.run.id):
                 self._adopted.add(task.name)
                 if source is None:  # the run may have died before it could
                     with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ class ReuseCache:
             clear_step_folder(task, self.run)
         return None
 
-    def _holds(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:
+    def _is_unchanged(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:
         """Whether the outputs of a step are unchanged; tells the user where they are not."""
         now, changed = verify_outputs(done, folder, self.digests)
         if changed is not None:
@@ -179,7 +179,7 @@ class ReuseCache:
         if now is not done:
             with contextlib.suppress(OSError):
                 save_output_record(now, folder)
-        self._made[task.name] = now, folder
+        self._records[task.name] = now, folder
         return True
 
     def _parts(self, task: Task) -> Parts | None:
@@ -205,7 +205,7 @@ class ReuseCache:
             return ["run", self.run.id]
         if isinstance(part, File):
             return self._data(self.digests.tree(part.path.absolute()), part.path.name)
-        done, folder = self._made[part.step]
+        done, folder = self._records[part.step]
         tree = done.outputs[part.port]
         if verify_outputs(done, folder, self.digests)[1] is not None:
             tree = self.digests.tree(output_path(folder, part.port), remember=False)
@@ -225,7 +225,7 @@ class ReuseCache:
 
     def _outputs(self, task: Task) -> list[str]:
         """The outputs whose content matters: those declared, and the artifacts where a step reads them."""
-        return [*task.outputs, *([ARTIFACTS] if task.name in self._read else [])]
+        return [*task.outputs, *([ARTIFACTS] if task.name in self._artifact_sources else [])]
 
 
 def is_deterministic(task: Task) -> bool:

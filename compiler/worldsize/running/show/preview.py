@@ -9,11 +9,10 @@ from pathlib import Path
 from worldsize.running.launch.call import make_call, mlflow_variables, resolve_inputs
 from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.launch.redaction import make_redaction
-from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.folder import RunFolder, show_path
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
-from worldsize.running.show.summary import shown
 from worldsize.secrecy.masking import Mask
 
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
@@ -37,7 +36,7 @@ def preview_processes(
 def _processes(
     task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
 ) -> tuple[Process, ...]:
-    values = resolve_inputs(task, RUN, shown)
+    values = resolve_inputs(task, RUN, show_path)
     call = make_call(
         task,
         RUN,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
 LONGEST_NAME = 240  # of a folder; the trials of a sweep add to it
-MOST_STEPS = 20_000  # pipeline components inside each other multiply: ten lines can mean a billion steps
+MAX_STEPS = 20_000  # pipeline components inside each other multiply: ten lines can mean a billion steps
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -38,8 +38,8 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
     if not job.steps:
         problem = Problem("run-empty", file_start, "there is no step to run", "a pipeline has `jobs:`")
         return Graph({}, {}), [problem]
-    if _count_steps(job, {}) > MOST_STEPS:
-        message = f"the pipeline has more than {MOST_STEPS} steps once its components are unfolded"
+    if _count_steps(job, {}) > MAX_STEPS:
+        message = f"the pipeline has more than {MAX_STEPS} steps once its components are unfolded"
         return Graph({}, {}), [Problem("run-refused", file_start, message, "run one of its components alone")]
     tasks: dict[str, Task] = {}
     sweeps: dict[str, SweepPlan] = {}

@@ -58,10 +58,10 @@ class StepReader:
         """The task, or None where the step cannot be run here."""
         component = self.runnable()
         if component is not None and self.step.type == "parallel":
-            component = self._driven()
+            component = self._read_driver()
         if component is None:
             return None
-        before, searched = len(self.faults.problems), self._searched()
+        before, searched = len(self.faults.problems), self._list_swept()
         settings = StepSettings(
             self.scope, self.step, component, self.name, self.span, self.tracer, self.faults
         )
@@ -103,7 +103,7 @@ class StepReader:
             self.refuse(*describe_unsupported(self.name, step.type))
             return None
         if component is None:
-            self._no_component()
+            self._report_missing_component()
             return None
         kind = component.type.lower()
         if components.is_flow(component):
@@ -156,12 +156,12 @@ class StepReader:
             return _REPORTED
         if isinstance(source, Absent):
             return self._without_value(port, source)
-        self._judge(port, source, field)
+        self._check_value(port, source, field)
         if isinstance(field.value, Literal | Data) and isinstance(source, Joined | File):
-            self._joined(port, field)
+            self._notice_joined(port, field)
         return source
 
-    def _joined(self, port: Port, field: Field[Any]) -> None:
+    def _notice_joined(self, port: Port, field: Field[Any]) -> None:
         """Say that a text around a binding is put together, which Azure ML may not do."""
         value = field.value
         text = value.value if isinstance(value, Literal) else None
@@ -173,13 +173,13 @@ class StepReader:
                 " but whether Azure ML does so is not documented"
             )
 
-    def _judge(self, port: Port, source: Source, field: Field[Any]) -> None:
+    def _check_value(self, port: Port, source: Source, field: Field[Any]) -> None:
         """Hold a literal against the declared type, range and words, and a mapped path against the type."""
         if isinstance(source, File):
             what = f"input `{port.name}` of step `{self.name}`"
             # The job knows its data: official examples give it to ports of another type, and those run.
             declared = source.type or ("uri_file" if port.type.lower() == "uri_file" else "")
-            self.tracer.assets.judge(source.path, declared.lower(), what)
+            self.tracer.assets.check_type(source.path, declared.lower(), what)
         if not isinstance(source, Text) or port.type not in literals.PRIMITIVES:
             return
         if source.value is None or graphs.is_inline(self.step):
@@ -208,7 +208,7 @@ class StepReader:
             self.faults.add(problem)
         return plan
 
-    def _driven(self) -> Component | None:
+    def _read_driver(self) -> Component | None:
         """The command component that a parallel step comes to."""
         from worldsize.running.prepare.graph.parallel import read_parallel  # few have such steps
 
@@ -231,7 +231,7 @@ class StepReader:
             self.check_names(ports, searched)
         return {name: self.value(port) for name, port in ports.items() if name not in searched}
 
-    def _searched(self) -> frozenset[str]:
+    def _list_swept(self) -> frozenset[str]:
         """What a sweep varies: its trials get these values, not the step."""
         raw = self.step.raw
         space = (
@@ -286,7 +286,7 @@ class StepReader:
         )
         return component
 
-    def _no_component(self) -> None:
+    def _report_missing_component(self) -> None:
         reference = self.step.reference
         text = reference.value if reference else None
         mapped = self.tracer.assets.local(text) if isinstance(text, str) else None

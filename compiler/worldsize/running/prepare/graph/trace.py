@@ -32,7 +32,7 @@ from worldsize.secrecy.names import is_secret
 from worldsize.yaml import Mapping as YamlMapping
 
 DEEPEST_TEXT = 20  # bindings inside texts that are bound inside texts
-MOST_PARTS = 1000  # of one text
+MAX_PARTS = 1000  # of one text
 
 
 @dataclass(slots=True, eq=False)
@@ -228,7 +228,7 @@ class Tracer:
             if isinstance(traced, Reason | Unknown):
                 return traced
             parts += list_parts(traced)
-            if len(parts) > MOST_PARTS:
+            if len(parts) > MAX_PARTS:
                 return Reason("is a text of too many parts", "bind it to the value itself")
         parts.append(Text(text[position:]))
         return self._joined(scope, parts, is_data=is_data)

@@ -11,7 +11,7 @@ from . import data, settings
 from .pool import Pool, Tally
 from .settings import DriverError, Settings
 
-MOST_WORKERS_PER_CORE = 4  # more would only wait for each other
+MAX_WORKERS_PER_CORE = 4  # more would only wait for each other
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def work(read: Settings) -> Tally:
     if not read.entry_script.is_file():
         raise DriverError(f"`entry_script` is `{read.entry_script}`, which `code` does not hold")
     loaded = data.load(read)
-    limit = max(8, MOST_WORKERS_PER_CORE * (os.cpu_count() or 1))
+    limit = max(8, MAX_WORKERS_PER_CORE * (os.cpu_count() or 1))
     count = min(read.workers, len(loaded.batches), limit)
     workers = f"{count} of {read.workers} workers"
     say(f"{len(loaded.batches)} mini-batches of {loaded.items} {loaded.noun} for {workers}")

@@ -18,7 +18,7 @@ from .settings import DriverError
 
 FILE = "MLTable"
 PATH_COLUMN = "Path"
-MOST_ENTRIES = 2_000_000  # links that lead to each other make millions of places of a few folders
+MAX_ENTRIES = 2_000_000  # links that lead to each other make millions of places of a few folders
 ENCODINGS = {"utf8bom": "utf-8-sig", "iso88591": "latin-1", "windows1252": "cp1252"}
 # The pandas type of each column type, and that of a column with gaps.
 TYPES = {
@@ -104,9 +104,9 @@ def files_below(path: Path) -> list[str]:
         with os.scandir(folder) as entries:
             listed = list(entries)
         looked_at += len(listed)
-        if looked_at > MOST_ENTRIES:
+        if looked_at > MAX_ENTRIES:
             raise DriverError(
-                f"`{path.name}` holds more than {MOST_ENTRIES:,} files and folders, links followed"
+                f"`{path.name}` holds more than {MAX_ENTRIES:,} files and folders, links followed"
             )
         for entry in listed:
             if entry.is_file():

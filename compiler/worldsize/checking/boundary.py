@@ -1,7 +1,7 @@
 """What compiling and running may copy: files of the project, unless ``worldsize.yml`` allows others.
 
-A file that is read decides nothing here but what it says. One that is copied is uploaded with the pipeline,
-so a spec from elsewhere must not be able to name a home folder, nor a link in its code lead there.
+A file that is copied is uploaded with the pipeline, so a spec from elsewhere must not be able to name a home
+folder, and no link in its code may lead there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from worldsize.yaml import Document
 
 Allowed = Callable[[str | os.PathLike[str]], bool]
-_OUTSIDE = ("code-outside-tree", "reference-outside")  # only warned of where nothing is copied
-_MOST = 5  # files that are named one by one
+_OUTSIDE = ("code-outside-tree", "reference-outside")  # warnings where nothing is copied
+_MOST = 5  # files that are listed by name
 
 
 def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
-    """What may be copied for a file: its checkout, and what ``worldsize.yml`` allows beside it.
+    """What may be copied for a file: its checkout, and what its ``worldsize.yml`` allows in addition.
 
-    The answer judges a path with links resolved. It is None if neither a checkout nor a ``worldsize.yml``
+    The function that is returned resolves links. It is None if neither a checkout nor a ``worldsize.yml``
     says where the project ends. ``read`` holds documents that are parsed already, by resolved path.
     """
     tree = discover.find_project(path)
@@ -59,8 +59,8 @@ def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[
 def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
     """What compiling or running a file may read and copy.
 
-    ``mapped`` are local paths of assets, each with the project around it; ``ours`` are folders of Worldsize
-    itself.
+    ``mapped`` are local paths of assets, each allowed with the project around it; ``ours`` are folders of
+    Worldsize itself.
     """
     allowed = [
         find_allowed(path) or allow_everything,
@@ -75,14 +75,14 @@ def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: 
 
 
 def _allow_below(path: Path) -> Allowed:
-    """The permission for a folder alone, or for the one of a file."""
+    """Allow a folder, or the folder of a file."""
     return Context(path if path.is_dir() else path.parent).inside
 
 
 def report_refused(
     files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
 ) -> list[Problem]:
-    """What is wrong with files that are to be uploaded: where they come from, and their names."""
+    """Report files that must not be uploaded, for where they come from or for their names."""
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
     return [*report_outside(files, allowed, at), *(_report_not_text(name, at) for name in unreadable[:_MOST])]
@@ -91,7 +91,7 @@ def report_refused(
 def report_outside(
     files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
 ) -> list[Problem]:
-    """Report the first few files, by their place in the output, that may not be copied."""
+    """Report the first few files that may not be copied, by their place in the output."""
     if allowed is None:
         return []
     outsiders = (
@@ -110,13 +110,13 @@ def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, 
 
 
 def find_not_copied(problems: Iterable[Problem]) -> list[Problem]:
-    """Why something that belongs to a pipeline may not be copied, each an error whatever a comment says."""
+    """The problems for which something may not be copied. Each is an error, whatever a comment says."""
     refused = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
     return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in refused]
 
 
 def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
-    """All findings, those of code outside of the project as errors; none where nothing lies outside."""
+    """All findings, with those of code outside of the project as errors; none if nothing lies outside."""
     if allowed is None or all(each.slug not in _OUTSIDE for each in diagnostics):
         return []
     return [replace(each, severity="error") if each.slug in _OUTSIDE else each for each in diagnostics]

@@ -1,4 +1,4 @@
-"""Reads files, hands what they hold to the rules, and reports: stages, suppression, selection."""
+"""Reads files, gives what they contain to the rules, and selects and suppresses findings."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ INTERNAL = "WS000"
 
 
 class Report(Struct, frozen=True):
-    """What a check found. Diagnostics are sorted by place and each stands once."""
+    """What a check found. Diagnostics are sorted by position, without duplicates."""
 
     diagnostics: tuple[Diagnostic, ...]
     sources: Sources  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
-    fixed: int = 0  # problems that were mended before this report
+    fixed: int = 0  # problems that were fixed before this report
 
     @property
     def exit_code(self) -> int:
-        """0 when clean, 1 with errors or warnings, 3 when worldsize itself failed on the way."""
+        """0 when clean, 1 with errors or warnings, 3 when worldsize itself failed."""
         if any(diagnostic.code == INTERNAL for diagnostic in self.diagnostics):
             return 3
         return int(any(diagnostic.severity != "info" for diagnostic in self.diagnostics))
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that say a file cannot work as written."""
+        """The diagnostics that say that a file cannot work as written."""
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
@@ -85,13 +85,13 @@ def check(
     """Check files and folders.
 
     Args:
-        paths: Specs, Azure ML YAML files, or folders of them. A file in a folder that is neither is
-            passed over.
+        paths: Specs, Azure ML YAML files, or folders of them. Other files
+            in a folder are skipped.
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
-        texts: Contents of files that count instead of those on the disk, by path.
+        texts: Contents of files by path, which count instead of those on the disk.
 
-    ``worldsize.yml`` of a file's project says more: see ``schemas/worldsize.schema.json``.
+    ``worldsize.yml`` of a file's project has further settings: see ``schemas/worldsize.schema.json``.
 
     Returns:
         The report. Files that cannot be read are diagnostics in it.
@@ -112,7 +112,7 @@ def check_files(
     document: Document | None = None,
     readable: Callable[[Path], bool] | None = None,
 ) -> tuple[Report, list[CheckRun]]:
-    """As :func:`check`, with what was read and resolved on the way.
+    """As :func:`check`, with what was read and resolved meanwhile.
 
     ``document`` is a file that is parsed already. ``readable`` says which component files and data may be
     read; by default those in the tree.
@@ -190,7 +190,7 @@ def _apply_severity(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnos
 
 
 def _apply_suppressions(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) -> list[Diagnostic]:
-    """Apply the comments of all files, and report those that silence nothing."""
+    """Apply the suppressing comments of all files, and report those without effect."""
     documents = [run.context.document(path) for path in run.files]
     marked = [document for document in documents if "worldsize" in document.text]
     if not marked:
@@ -273,7 +273,7 @@ def print_check(
 
 
 def write_output(text: str) -> None:
-    """Print text as it is; characters that the terminal cannot show are escaped."""
+    """Print text, with characters that the terminal cannot show escaped."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout.write(text)
     sys.stdout.flush()

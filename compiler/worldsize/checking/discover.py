@@ -1,8 +1,8 @@
-"""Which files are checked, and what each is: told by its keys, without knowing their rules."""
+"""Finds the files to check, and recognises the kind of each by its keys."""
 
 from __future__ import annotations
 
-# Paths are texts here: a Path a file is slow in big trees.
+# Paths are strings here: a Path object per file is slow in big trees.
 # ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
 import os
 import re
@@ -16,19 +16,19 @@ SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".venv", "venv", ".tox", ".worldsize", "node_modules", "__pycache__"}
 )
 SUFFIXES = (".yml", ".yaml")
-MAX_ENTRIES = 2_000_000  # files and folders below one that is checked
+MAX_ENTRIES = 2_000_000  # files and folders below a checked folder
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
 
 class CheckedFile(NamedTuple):
-    """A file to check; ``named`` where the user gave its own path, not a folder's."""
+    """A file to check; ``named`` if the user gave its path, not that of a folder above it."""
 
     path: str
     named: bool
 
 
 class Project(NamedTuple):
-    """Files that are checked together, because they share a tree and the settings that count for them."""
+    """Files that are checked together, because they share a tree and settings."""
 
     tree: str  # real path: nothing outside is read
     settings: str | None
@@ -39,7 +39,7 @@ def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
 
     Raises:
-        ValueError: A folder holds more than can be meant.
+        ValueError: A folder holds more files than can be intended.
     """
     files_by_path: dict[str, CheckedFile] = {}
     for path in paths:
@@ -87,7 +87,7 @@ def group_projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
 def find_tree(path: str | os.PathLike[str]) -> str:
     """The folder whose files belong together: the git checkout around a path.
 
-    Outside of one it is the working folder where that holds the path, else the nearest folder above
+    Outside of one it is the working folder if that holds the path, else the nearest folder above
     with a ``worldsize.yml``, else the folder itself.
     """
     above = list(_above(_folder_of(path)))
@@ -101,7 +101,7 @@ def find_tree(path: str | os.PathLike[str]) -> str:
 
 
 def find_project(path: str | os.PathLike[str]) -> str | None:
-    """The folder that a checkout or a ``worldsize.yml`` says is the whole project; None without either."""
+    """The root of the project, given by a checkout or a ``worldsize.yml``; None without either."""
     above = list(_above(_folder_of(path)))
     return _checkout(above) or _with_settings(above)
 
@@ -125,7 +125,7 @@ def _with_settings(folders: list[str]) -> str | None:
 
 
 def _above(folder: str) -> Iterator[str]:
-    """A folder and all that hold it."""
+    """A folder and all folders above it."""
     while True:
         yield folder
         parent = os.path.dirname(folder)
@@ -151,7 +151,7 @@ def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str
 
 
 def recognise_kind(document: Document, *, named: bool) -> str | None:
-    """What a file is, or None where it is none of ours.
+    """What a file is, or None if it is neither a spec nor an Azure ML file.
 
     Returns:
         ``spec``, ``settings`` (``worldsize.yml``), or a kind of :mod:`worldsize.azureml.shape`.
@@ -173,12 +173,12 @@ def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
 
 
-# Nobody else writes these.
+# Only our files contain these.
 _SURE = re.compile(
     r"azuremlschemas|spec\.schema\.json|azureml:|\$\{\{\s*(?:parent|plan|search_space)\.|\buri_(?:file|folder)\b"
 )
 
-# Others write these, in files that are told by what else they hold.
+# Files of other tools contain these, too; those are recognised by their other keys.
 _STEP_OF_SPEC = re.compile(r"^[ \t]*(?:component|uses):", re.MULTILINE)
 _KIND = r"""["']?(?:pipeline|command|sweep|parallel|spark)\b"""
 _TYPED = re.compile(rf"^type:[ \t]*{_KIND}", re.MULTILINE)
@@ -188,7 +188,7 @@ _STEP = re.compile(
     re.MULTILINE,
 )
 
-# A name says enough only beside a key that such a file begins with.
+# A file name is enough only together with a key that such a file begins with.
 _NAME = re.compile(r"(?:^|[-_.])(?:pipeline|job|component|sweep)(?:[-_.]|$)", re.IGNORECASE)
 _ROOT_KEY = re.compile(
     r"^(?:inputs|outputs|command|code|environment|compute|settings|jobs|trial|search_space):", re.MULTILINE
@@ -205,7 +205,7 @@ _STEPS = re.compile(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
 
 
 def looks_like_azureml(path: str, text: str) -> bool:
-    """Whether the faults of a file matter that is no YAML."""
+    """Whether a file that is not valid YAML is ours, so that its faults are reported."""
     if _SURE.search(text):
         return True
     if _FOREIGN.search(text):

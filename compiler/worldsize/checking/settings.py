@@ -1,7 +1,7 @@
-"""``worldsize.yml``: what a project says of its clusters and assets, of rules, and of folders beside it.
+"""``worldsize.yml``: what a project says about its clusters and assets, rules, and allowed folders outside.
 
-The file is described by ``schemas/worldsize.schema.json``; what is wrong with it is reported like any
-other fault, at its place, and the rest of it still counts, up to as many faults as nobody reads.
+The file is described by ``schemas/worldsize.schema.json``. What is wrong with it is reported like any other
+fault, at its position, and the rest of it still counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIERS = ("dedicated", "low_priority")
 
 
 class Asset(NamedTuple):
-    """Where something that Azure ML keeps elsewhere lies on this machine."""
+    """Where an asset of Azure ML lies on this machine."""
 
     reference: str
     path: Path
@@ -40,7 +40,7 @@ class Asset(NamedTuple):
 
 
 class Settings(Struct):
-    """One file's content. Codes are whole (``WS203``) or beginnings (``WS2``)."""
+    """The content of a file. Codes are complete (``WS203``) or beginnings (``WS2``)."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Settings(Struct):
 
 
 def read_settings(document: Document) -> Settings:
-    """The settings of a file that is already parsed, with its problems."""
+    """The settings of a parsed file, with its problems."""
     settings = Settings(problems=list(document.problems))
     root = document.root
     if root is None:
@@ -74,7 +74,7 @@ def read_settings(document: Document) -> Settings:
 
 
 def read_allowed(document: Document) -> tuple[Path, ...]:
-    """The folders under ``allow`` alone, without a judgement of the rest of the file."""
+    """Only the folders under ``allow``, without a check of the rest of the file."""
     root = document.root
     node = root.get("allow") if isinstance(root, Mapping) else None
     return tuple(_read_folders(Settings(), node, Path(document.path).parent))

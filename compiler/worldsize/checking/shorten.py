@@ -1,4 +1,4 @@
-"""Keeps a report readable where a file has the same fault a thousand times, or a thousand faults."""
+"""Shortens a report in which a file has the same fault a thousand times, or a thousand faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worldsize.rules import engine
 if TYPE_CHECKING:
     from worldsize.checking.checker import Wanted
 
-_HELP = "mend what is listed and check again"
+_HELP = "fix what is listed and check again"
 
 
 def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
@@ -36,18 +36,17 @@ def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagn
     notes = list(_notes(counts, last))
     listed: list[Diagnostic] = []
     for findings in kept.values():
-        gravest = _select_most_severe(findings, limits.LISTED)
-        if len(gravest) < len(findings):
-            message = (
-                f"{len(findings) - len(gravest):,} more findings of several rules in this file are not listed"
-            )
-            notes.append(Problem("findings-left-out", gravest[-1].span, message, _HELP))
-        listed += gravest
+        most_severe = _select_most_severe(findings, limits.LISTED)
+        if len(most_severe) < len(findings):
+            left_out = len(findings) - len(most_severe)
+            message = f"{left_out:,} more findings of several rules in this file are not listed"
+            notes.append(Problem("findings-left-out", most_severe[-1].span, message, _HELP))
+        listed += most_severe
     return sort_unique([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
 
 
 def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
-    """The gravest findings of a whole check, and for the rest one that says how many there are."""
+    """The most severe findings of a whole check, and one more that counts the rest."""
     kept = _select_most_severe(diagnostics, limits.REPORTED)
     if len(kept) == len(diagnostics):
         return kept
@@ -60,7 +59,7 @@ def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagno
 
 
 def _select_most_severe(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:
-    """As many as are listed, errors before warnings before the rest, in the order they came in."""
+    """At most ``limit`` findings, errors before warnings before the rest, in their original order."""
     if len(diagnostics) <= limit:
         return list(diagnostics)
     ranked = sorted(range(len(diagnostics)), key=lambda at: (SEVERITIES.index(diagnostics[at].severity), at))

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class CheckedSpec(Struct, frozen=True):
-    """A spec without errors: the report, and what was resolved on the way for other verbs to go on with."""
+    """A spec without errors: the report, and what was resolved meanwhile, for the other verbs."""
 
     report: Report
-    resolved: ResolvedSpec | None  # None where errors were silenced by a comment or by the settings
-    problems: tuple[Problem, ...]  # everything that reading and resolving reported, silenced or not
+    resolved: ResolvedSpec | None  # None if errors were silenced by a comment or by the settings
+    problems: tuple[Problem, ...]  # all that reading and resolving reported, silenced or not
 
 
 def check_spec(
@@ -60,7 +60,7 @@ def check_spec(
 
 
 def refuse_incomplete(report: Report) -> None:
-    """Refuse what was not checked to its end: it must not be planned, compiled or run.
+    """Refuse a spec that was not checked completely: it must not be planned, compiled or run.
 
     Raises:
         SpecError: A file took too long to check.

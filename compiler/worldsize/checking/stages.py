@@ -39,7 +39,7 @@ class CheckRun(Struct):
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
     def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
-        """Check one file; where that crashes it is reported, and the other files are still checked."""
+        """Check one file. A crash is reported, and the other files are still checked."""
         try:
             with self.context.budgets.charge(file.path):
                 self._check_file(file, kind)
@@ -47,15 +47,15 @@ class CheckRun(Struct):
             self.incomplete.add(file.path)
             self.files += [] if file.path in self.files else [file.path]
             self.problems.append(self.context.budgets.give_up(file.path))
-        except Exception as error:
+        except Exception as error:  # a fault of a check must not hide what the others find
             self.incomplete.add(file.path)
             self.files += [] if file.path in self.files else [file.path]
             self.problems.append(engine.crash("reading this file", Span(file.path, 1, 1, 1, 1), error))
 
     def check_referred(self) -> None:
-        """Check the jobs of schedules and the components of steps that are not checked as files of their own.
+        """Check the jobs of schedules and the components of steps that were not given as files.
 
-        What they use in turn is added to the list on the way.
+        What they use in turn is added to the list meanwhile.
         """
         seen = {os.path.realpath(path) for path in self.files}
         for path, kind in self.referred:
@@ -65,17 +65,17 @@ class CheckRun(Struct):
                 self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
 
     def feed(self, subject: Any, span: Span) -> None:
-        """Hand something to the rules registered for its type."""
+        """Give something to the rules that are registered for its type."""
         self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
 
     def first_time(self, subject: object) -> bool:
-        """Whether this object was not asked about before."""
+        """Whether this is the first call for an object."""
         new = id(subject) not in self._met
         self._met[id(subject)] = subject
         return new
 
     def _check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
-        """Recognise one file, unless its use says what it is, and run the stages of its kind."""
+        """Recognise one file, unless its kind is known from its use, and run the stage of its kind."""
         document = self.context.document(file.path)
         kind = kind or discover.recognise_kind(document, named=file.named) or ""
         if not kind:
@@ -116,7 +116,7 @@ def find_stage(kind: str) -> Stage:
 
 
 def _settings(run: CheckRun, document: yaml.Document) -> None:
-    """``worldsize.yml`` says things about other files; it was judged when they were gathered."""
+    """Nothing to do: ``worldsize.yml`` was checked when the files of its project were listed."""
 
 
 def _spec(run: CheckRun, document: yaml.Document) -> None:
@@ -136,7 +136,7 @@ def _spec(run: CheckRun, document: yaml.Document) -> None:
 
 
 def _graph(run: CheckRun, spec: Spec) -> None:
-    """Plan the spec and resolve its graph; rules see the graph as they see a native pipeline."""
+    """Plan the spec and resolve its graph, which the rules see like a native pipeline."""
     from worldsize.resolving.resolve import resolve_spec  # a broken spec has no graph
 
     resolved = resolve_spec(spec, run.context.files)
@@ -155,7 +155,7 @@ def _graph(run: CheckRun, spec: Spec) -> None:
 
 
 def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
-    """The cluster that a profile is compiled to, as its compute file would be read."""
+    """The cluster that a profile is compiled to, as if it were read from its compute file."""
     from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
     from worldsize.azureml.model import Field
 
@@ -167,7 +167,7 @@ def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
 
 
 def _profiles(spec: Spec) -> dict[str, Cluster]:
-    """What the spec says of the cluster of each step."""
+    """What the spec says about the cluster of each step."""
     clusters = {}
     for name, step in spec.steps.items():
         profile = spec.compute.get(step.compute.value) if step.compute else None
@@ -213,7 +213,7 @@ def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
 
 
 def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
-    """The job that a schedule starts is checked too, also where only the schedule was named."""
+    """Check a schedule and, even if only the schedule was named, the job that it starts."""
     from worldsize.azureml import job
 
     schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
@@ -225,7 +225,7 @@ def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
 
 
 def _times(schedule_file: JobSchedule) -> Iterator[Problem]:
-    """What is wrong with the times, by the rules that a spec's schedule is held to."""
+    """What is wrong with the times, by the rules for the schedule of a spec."""
     from worldsize.spec import schedule  # few trees have schedules
 
     if schedule_file.trigger is not None:
@@ -243,7 +243,7 @@ def _feed_job(run: CheckRun, job: Job | None) -> None:
 
 
 def _feed_component(run: CheckRun, component: Component | None) -> None:
-    """A component is fed once, however many steps use it; so is the graph inside a pipeline component."""
+    """Feed a component once, however many steps use it, with the graph inside a pipeline component."""
     if component is None or not run.first_time(component):
         return
     run.feed(component, _place(component.path, component.raw))
@@ -259,7 +259,7 @@ def _feed_component(run: CheckRun, component: Component | None) -> None:
 
 
 def _kind(component: Component) -> str:
-    """What a component's file is: its keys alone may be those of a job, too."""
+    """The kind of a component's file; its keys alone may be those of a job, too."""
     from worldsize.azureml import component as components  # only Azure ML's files need it
     from worldsize.azureml import shape
 

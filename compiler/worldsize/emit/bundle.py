@@ -1,7 +1,7 @@
 """One component as a self-contained folder: its YAML, its merged code, its environment's files.
 
-Nothing in it points outside: ``additional_includes`` are merged, the environment's files copied, and
-the components of a pipeline component become folders beside it.
+Nothing in it points outside: ``additional_includes`` are merged, the files of the environment are
+copied, and the components of a pipeline component become folders beside it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Bundle(Struct):
 def bundle_component(
     component: Component, at: Span, gate: CopyAccess, added: Snapshot | None = None
 ) -> Bundle:
-    """Gather a component; ``added`` are files of the user's tree that join its code.
+    """Collect the files of a component; ``added`` are files of the user that are added to its code.
 
-    ``at`` is where to report what has no position of its own.
+    ``at`` is where problems without a position are reported.
     """
     document, folder = _document(component), component.folder
     assert folder is not None
@@ -63,7 +63,7 @@ def render_component(bundle: Bundle) -> str:
 
 
 def _document(component: Component) -> dict[str, Any]:
-    """The component's YAML as plain values, its own order kept."""
+    """The YAML of the component as plain values, in its order."""
     if component.raw is None:
         return {key: _plain(part) for key, part in write.component_document(component).items()}
     document = _plain(yaml.to_python(component.raw))  # a copy, as aliases share their values
@@ -126,7 +126,7 @@ def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str
 
 
 def _move_environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
-    """An environment with its files beside the component; a file of its own is written inline."""
+    """An environment with its files beside the component; a definition in another file is written inline."""
     if isinstance(value, str) and classify(value) == "local":
         path = local_path(value, folder)
         if path is None or not path.is_file():
@@ -172,7 +172,7 @@ def _copy_files(bundle: Bundle, key: str, reference: str, folder: Path, at: Span
 
 
 def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) -> None:
-    """The steps of a pipeline component: local components are noted, inline code is copied."""
+    """The steps of a pipeline component: local components are recorded, inline code is copied."""
     graph = component.graph
     assert graph is not None
     for name, step in graph.steps.items():

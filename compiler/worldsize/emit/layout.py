@@ -1,4 +1,4 @@
-"""The files that a resolved spec becomes, all in memory: nothing is written here."""
+"""The files that a resolved spec is compiled to, all in memory: nothing is written here."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Layout(Struct, frozen=True):
     """The files of a compiled spec, each as bytes or as the file to copy, sorted; and the graph in them."""
 
     files: Content
-    job: Job  # as it lies in the folder: paths relative to it
+    job: Job  # as in the folder: paths are relative to it
     problems: list[Problem]
 
 
 class _Shelf(Struct):
-    """The component folders chosen so far: equal components share one."""
+    """The component folders so far; equal components share one."""
 
     gate: CopyAccess
     folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
@@ -82,7 +82,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
 
 
 def load_components(job: Job, out: Path, files: Files) -> Job:
-    """The graph of :func:`lay_out_files` with its component files as they lie in the output folder."""
+    """The graph of :func:`lay_out_files`, with its component files read from the output folder."""
     steps = {}
     for name, step in job.steps.items():
         path = out / step.reference.value if step.component is not None and step.reference else None
@@ -94,7 +94,7 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
 
 
 def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) -> Step:
-    """The step, referring to its component's folder and with data paths that hold from the output."""
+    """The step with a reference to its component's folder, and with data paths relative to the output."""
     limits.check_time()
     folder = resolved.spec.path.parent
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
@@ -107,12 +107,12 @@ def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) ->
 def _place_component(
     resolved: ResolvedSpec, step: Step, component: Component, shelf: _Shelf, out: Path
 ) -> tuple[str, Component]:
-    """Give a step's component a folder, one for all steps with the same, and say which."""
+    """Give the component of a step a folder, shared by all steps that use it; the name and the component."""
     at = step.span or resolved.spec.span
     added = resolved.added.get(step.name)
     own = added if added is not None and added.files else None
     key = (id(component), id(own))
-    if key not in shelf.placed:  # both are kept, so that their ids stay theirs
+    if key not in shelf.placed:  # both are kept, so that their ids are not reused
         bundle = bundle_component(component, at, shelf.gate, own)
         name = _shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
         if component.path is None:
@@ -122,7 +122,7 @@ def _place_component(
 
 
 def _written_component(component: Component, bundle: Bundle, path: Path) -> Component:
-    """A component that the spec wrote itself, as its file in the output has it."""
+    """A component that is written in the spec, as in its file in the output."""
     code, environment = bundle.document.get("code"), component.environment
     if environment is not None:
         environment = replace(environment, value=bundle.document["environment"], node=None)
@@ -136,7 +136,7 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
 
 
 def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
-    """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
+    """The step with the estimated memory of its processes as a variable, to compare what they measure."""
     if need is None or step.component is None or PREDICTION not in step.component.inputs:
         return step
     prediction = Field[Argument](
@@ -146,7 +146,7 @@ def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
 
 
 def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:
-    """Give a bundle a folder, its inner components first, and say which."""
+    """Give a bundle a folder, after its inner components; the name of the folder."""
     shelf.problems += bundle.problems
     for inner_step, component in bundle.inner.items():
         inner = bundle_component(component, at, shelf.gate)
@@ -172,7 +172,7 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
 
 
 def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
-    """Equal for equal folders. A file to copy is known by its path: reading it would double the work."""
+    """Equal for equal folders. Of a file to copy only the path counts: reading it would double the work."""
     total = hashlib.sha256()
     for name in sorted(contents):
         source = contents[name]
@@ -184,7 +184,7 @@ def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
 
 
 def _relative(argument: Field[Argument], folder: Path, out: Path) -> Field[Argument]:
-    """A local data path, given relative to the spec, as one relative to the output folder."""
+    """A local data path relative to the output folder, from one relative to the spec."""
     value = argument.value
     if not isinstance(value, Data) or value.path is None or not isinstance(value.path.value, str):
         return argument
@@ -217,7 +217,7 @@ def _schedule(spec: Spec) -> str:
 
 
 def _clusters(spec: Spec, plan: Plan) -> Content:
-    """One file a cluster; profiles of the same cluster agree in what they say of it."""
+    """One file per cluster; all profiles of a cluster say the same about it."""
     together: dict[str, list[ComputeProfile]] = {}
     for profile in spec.compute.values():
         together.setdefault(step_settings.cluster_of(profile), []).append(profile)
@@ -245,7 +245,7 @@ def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) 
 
 
 def _first_setting(profiles: list[ComputeProfile], key: str) -> Any:
-    """What the first of the profiles that says anything says."""
+    """The value of the first profile that has one."""
     values = (getattr(profile, key) for profile in profiles)
     return next((located.value for located in values if located is not None), None)
 
@@ -264,7 +264,7 @@ _INPUTS = (
 
 
 def render_deepspeed_config(step: Step, plan: StepPlan) -> str | None:
-    """The text of the configuration, or None where the step has none, or one of its own.
+    """The text of the configuration, or None if the step has none, or its own.
 
     A combination that DeepSpeed would refuse has none either: the rules have reported it.
     """

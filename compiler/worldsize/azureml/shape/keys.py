@@ -58,7 +58,7 @@ _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
 def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
-    """The problem of ``key``, which ``place`` has no use for, and the key of ``place`` that it stands for.
+    """The problem of ``key``, which the mapping does not take, and the key of the mapping that was meant.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
     one problem.
@@ -93,7 +93,7 @@ def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
         return problem
     if context.shape.get("additionalProperties") is True:
         message = f"{context.title} has no key `{key.text}`; Azure ML ignores it"
-        return Problem("aml-ignored-key", key.span, shorten(message, 200), "remove it")
+        return Problem("aml-ignored-key", key.span, message, "remove it")
     listing = _listing(known_keys(context.shape))
     return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
@@ -108,7 +108,7 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
     return Problem(
         "aml-unknown-key",
         key.span,
-        shorten(f"{context.title} has no key `{shorten(key.text, 60)}`", 200),
+        f"{context.title} has no key `{shorten(key.text, 60)}`",
         help_text,
         fix=fix,
     )
@@ -158,7 +158,7 @@ def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Proble
     if container is None:
         return None
     message = f"`{key.text}` belongs under `{container}`, not directly under {context.title}"
-    return Problem("aml-misplaced-key", key.span, shorten(message, 200), f"move it under `{container}:`")
+    return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
 def _container_of(name: str, context: MappingContext, catalog: Catalog) -> str | None:
@@ -189,7 +189,7 @@ def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
         if 0 < len(own) <= 8
         else "remove it or change `type`"
     )
-    return Problem(slug, key.span, shorten(message, 200), advice)
+    return Problem(slug, key.span, message, advice)
 
 
 def _higher(key: Scalar, context: MappingContext) -> Problem | None:
@@ -200,7 +200,7 @@ def _higher(key: Scalar, context: MappingContext) -> Problem | None:
     if context.name not in outer.shape.get("properties", {}) or key.text not in outer.shape["properties"]:
         return None
     message = f"`{key.text}` belongs one level up, beside `{context.name}`, not under it"
-    return Problem("aml-misplaced-key", key.span, shorten(message, 200), f"move it out of `{context.name}:`")
+    return Problem("aml-misplaced-key", key.span, message, f"move it out of `{context.name}:`")
 
 
 def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
@@ -213,7 +213,7 @@ def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _slip(key: Scalar, context: MappingContext) -> Problem | None:
-    """One letter off a key of this very mapping: no better explanation is needed."""
+    """One letter differs from a key of this mapping: no better explanation is needed."""
     if len(key.text) < 5:
         return None
     free = [name for name in known_keys(context.shape) if name not in context.node]
@@ -236,12 +236,12 @@ def _typo(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
-    """The fix that writes ``suggestion``, where no other key of the mapping is as near."""
+    """The fix that writes ``suggestion``, if no other key of the mapping is as similar."""
     return Fix(key.span, suggestion) if closest_unambiguous(key.text, candidates) == suggestion else None
 
 
 def _listing(words: Iterable[str], last: str = "or") -> str | None:
-    """`a`, `b` or `c`; None where the list would be too long to help."""
+    """`a`, `b` or `c`; None if the list would be too long to help."""
     quoted = [f"`{word}`" for word in words if not word.startswith("$")]
     if not 0 < len(quoted) <= 14:
         return None
@@ -258,7 +258,7 @@ _OR_COMPONENT = {
 
 
 def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
-    """The key is not there by which a union is told apart."""
+    """Report that the key is missing that selects the alternative of a union."""
     wanted = discriminator["key"]
     words = ", ".join(f"`{word}`" for word in discriminator["mapping"])
     typo = next((word for word in context.node if closest(word, [wanted]) is not None), None)
@@ -272,7 +272,7 @@ def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
 
 
 def report_no_entries(context: MappingContext) -> Problem:
-    """A mapping of names that has none."""
+    """Report a mapping of names that is empty."""
     message = f"{context.title} is empty, so there is nothing to run"
     return Problem(
         "aml-missing-key", context.anchor, message, f"add at least one entry under {context.title}"
@@ -282,7 +282,7 @@ def report_no_entries(context: MappingContext) -> Problem:
 def check_keys(
     context: MappingContext, meant: set[str], *, registered: bool, blamed: bool
 ) -> Iterator[Problem]:
-    """Every problem of ``place`` that its keys make together.
+    """Every problem of the mapping that concerns several of its keys.
 
     Args:
         context: The mapping.
@@ -354,7 +354,7 @@ def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Probl
 
 
 def _check_component_name(context: MappingContext) -> Iterator[Problem]:
-    """A component that is to be registered has a name that Azure ML takes."""
+    """Report the name of a component to be registered that Azure ML does not accept."""
     name = context.node.get("name")
     if name is None:
         message = "the component has no `name`, which it needs to be registered"

@@ -1,4 +1,4 @@
-"""Executes a prepared pipeline with the extensions that its options ask for; keeps its record and result."""
+"""Executes a prepared pipeline with the extensions of its options; records it and makes its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from worldsize.running.show.views import MaskedView
 from worldsize.secrecy.masking import Mask
 
 LONGEST_PARAMETER = 500  # characters; a longer text is data
-SPARE_RESTARTS = 2  # of a rehearsal, beyond those that its faults need
+SPARE_RESTARTS = 2  # of a rehearsal, in addition to those that its faults cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _finish_tracking(tracking: Tracking, result: RunResult, log: EventLog) -> Ru
 
 
 def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, again: bool) -> None:
-    """Tell the tracker what MLflow shows of the run."""
+    """Send the tracker what MLflow shows of the run."""
     parameters = {
         f"{task.name}.{name}": value
         for task in prepared.tasks.values()
@@ -157,12 +157,12 @@ def _make_result(
 
 
 def _mask_registration(registration: Registration, mask: Mask) -> Registration:
-    """A step has written why it registered nothing, and may have quoted what it was given."""
+    """Mask the reason that a step wrote for not registering, which may quote its inputs."""
     return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
 
 
 def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResult]) -> None:
-    """Links to the outputs that the pipeline declares: what a user looks for first."""
+    """Link the outputs that the pipeline declares, which users look for first."""
     for name, output in graph.outputs.items():
         path = steps[output.step].outputs.get(output.port)
         if path is not None and path.exists():
@@ -201,7 +201,7 @@ def make_extensions(
 
 
 def _plan_rehearsal(prepared: Prepared, view: View) -> Rehearsal:
-    """What ``--chaos`` asks for; without it nothing happens."""
+    """Plan what ``--chaos`` asks for; without it nothing happens."""
     seed, networks = prepared.options.chaos, prepared.emulation.namespaces
     if seed is None:
         return Rehearsal({}, networks, view.notice)
@@ -216,7 +216,7 @@ def _plan_rehearsal(prepared: Prepared, view: View) -> Rehearsal:
 
 
 def _count_restarts(prepared: Prepared, rehearsal: Rehearsal) -> dict[str, int]:
-    """By step, as many as its spec says; a rehearsal brings those that it needs."""
+    """The restarts of each step: as many as its spec says, and those that a rehearsal needs."""
     restarts = dict(prepared.restarts)
     for name, faults in rehearsal.plans.items():
         needed = sum(fault.ends_attempt for fault in faults)

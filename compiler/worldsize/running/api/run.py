@@ -1,4 +1,4 @@
-"""`worldsize.run`: a spec or any pipeline, executed on this machine."""
+"""`worldsize.run` and `worldsize.resume`: execute a spec or any pipeline on this machine."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def run(
         umask = stack.enter_context(private_files())
         folder = create_run_folder(home)
         try:
-            lock = stack.enter_context(hold_lock(folder.root, patience=1.0))  # others may look at the run
+            lock = stack.enter_context(
+                hold_lock(folder.root, patience=1.0)
+            )  # other processes may look at the run
             eager = options.force or Store(home).empty
             services = stack.enter_context(
                 start_services(folder, home, lock, track=track, eager=eager, umask=umask)
@@ -90,7 +92,7 @@ def run(
             hide_in_compiled(folder.pipeline, prepared.mask)
             save_request(folder, prepared, track=track)
             folder.events.touch()
-        except BaseException:  # nothing has run, so there is nothing to keep
+        except BaseException:  # nothing has run, so nothing is kept
             shutil.rmtree(folder.root, ignore_errors=True)
             raise
         return execute(prepared, folder, services, view=view, began=began, interpreters=interpreters)
@@ -130,7 +132,7 @@ def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tup
 
 
 class ResumeError(Exception):
-    """A run cannot go on; it is as it was. ``help`` says what to do."""
+    """A run cannot be resumed and is unchanged. ``help`` says what to do."""
 
     def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
         super().__init__(message)
@@ -144,23 +146,23 @@ def resume(
     ask: Callable[[str], str] | None = None,
     view: View | None = None,
 ) -> RunResult:
-    """Go on with a run: steps that had succeeded and whose outputs are what they were are not run again.
+    """Resume a run: steps that have succeeded and whose outputs are unchanged do not run again.
 
-    The spec or pipeline is read again, and a step that has changed runs again, as do those that read what it
-    makes. Where a spec is gone, what it was compiled to is still in the run's folder. A step that was
-    interrupted begins anew, but finds its output named ``checkpoints`` as it was.
+    The spec or pipeline is read again. A step that has changed runs again, and so do the steps that read its
+    outputs. If a spec is gone, its compiled pipeline in the run's folder is used. A step that was
+    interrupted starts from the beginning, but its output named ``checkpoints`` is kept.
 
     Args:
         root: The run's folder.
-        settings: The secrets among the values that the run was given: they are not kept.
-        ask: Gives the value of a secret that ``settings`` lacks; without it the run cannot go on.
-        view: Shows what goes on; by default nothing does.
+        settings: The secrets among the values that the run was given, which are not stored.
+        ask: Gives the value of a secret that ``settings`` lacks; without it the run cannot be resumed.
+        view: Shows the run; by default nothing does.
 
     Returns:
         The finished run, as of :func:`worldsize.run`; its ``seconds`` are those since it was resumed.
 
     Raises:
-        ResumeError: The run goes on, has succeeded, or says too little of itself.
+        ResumeError: The run is active, has succeeded, or lacks a usable record.
         SpecError: The pipeline has errors now.
         RunError: The pipeline cannot be run on this machine now.
         OSError: The run's folder cannot be read or written.
@@ -199,7 +201,7 @@ def _is_secret(request: RunRequest, name: str) -> bool:
 def _add_secrets(
     request: RunRequest, folder: RunFolder, settings: Mapping[str, str], ask: Callable[[str], str] | None
 ) -> RunRequest:
-    """The request with the secrets that it does not keep, given once more."""
+    """The request with the secrets that it does not store."""
     for name in settings:
         if not _is_secret(request, name):
             help_ = "run the pipeline again to change it"
@@ -217,7 +219,7 @@ def _add_secrets(
 
 @contextlib.contextmanager
 def _hold_lock(root: Path) -> Iterator[int]:
-    """The run's lock; what its dead runner left is given the time that it may take to end."""
+    """Hold the run's lock; wait for the processes of a dead runner to end."""
     try:
         with hold_lock(root, patience=GRACE_SECONDS + MARGIN_SECONDS) as lock:
             yield lock
@@ -234,7 +236,7 @@ def _prepare_again(request: RunRequest, folder: RunFolder, earlier: RunRecord) -
     if not target.exists():
         if not request.compiled:
             raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")
-        # The settings are in it already, but for secrets.
+        # It contains the settings already, except for secrets.
         kept = {name: text for name, text in options.settings.items() if _is_secret(request, name)}
         target, options = folder.pipeline / "pipeline.yml", replace(options, settings=kept)
     prepared = prepare(target, folder.pipeline, options, track=request.track)
@@ -250,7 +252,7 @@ def _prepare_again(request: RunRequest, folder: RunFolder, earlier: RunRecord) -
 
 
 def _refuse_masked(prepared: Prepared, spec: Path) -> None:
-    """A compiled copy has no secrets; where the spec is gone they have to be given."""
+    """Refuse a compiled copy whose secrets are masked, because its spec is gone and they were not given."""
     for task in prepared.tasks.values():
         masked = [
             f"{task.name}.{name}"

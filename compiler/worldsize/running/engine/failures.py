@@ -1,9 +1,9 @@
-"""Why a step failed: the process that failed first, and the cause that its log or the machine shows.
+"""Explains why a step failed: the process that failed first, and the cause that its log or machine shows.
 
-A process that dies closes its connections, and each peer fails too: with gloo or NCCL at once, so that the
-guard may report them in any order. Three things tell the cause from what follows: a process that ended of
-its own accord comes before one that was asked to end; a log that ends in a lost connection belongs to a
-follower; and among those that remain, the first that was seen to end.
+A process that dies closes its connections, and its peers fail too: with gloo or NCCL immediately, so that the
+guard may report them in any order. Three things distinguish the cause from its effects: a process that ended
+on its own comes before one that was asked to end; a log that ends in a lost connection is an effect; and
+among those that remain, the first that was seen to end is the cause.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RANK = re.compile(r"^ranks? (\d+)\b.* did not arrive")
 
 Tail = Callable[[Process], Sequence[str]]
 
-MIN_BYTES = 256 * 1024  # with less than this, hardly anything can be written
+MIN_BYTES = 256 * 1024  # with less than this, almost nothing can be written
 # torch.distributed and what builds on it: with GPUs in the build but not in the machine, and without.
 _NCCL = re.compile(
     r"ProcessGroupNCCL is only supported with GPUs"
@@ -108,7 +108,7 @@ def explain_failure(
 
 
 def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[Process]) -> Failure:
-    """Why a step failed that was stopped at its timeout, when these processes had not ended."""
+    """Explain the failure of a step that was stopped at its timeout while these processes ran."""
     message = f"it was stopped at its timeout of {task.timeout} s"
     running = [each for each in unfinished if not each.serves] or list(unfinished)
     if task.process_count > 1:
@@ -144,7 +144,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def failure_signature(message: str, lines: Sequence[str]) -> str:
-    """What makes two failures the same: their words without what changes from try to try."""
+    """A text that is equal for equal failures: their messages without what changes between attempts."""
     last = last_error(lines) or (lines[-1] if lines else "")
     return re.sub(r"0x[0-9a-f]+|\d+", "#", f"{message} {last}")
 
@@ -177,7 +177,7 @@ def _lost_connection(lines: Sequence[str]) -> bool:
 def _explain_hang(
     first: EndedProcess, failed: Sequence[EndedProcess], tails: dict[int, list[str]], ranks: Sequence[Process]
 ) -> Verdict:
-    """Ranks that found a hang say who did not arrive; that one is the cause if it is known to have ended."""
+    """Explain a hang: ranks report who did not arrive, which is the cause if it is known to have ended."""
     words = next((text for each in failed if (text := last_error(tails[id(each)]))), None)
     message = words or describe_ending(first.process.title, first.status)
     matched = _RANK.match(message)
@@ -187,7 +187,7 @@ def _explain_hang(
 
 
 def explain_full_disk(folder: Path) -> tuple[str, ...]:
-    """What to tell the user about a full disk; nothing where there is room."""
+    """Notes about a full disk, empty if there is space."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -227,12 +227,12 @@ def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
 
 
 def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
-    """How many processes the kernel has killed for memory since the machine, or the container, started."""
+    """Count the processes that the kernel has killed for memory since the machine or container started."""
     return max(_counter(vmstat, "oom_kill"), _counter(events, "oom_kill"))
 
 
 def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
-    """What to tell the user about it, given the inputs of the step."""
+    """Notes about a process that was killed for memory, by the inputs of its step."""
     total = _counter(_MEMORY, "MemTotal:") * 1024
     advice = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
     planned = _number(inputs, "predicted_memory_bytes")

@@ -1,9 +1,9 @@
-"""When a step that failed is started again, and after how long.
+"""Decides whether a failed step is restarted, and after how long.
 
-A step goes on from its last checkpoint, so starting it again helps against what passes: a machine that was
-taken away, a rank that was killed, a network that was gone. It does not help against what will happen again:
-an error of the inputs, or the same error at the same training step. The pause doubles from try to try, with
-some of it by chance, so that many steps do not come back at one moment.
+A restarted step continues from its last checkpoint. This helps against temporary faults: a preempted machine,
+a killed rank, a lost network. It does not help against faults that recur: wrong inputs, or the same error at
+the same training step. The pause doubles with each attempt, with a random part, so that many steps do not
+restart at the same moment.
 """
 
 from __future__ import annotations
@@ -18,31 +18,30 @@ from worldsize.running.model.results import Failure
 from worldsize.running.model.task import keeps_checkpoints
 from wsshards.errors import RESUME_EXIT_STATUS
 
-INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's
+INPUT_FAULT = 2  # the exit status of our scripts, and of argparse, for wrong inputs
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 JITTER = 0.25  # of a pause, up or down
-MAX_RESUMES = 20  # of a step that was asked to stop and has saved; these do not count as failures
+MAX_RESUMES = 20  # of a step that saved its state on request; these are not failures
 
 
 @dataclass(frozen=True, slots=True)
 class EndedAttempt:
     """How one attempt ended."""
 
-    # the exit status of the process that failed first, a signal as a negative number; None where no process
-    # is to blame
+    # of the process that failed first, a signal as a negative number; None if no process is to blame
     status: int | None
     training_step: int | None  # training steps done, as far as it is known
     signature: str  # what makes two failures the same
 
     @property
     def resumes(self) -> bool:
-        """Whether it saved its state and asks to be started again."""
+        """Whether it saved its state and asks to be restarted."""
         return self.status == RESUME_EXIT_STATUS
 
 
 @dataclass(frozen=True, slots=True)
 class RestartDecision:
-    """What to do after an attempt: start again after so many seconds, or stop for a reason."""
+    """What to do after an attempt: restart after some seconds, or stop for a reason."""
 
     seconds: float | None
     reason: str = ""
@@ -58,7 +57,7 @@ class RestartPolicy:
     longest: float = LONGEST_SECONDS  # seconds of any pause
 
     def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
-        """Whether there is another attempt after these, the last of which has just failed."""
+        """Decide whether there is another attempt after these, the last of which has just failed."""
         last = attempts[-1]
         failures = [each for each in attempts if not each.resumes]
         if last.resumes:
@@ -71,7 +70,7 @@ class RestartPolicy:
         )
 
     def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
-        """Why there is no further attempt after these failures; empty where none was asked for."""
+        """Why there is no further attempt after these failures; empty if none was requested."""
         last = failures[-1]
         if not self.max_restarts:
             return ""
@@ -91,17 +90,17 @@ class RestartPolicy:
 
 @dataclass(slots=True)
 class Restarting:
-    """Starts steps again that keep checkpoints."""
+    """Restarts steps that write checkpoints."""
 
     policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
     max_restarts: Mapping[str, int] = field(
         default_factory=dict
     )  # how often, for the steps that say it themselves
-    say: Callable[[str], None] = lambda _: None  # tells the user why there is no other try
+    say: Callable[[str], None] = lambda _: None  # tells the user why there is no further attempt
     attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:
-        """Seconds to wait before the next try; None for no other."""
+        """Seconds to wait before the next attempt; None if there is none."""
         task = attempt.task
         if not keeps_checkpoints(task):
             return None
@@ -120,6 +119,6 @@ class Restarting:
 
 
 def _is_stuck(before: EndedAttempt, last: EndedAttempt) -> bool:
-    """Whether a step would fail for ever: with the same words at the same place, and not killed by others."""
+    """Whether a step fails with the same error at the same training step, without being killed."""
     killed = last.status is not None and last.status in (-9, -15)
     return not killed and last.signature == before.signature and last.training_step == before.training_step

@@ -1,4 +1,4 @@
-"""The loop of a run: starts what is ready and fits, listens to what runs, ends everything together."""
+"""The main loop of a run: starts the steps that are ready and fit, and watches them until they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TICK_SECONDS = 0.15
 
 
 class Schedule:
-    """Everything that one run needs while it goes on.
+    """Runs the steps of one run.
 
     With ``keep_going`` steps that do not need a failed one still run.
     """
@@ -66,8 +66,8 @@ class Schedule:
         return {name: step.result for name, step in steps.by_name.items() if step.result is not None}
 
     def _listen(self) -> None:
-        """Wait for something to happen, at most until the view wants to be redrawn."""
-        number = self._tracking.fileno()  # there is one once a step has asked for its run
+        """Wait for an event, at most until the view is due to be redrawn."""
+        number = self._tracking.fileno()  # there is one as soon as a step has requested its run
         if number is not None and number not in self._selector.get_map():
             self._selector.register(number, selectors.EVENT_READ)
         busy = self._steps.active or self._steps.resting
@@ -83,7 +83,7 @@ class Schedule:
         self._view.tick(self._steps.statuses)
 
     def _tick(self) -> None:
-        """Look after what changes without an event: time passes."""
+        """Handle what changes without an event: timeouts, progress, pauses."""
         self._tracking.look()
         if self._tracking.unavailable and not self._warned_untracked:
             self._warned_untracked = True
@@ -103,9 +103,9 @@ class Schedule:
         self._steps.wake()
 
     def _start_ready(self) -> None:
-        """Prepare the first ready steps that fit, and start those whose MLflow run is there.
+        """Prepare the first ready steps that fit, and start those whose MLflow run exists.
 
-        A large step is not overtaken by small ones behind it: it would never find enough slots.
+        Small steps do not overtake a large one, which would otherwise never find enough slots.
         """
         while self._steps.ready and not self._steps.stopping:
             step = self._steps.ready[0]
@@ -122,7 +122,7 @@ class Schedule:
             self._start(attempt)
 
     def _recall(self, step: ScheduledStep) -> bool:
-        """Whether the very same step was done before: then it is over without a process."""
+        """Reuse the outputs of an identical earlier step; whether there are any."""
         if step.attempts:
             return False
         try:
@@ -132,7 +132,7 @@ class Schedule:
             return False
         if source is not None:
             self._context.log.write("step_reused", step=step.name, run=source)
-            # The outputs that a resumed run had made are its own.
+            # A resumed run that finds its own outputs has made them itself.
             self._settler.settle(step, "succeeded" if source == self._context.run.id else "reused", None)
         return source is not None
 
@@ -165,7 +165,7 @@ class Schedule:
         self._settler.change(step, "running")
 
     def _count_slots(self, task: Task) -> int:
-        """What a step occupies; parameter servers mostly wait, so they take none."""
+        """The slots of a step; parameter servers mostly wait and take none."""
         return task.world_size * (task.gpus_per_process if self._context.machine.gpus else 1)
 
     def _update_progress(self, attempt: Attempt) -> None:
@@ -173,7 +173,7 @@ class Schedule:
             self._steps.statuses[attempt.task.name].progress = attempt.progress.newest
 
     def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """Close an attempt that is over, give back what it held, and see what follows."""
+        """Close an attempt that has ended, release its slots, and settle its step."""
         if outcome is None:
             return
         outcome = replace(outcome, failure=redact_failure(outcome.failure, self._context.mask))
@@ -189,7 +189,7 @@ class Schedule:
         self._settler.end_attempt(step, attempt, outcome)
 
     def _interrupt(self) -> None:
-        """The first signal asks the steps to end, the second does not ask."""
+        """Ask the steps to end at the first signal, and kill them at the second."""
         again = len(self._interrupts.received) > 1
         self._context.log.write("interrupted", signal=self._interrupts.received[-1])
         self._view.notice("killing every process" if again else "stopping; once more to kill at once")
@@ -218,12 +218,12 @@ class Interrupts:
         return bool(self.received)
 
     def clear(self) -> None:
-        """Forget the wake-up; :attr:`received` stays."""
+        """Clear the wake-up; :attr:`received` stays."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._reading, 1 << 10)
 
     def note(self, number: int, _frame: object = None) -> None:
-        """Remember a signal and wake whoever waits."""
+        """Record a signal and wake the selector."""
         self.received.append(number)
         os.write(self._writing, b"!")
 

@@ -1,4 +1,4 @@
-"""The steps of a run while it goes on: what each waits for, and which are ready, active or resting."""
+"""The steps of an active run: what each waits for, its state, and what follows when it ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class ScheduledStep:
     """One step of a run."""
 
     task: Task  # what it runs; optional inputs of it may lose their value while it waits
-    expansion: Sweep | None = None  # what it turns into, where it is a step that does
-    parent: ScheduledStep | None = None  # the step that has turned into this one and others
+    expansion: Sweep | None = None  # what it expands into, if it is a sweep
+    parent: ScheduledStep | None = None  # the step that has expanded into this one and others
     status: Status = field(init=False)  # what a view shows of it
     waiting_for: set[str] = field(default_factory=set)  # names of the steps whose outputs it waits for
     readers: list[ScheduledStep] = field(default_factory=list)  # the steps that read its outputs
     attempts: int = 0  # how often it was started
     retry_at: float = 0.0  # the monotonic time of its next attempt, while it rests
-    # names of the steps that it has turned into and that have not ended
+    # names of the steps that it has expanded into and that have not ended
     children: set[str] = field(default_factory=set)
     result: StepResult | None = None  # how it ended
 
@@ -51,31 +51,31 @@ class StepTable:
         self.statuses = {name: step.status for name, step in self.by_name.items()}
         self.ready: deque[ScheduledStep] = deque()
         self.active: dict[str, Attempt] = {}  # attempts that hold slots
-        self.resting: list[ScheduledStep] = []  # failed steps that are started again
-        self.expanded: list[ScheduledStep] = []  # steps that have turned into others, which still run
+        self.resting: list[ScheduledStep] = []  # failed steps that will restart
+        self.expanded: list[ScheduledStep] = []  # steps that have expanded into others, which still run
         self.stopping = False  # no further step starts
         for step in self.by_name.values():
             self._connect(step)
 
     @property
     def unfinished(self) -> bool:
-        """Whether something runs, or will start."""
+        """Whether a step is running or will start."""
         return bool(self.active) or (not self.stopping and bool(self.ready or self.resting))
 
     def add_child(self, task: Task, parent: ScheduledStep) -> None:
-        """Add a step that another one has turned into."""
+        """Add a step that another one has expanded into."""
         child = self.by_name[task.name] = ScheduledStep(task, parent=parent)
         self.statuses[task.name] = child.status
         parent.children.add(task.name)
         self._connect(child)
 
     def release_readers(self, step: ScheduledStep) -> None:
-        """The outputs of a step are there: its readers wait for it no longer."""
+        """Release the readers of a step, because its outputs exist."""
         for reader in step.readers:
             self._release(reader, step)
 
     def release_optional_readers(self, failed: ScheduledStep) -> None:
-        """Let steps run that read only optional inputs from a step that failed, or that will never start."""
+        """Release steps that read only optional inputs from a failed step, or from one that cannot start."""
         missing, blocked = [failed], {failed.name}
         while missing:
             absent = missing.pop()
@@ -89,12 +89,12 @@ class StepTable:
                     missing.append(reader)
 
     def rest(self, step: ScheduledStep, seconds: float) -> None:
-        """Have a step start again after a pause."""
+        """Restart a step after a pause."""
         step.retry_at = time.monotonic() + seconds
         self.resting.append(step)
 
     def wake(self) -> None:
-        """Make the resting steps ready whose pause is over."""
+        """Make resting steps ready when their pause has ended."""
         now = time.monotonic()
         rested = [step for step in self.resting if now >= step.retry_at]
         for step in rested:
@@ -108,7 +108,7 @@ class StepTable:
             attempt.stop(at_once=at_once)
 
     def _connect(self, step: ScheduledStep) -> None:
-        """See what a new step waits for; the child of another one finds its inputs made."""
+        """Connect a new step to the steps that it waits for; the inputs of a child exist already."""
         if step.parent is None:
             step.waiting_for = set(step.task.needs)
         for needed in step.waiting_for:
@@ -143,7 +143,7 @@ class Extensions:
 class Settler:
     """Gives steps their results.
 
-    With ``keep_going`` a failed step stops no other; only the steps that need its outputs do not start.
+    With ``keep_going`` a failed step does not stop others; only steps that need its outputs do not start.
     """
 
     steps: StepTable
@@ -154,7 +154,7 @@ class Settler:
     keep_going: bool
 
     def end_attempt(self, step: ScheduledStep, attempt: Attempt, outcome: Outcome) -> None:
-        """Start a step again after a pause, or give it its result."""
+        """Restart a step after a pause, or give it its result."""
         failure, seconds = outcome.failure, None
         if failure is not None and not self.steps.stopping:
             seconds = self.extensions.restarts.after(attempt, failure)
@@ -185,7 +185,7 @@ class Settler:
             self.steps.release_optional_readers(step)
 
     def expand(self, step: ScheduledStep) -> None:
-        """Let a step turn into others; it is over when they are."""
+        """Expand a step into others; it ends when they have ended."""
         assert step.expansion is not None
         step.status.started = time.monotonic()
         self.steps.expanded.append(step)
@@ -201,7 +201,7 @@ class Settler:
             self.view.changed(step.status)
 
     def conclude(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
-        """Write down how a step ended."""
+        """Record how a step ended."""
         status, folder = step.status, self.context.run.step(step.name)
         if status.started is not None:
             status.seconds = time.monotonic() - status.started
@@ -235,7 +235,7 @@ class Settler:
             self._add_children(parent, following)
 
     def _add_children(self, parent: ScheduledStep, children: Sequence[Task]) -> None:
-        """Add the children that follow; without any the parent is over."""
+        """Add the next children; if there are none left, the parent ends."""
         assert parent.expansion is not None
         for task in children:
             self.context.code[task.name] = self.context.code[parent.name]

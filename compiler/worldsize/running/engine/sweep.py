@@ -1,4 +1,4 @@
-"""A sweep while it runs: which trials follow, which are stopped early, and which was best."""
+"""An active sweep: which trials come next, which are stopped early, and which was best."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from worldsize.running.record.tracking import LoggedMetric, Tracking
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 
-ASK_SECONDS = 1.0  # between looks at what the running trials have logged
-ALIKE_ENOUGH = 3  # trials that end badly in the same way before no further one is started
-MAX_NAMES = 6  # metrics listed where the wanted one is missing
+ASK_SECONDS = 1.0  # between queries of what the running trials have logged
+ALIKE_ENOUGH = 3  # trials that fail in the same way before no further one is started
+MAX_NAMES = 6  # metrics listed if the requested one is missing
 
 
 def make_sweeps(
@@ -79,7 +79,7 @@ class Sweep:
     _names: tuple[str, ...] = ()  # metrics that were logged instead
 
     def begin(self) -> Sequence[Task]:
-        """The first trials; none where nothing is tracked."""
+        """The first trials; none if nothing is tracked."""
         self._began = time.monotonic()
         if self._is_untracked():
             return []
@@ -167,7 +167,7 @@ class Sweep:
         return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
 
     def _add_trials(self) -> list[Task]:
-        """As many new trials as may run beside those that do."""
+        """Make as many new trials as may run at the same time."""
         tasks: list[Task] = []
         running = sum(trial.state == "running" for trial in self.trials.values())
         while not self.done and running < self.plan.max_concurrent_trials:
@@ -186,7 +186,7 @@ class Sweep:
         return task
 
     def _is_futile(self) -> bool:
-        """Whether every trial that has ended did so without a score, and enough of them in the same way."""
+        """Whether all ended trials have failed to score in the same way, and there are enough of them."""
         ended = [trial for trial in self.trials.values() if trial.state != "running"]
         ways = {_describe_ending(trial) for trial in ended}
         return len(ended) >= ALIKE_ENOUGH and len(ways) == 1 and None not in ways
@@ -238,7 +238,7 @@ class Sweep:
         return None
 
     def _given_up(self) -> str:
-        """Why there are fewer trials than were asked for, where the first have all ended badly alike."""
+        """Why there are fewer trials than requested, if the first ones all failed in the same way."""
         if self._over or not self._is_futile():
             return ""
         return f"; after {len(self.trials)} that ended alike no further trial was started"
@@ -278,7 +278,7 @@ class Sweep:
         _symlink(theirs.code, mine.code)
 
     def _record(self) -> None:
-        """`sweep.json` in the step's folder, for whoever compares trials later."""
+        """Write `sweep.json` to the step's folder, to compare trials later."""
         tried = [
             {
                 "name": trial.name,
@@ -310,7 +310,7 @@ class Sweep:
             (folder / "sweep.json").write_text(text, encoding="utf-8")
 
     def _is_untracked(self) -> bool:
-        """Whether MLflow is not there, which may turn out only while trials run: no further one is made."""
+        """Whether MLflow is unavailable, which may turn out late; then no further trial is made."""
         why = self.tracking.unavailable
         if why is not None:
             self._over = True
@@ -320,7 +320,7 @@ class Sweep:
 
 
 def _describe_ending(trial: Trial) -> str | None:
-    """What makes two trials that ended without a score the same; None for one with a score, or stopped."""
+    """A text that is equal for trials that fail in the same way; None if a trial scored or was stopped."""
     if trial.history or trial.state == "stopped":
         return None
     if trial.failure is None:
@@ -329,14 +329,14 @@ def _describe_ending(trial: Trial) -> str | None:
 
 
 def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
-    """A relative link, so that the run's folder can be moved; one of an earlier try makes way."""
+    """Make a relative link, so that the run's folder can be moved; replace that of an earlier attempt."""
     if os.path.islink(link):  # noqa: PTH114
         os.unlink(link)  # noqa: PTH108
     os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
 
 
 def _to_json_number(value: float | None) -> float | None:
-    """What JSON can hold."""
+    """A finite number, which JSON can hold, or None."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -29,7 +29,7 @@ from worldsize.running.model.source import Assets
 from worldsize.running.model.task import Task
 
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-# Images that hold no package a script could import beyond Python's own.
+# Images without packages that a script could import, apart from Python's own.
 _BARE = re.compile(
     r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|alpine|busybox)(?:[:@].*)?"
     r"|mcr\.microsoft\.com/(?:azureml/(?:openmpi|minimal|base|intelmpi)|mirror/docker/library/).*",
@@ -48,16 +48,15 @@ class Definition:
     dockerfile: str = "Dockerfile"  # its name there
     conda: str | None = None  # the text of the conda file that the image is extended by
     requirements: tuple[str, ...] = ()  # lines for pip
-    # where these are only what an image of Azure ML is known to hold: the modules that a script must import
-    # to need them
+    # if the requirements are those of a known image: the modules that a script must import to need them
     modules: frozenset[str] = frozenset()
     python: str | None = None  # the Python that it names
     unavailable: tuple[str, ...] = ()  # packages that pip is not known to have
-    unknown: bool = False  # whether it holds more than can be known here
+    unknown: bool = False  # whether it contains more than can be known here
 
     @property
     def notices(self) -> list[str]:
-        """What differs from it on this machine, each a whole line."""
+        """What differs from it on this machine, one line each."""
         lines = []
         if self.python not in (None, PYTHON_VERSION):
             lines.append(
@@ -97,7 +96,7 @@ def read_definition(
 def _read_mapping(
     value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess
 ) -> ReadDefinition:
-    """An environment that says what it is made of."""
+    """Read an environment from a mapping with ``image``, ``build`` or ``conda_file``."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
     definition = replace(start, image=str(image) if image else None)
     if isinstance(build, dict) and isinstance(build.get("path"), str):
@@ -128,10 +127,10 @@ def _read_mapping(
 
 
 def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
-    """An environment file, a conda file, or a list of requirements."""
+    """Read an environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
-            return start, []  # reported where it is named
+            return start, []  # reported at its reference
         help_ = "name an environment file, a conda file or a requirements file"
         return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
     if refused := _report_forbidden(start, path, gate):
@@ -194,7 +193,7 @@ def _title(value: Mapping[str, Any]) -> str:
 
 
 def _title_span(environment: Field[Any]) -> Span | None:
-    """Where the part stands that :func:`_title` names: what is installed, and only else the image."""
+    """The position of the part that :func:`_title` names."""
     listed = fields.read_member(environment, "conda_file")
     if listed is not None:
         return listed.key_span if isinstance(listed.value, dict) else listed.span
@@ -204,14 +203,14 @@ def _title_span(environment: Field[Any]) -> Span | None:
 
 
 def _dump(value: Mapping[str, Any]) -> str:
-    import json  # only a conda file written in place needs it; JSON is YAML
+    import json  # only an inline conda file needs it; JSON is YAML
 
     return json.dumps(value)
 
 
 PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
 SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")
-LARGEST_SCRIPT = 1 << 20  # bytes; what is longer was not written by hand
+LARGEST_SCRIPT = 1 << 20  # bytes; a longer script was not written by hand
 LONGEST_LIST = 3  # steps named in a notice
 
 
@@ -219,14 +218,14 @@ LONGEST_LIST = 3  # steps named in a notice
 class EnvironmentPlan:
     """The environments of a run."""
 
-    mode: EnvironmentMode = "current"  # what they are here
+    mode: EnvironmentMode = "current"  # how they are provided on this machine
     definitions: Mapping[str, Definition] = field(default_factory=dict)  # by step
-    notices: tuple[str, ...] = ()  # what is otherwise than where the job is meant to run, each a line
+    notices: tuple[str, ...] = ()  # differences to Azure ML, one line each
     problems: tuple[Problem, ...] = ()  # why the run cannot begin
     sources: Sources = field(default_factory=dict)  # the texts that problems point into
 
     def find_definition(self, step: str) -> Definition:
-        """The environment of a step; a step that another made while it ran has that of its maker."""
+        """The environment of a step; a step that another expanded into has that of the other."""
         name = step
         while name not in self.definitions and "." in name:
             name = name.rpartition(".")[0]
@@ -273,7 +272,7 @@ def plan_environments(
 
 
 def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool:
-    """Whether a step's command or code names one of the modules as one imports or runs them."""
+    """Whether a step's command or code imports or runs one of the modules."""
     names = "|".join(map(re.escape, sorted(modules)))
     pattern = re.compile(rf"(?:\bimport|\bfrom|,|-m)\s+(?:{names})\b")
     return any(pattern.search(text) for text in (task.command, *_texts(code)))
@@ -286,7 +285,7 @@ def _texts(code: Snapshot | None) -> Iterator[str]:
 
 
 def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
-    """One line for each thing that is otherwise, however many steps it concerns."""
+    """One line for each difference, however many steps have it."""
     yield from dict.fromkeys(line for each in definitions.values() for line in each.notices)
     unknown: dict[str, list[str]] = {}
     for step, definition in definitions.items():
@@ -307,7 +306,7 @@ def _listed(steps: Sequence[str]) -> str:
 def _report_uncontained(
     tasks: Mapping[str, Task], definitions: Mapping[str, Definition]
 ) -> Iterator[Problem]:
-    """Why steps cannot run in containers here; where there is no engine, that alone."""
+    """Report why steps cannot run in containers; without an engine, only that."""
     first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
     reason = find_docker_fault()
     if reason is not None:

@@ -1,4 +1,4 @@
-"""The environments of a run as its steps enter them."""
+"""Makes the environments of a run, and starts the processes of its steps in them."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _MIGRATIONS = ("store", "db_migrations", "versions")
 
 
 class FolderRemover:
-    """Removes folders while the run goes on; a context manager that ends when all are gone."""
+    """Removes folders in the background; a context manager that waits until all are removed."""
 
     def __init__(self) -> None:
         self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="remover")
 
     def remove(self, folder: Path) -> None:
-        """Have a folder removed; returns at once."""
+        """Remove a folder in the background."""
         self._folders.put(folder)
 
     def _work(self) -> None:
@@ -72,12 +72,12 @@ class FolderRemover:
 
 
 class Interpreters(Protocol):
-    """Gives the processes of a step their environment for as long as they run."""
+    """Provides the environment of a step's processes while they run."""
 
     def enter(
         self, task: Task, run: RunFolder, plan: tuple[Process, ...]
     ) -> contextlib.AbstractContextManager[tuple[Process, ...]]:
-        """The processes as they are to be started; what is made for them goes with the context.
+        """The processes to start in the environment; what is made for them is removed with the context.
 
         Raises:
             OSError: it cannot be made.
@@ -86,22 +86,22 @@ class Interpreters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayeredInterpreters:
-    """Each instance of a step has a layer of its own, thrown away at its end, over that of its environment.
+    """Gives each instance of a step a temporary layer over that of its environment, else over this Python.
 
-    Where its environment has none, over this Python: whatever a step installs, this Python stays as it is.
+    Whatever a step installs, this Python does not change.
     """
 
     plan: EnvironmentPlan  # the environments
     kept: Mapping[Definition, Path]  # the layer of each that has packages of its own
-    foreign_mlflow: frozenset[Path]  # those of them whose MLflow cannot read the run's database
+    foreign_mlflow: frozenset[Path]  # the layers whose MLflow cannot read the run's database
     programs: Path  # a folder whose `bin` has the programs of this Python's packages
     remover: FolderRemover  # removes the layers of steps that are over
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
-        """Lay the layers, and lead the processes to them."""
+        """Make the layers, and start the processes in them."""
         step = run.step(task.name).root
-        for left in step.glob(f"{LAYER}-*"):  # of a try whose runner was killed
+        for left in step.glob(f"{LAYER}-*"):  # by an attempt whose runner was killed
             self.remover.remove(left)
         root = step / f"{LAYER}-{time.monotonic_ns()}"
         below = (
@@ -122,7 +122,7 @@ class LayeredInterpreters:
 
 @dataclass(frozen=True, slots=True)
 class DockerInterpreters:
-    """Each process runs in a container of its step's image."""
+    """Runs each process in a container of its step's image."""
 
     plan: EnvironmentPlan
     images: Mapping[Definition, str]
@@ -130,7 +130,7 @@ class DockerInterpreters:
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
-        """Lead the processes into containers, and remove these at the end."""
+        """Start the processes in containers, and remove these at the end."""
         container = docker.Container(
             image=self.images[self.plan.find_definition(task.name)],
             name=f"worldsize-{run.id}-{task.name}",
@@ -156,7 +156,7 @@ class DockerInterpreters:
 def make_interpreters(
     plan: EnvironmentPlan, home: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> Iterator[Interpreters]:
-    """Make what the steps' environments need, before the first step starts; it is kept until the end.
+    """Build the environments of all steps before the first one starts, and keep them until the end.
 
     Raises:
         RunError: an environment cannot be made.
@@ -166,7 +166,7 @@ def make_interpreters(
     with contextlib.ExitStack() as held:
         if plan.mode == "docker":
             yield _make_docker_interpreters(plan, root, supervisor, say)
-        else:  # of this Python as it is, no step has packages of its own
+        else:  # with `current` no step has packages of its own
             yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), held)
 
 
@@ -202,7 +202,7 @@ def _make_layered_interpreters(
 def _make_environment_layer(
     definition: Definition, stored: LayerStore, held: contextlib.ExitStack
 ) -> Path | Problem | None:
-    """The layer of an environment, or why there is none; None where the step may try without."""
+    """The layer of an environment, the problem that prevents it, or None if the step may run without."""
     guessed = bool(definition.modules)
     try:
         return stored.layer(definition.name, definition.requirements, held, wheels_only=guessed)
@@ -239,7 +239,7 @@ def _make_docker_interpreters(
 def _build_image(
     definition: Definition, root: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> str | Problem:
-    """The image of an environment, built where it has no name of its own; or why it cannot be."""
+    """The image of an environment, built if it has no name; or the problem that prevents it."""
     context, dockerfile = definition.context, definition.dockerfile
     if context is None:
         assert definition.image is not None
@@ -278,7 +278,7 @@ def _enter_layer(process: Process, places: Mapping[int, Path], below: Sequence[P
 
 
 def has_other_mlflow(layer: Path) -> bool:
-    """Whether a layer has an MLflow whose database has another schema: one that was changed other times."""
+    """Whether a layer has an MLflow with another schema of its database, by the list of migrations."""
     theirs = packages_folder(layer) / "mlflow"
     spec = util.find_spec("mlflow")
     if not theirs.is_dir() or spec is None or spec.origin is None:
@@ -287,7 +287,7 @@ def has_other_mlflow(layer: Path) -> bool:
 
 
 def keep_mlflow_apart(environment: Mapping[str, str], step: Path) -> dict[str, str]:
-    """Variables that have what a step logs land in its own folder, where it was to be kept at all."""
+    """Variables that keep what a step logs in its own folder, if it is tracked at all."""
     if "MLFLOW_TRACKING_URI" not in environment:
         return dict(environment)
     uri = (step / MLFLOW_FOLDER).as_uri()

@@ -1,8 +1,8 @@
 """What pip installs for a step: the lines of requirements files and of conda files.
 
-Files that a requirements file includes are written out, and local paths made absolute. The pip part of a
-conda file is taken as it is. A conda package is taken where its name in Python's index is known; an unknown
-name is not tried there, because anybody may have taken it.
+Included requirements files are expanded, and local paths are made absolute. The pip section of a conda file
+is used unchanged. A conda package is used if its name on PyPI is known. An unknown name is not looked up
+there, because it may belong to another project.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
 from worldsize.facts import table
 
-PROVIDED = frozenset({"pip", "wheel"})  # what installs is that of this machine
+PROVIDED = frozenset({"pip", "wheel"})  # those of this machine are used
 
 _DEPENDENCY = re.compile(r"(?:[^\s:]+::)?(?P<name>[\w.-]+)\s*(?P<version>.*)", re.DOTALL)
 _EXACT = re.compile(r"(?:={1,2}\s*|(?=\d))(?P<version>\d[^\s=,*|]*)(?:[=\s]\s*[^\s=]+)?")
@@ -34,12 +34,12 @@ _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
 _EDITABLE = re.compile(r"(?:-e\s*|--editable[\s=]\s*)(?P<path>\S.*)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _ARCHIVE = re.compile(r"\S+\.(?:whl|zip|tar\.gz)")
-# A line that is a path, options that take one, and `file:` addresses alone or behind `name @`.
+# A line that is a path, options with a path, and `file:` addresses alone or after `name @`.
 _LOCAL = re.compile(
     r"^(?:-[ce]\s*|(?:--find-links|-f|--index-url|-i|--extra-index-url)[\s=]\s*)?(?P<path>/[^;]*)"
     r"|(?:^|[\s=+@])file:(?://(?:localhost)?)?(?P<url>/[^\s;#]*)"
 )
-# Pip quotes a text that it cannot read: where no project ends, only what is named like its files is read.
+# Pip quotes files that it cannot parse: without a project boundary only files with these suffixes are read.
 _SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".bz2", ".tgz"})
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
@@ -81,7 +81,7 @@ def read_conda(dependencies: Any) -> CondaRequirements:
 def _convert_bound(version: str) -> str | None:
     """Conda's bound on a version as pip writes it; None where pip has no such bound.
 
-    ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build behind it is left out.
+    ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build is dropped.
     """
     if not version or version in ("*", "=*"):
         return ""
@@ -102,10 +102,10 @@ def _read_conda_names() -> dict[str, str]:
 def expand_requirements(
     lines: Iterable[str], folder: Path, gate: CopyAccess, seen: frozenset[Path] = frozenset()
 ) -> Iterator[str]:
-    """The lines one by one, without comments, those of files that they include in their place.
+    """Yield the lines without comments, included files expanded.
 
     Args:
-        lines: as a requirements file or the pip part of a conda file has them.
+        lines: those of a requirements file or of the pip section of a conda file.
         folder: what paths in them are relative to.
         gate: which files may be included, as requirements or as constraints.
         seen: the files that include this one.
@@ -144,15 +144,15 @@ def digest_requirements(lines: Iterable[str]) -> str:
 
 
 def _require_allowed(path: Path, gate: CopyAccess) -> Path:
-    """A file that another names, links resolved.
+    """Resolve a file that another one names.
 
-    Pip shows lines that it cannot read, so not any file will do.
+    Pip shows lines that it cannot parse, so only files of the project are allowed.
 
     Raises:
         OSError: It is not there, or lies outside of the project.
     """
     real = Path(os.path.realpath(path))
-    unmarked = gate.allowed is allow_everything  # nothing says where the project ends
+    unmarked = gate.allowed is allow_everything  # there is no project boundary
     if not path.exists() or (_looks_like_requirements(real) if unmarked else gate.allowed(real)):
         return real
     raise OSError(errno.EACCES, "it lies outside of the project", str(path))
@@ -174,7 +174,7 @@ def _absolute(text: str, folder: Path) -> str:
 
 
 def _local_path(line: str) -> Path | None:
-    """The file or folder of this machine that a line makes pip read, whether it exists or not."""
+    """The local path that a line makes pip read, whether it exists or not."""
     match = _LOCAL.search(line)
     if match is None:
         return None
@@ -194,7 +194,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
         paths = (Path(parent, name) for name in names if not name.endswith(".pyc"))
-        yield from (path for path in paths if path.is_file())  # opening a pipe would wait for its other end
+        yield from (path for path in paths if path.is_file())  # opening a pipe would block
 
 
 def _without_scheme(path: str) -> str:

@@ -1,7 +1,8 @@
-"""Layers with packages, kept between runs: each is built once, by one of those who want it.
+"""Stores layers with packages between runs; each is built once.
 
-A layer is built beside its place and moved there, so what is there is whole. Whoever uses one holds a shared
-lock on it, whoever builds or removes it an exclusive one; the system releases the locks of what dies.
+A layer is built in another folder and then moved to its path, so a layer at its path is complete. A run that
+uses a layer holds a shared lock on it, and a run that builds it an exclusive one; the system releases the
+locks of a process that dies.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class BuildError(Exception):
     """pip could not install what an environment asks for.
 
     Attributes:
-        lines: the last that it wrote, errors first where it names any.
-        log: all of it.
+        lines: the last lines of its output, or its errors if there are any.
+        log: the file with all of its output.
     """
 
     def __init__(self, lines: Sequence[str], log: Path) -> None:
@@ -76,9 +77,9 @@ class LayerStore:
         fcntl.flock(lock, fcntl.LOCK_SH)
         while not layer.exists():
             self._exclusive(lock, name)
-            if not layer.exists():  # nobody was faster
+            if not layer.exists():  # no other run was faster
                 self._build(layer, name, lines, wheels_only=wheels_only)
-            fcntl.flock(lock, fcntl.LOCK_SH)  # between the two somebody may remove it
+            fcntl.flock(lock, fcntl.LOCK_SH)  # it may be removed between the two
         return layer
 
     def programs(self) -> Path:
@@ -127,7 +128,7 @@ class LayerStore:
 
 
 def layer_key(lines: Sequence[str]) -> str:
-    """The name of a layer: by its contents, the Python and the place of the packages it is laid over."""
+    """The name of a layer, by its contents and the Python below it."""
     parts = [_FORMAT, sys.version, sys.platform, sys.prefix, digest_requirements(lines)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -135,7 +136,7 @@ def layer_key(lines: Sequence[str]) -> str:
 def run_program(
     supervisor: Supervisor, name: str, argv: Sequence[str], env: dict[str, str], folder: Path
 ) -> bool:
-    """Run one program to its end, its output in ``<folder>/<name>.log``; whether it ended well."""
+    """Run a program with its output in ``<folder>/<name>.log``; whether it succeeded."""
     process = Process(name, rank=None, local_rank=0, node=0, argv=tuple(argv), env=env)
     with Group([process], supervisor, cwd=folder, logs=folder) as group:
         group.wait()
@@ -157,7 +158,7 @@ def _lock_file(layer: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _build_beside(layer: Path) -> Iterator[Path]:
-    """A folder to build in, beside its place, of which nothing stays."""
+    """A temporary folder to build in, beside the final path."""
     outer = Path(tempfile.mkdtemp(prefix=f"{layer.name}.", suffix=".building", dir=layer.parent))
     try:
         yield outer / "layer"
@@ -169,12 +170,12 @@ def _move(building: Path, layer: Path) -> None:
     try:
         building.rename(layer)
     except OSError:
-        if not layer.exists():  # somebody else was faster with the very same
+        if not layer.exists():  # another run was faster with the same layer
             raise
 
 
 def find_reasons(log: Path) -> list[str]:
-    """What pip said of its failure; it lists every version that there is, so long lines are cut."""
+    """The lines in which pip explains its failure, cut because pip may list every version of a package."""
     lines = [line for line in last_lines(log, 200) if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR:")]
     shown_lines = errors[:LAST_LINES] or lines[-LAST_LINES:]

@@ -1,4 +1,4 @@
-"""Makes ordered faults happen while steps run: kills everything on a node, pulls its cable."""
+"""Injects the faults that a user requests: kills all processes of a node, or cuts its link."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from worldsize.running.nodes.namespaces import KILL_SECONDS, Namespaces
 
 @dataclass(slots=True)
 class FaultInjector:
-    """Watches running steps and makes each fault happen once; a ``steps.Watcher``."""
+    """Watches running steps and injects each fault once; a ``steps.Watcher``."""
 
     ordered: Sequence[NodeFault]  # the faults, each with its step
     places: Namespaces | None  # where the nodes are; None where they are only processes
     say: Callable[[str], None]  # tells the user
     _done: set[NodeFault] = field(default_factory=set)
-    _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to plug in again
+    _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to restore the link
 
     def tick(self, attempts: Collection[Attempt]) -> None:
-        """Let happen what is due."""
+        """Inject the faults that are due."""
         for attempt in attempts:
             for fault in self.ordered:
                 if fault.step == attempt.task.name and fault not in self._done and _is_due(fault, attempt):
@@ -39,7 +39,7 @@ class FaultInjector:
                 self._plug(each[1])
 
     def account(self) -> None:
-        """Name the faults whose time never came."""
+        """Report the faults that were never due."""
         for fault in self.ordered:
             if fault not in self._done:
                 self.say(f"`{fault.option}` changed nothing: step `{fault.step}` did not run until then")
@@ -103,7 +103,7 @@ def kill_processes(progress: Path, node: int) -> int:
 
 
 def _find_marked(marks: set[bytes]) -> list[int]:
-    """Pids of the processes that have all these variables; one that has ended has none."""
+    """The pids of the processes that have all these variables."""
     pids = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
         with contextlib.suppress(OSError):

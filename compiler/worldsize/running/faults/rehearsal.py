@@ -1,10 +1,10 @@
-"""Rehearses faults: draws them from a seed, makes them happen while steps run, and measures their cost.
+"""Rehearses faults: draws them from a seed, injects them while steps run, and measures their cost.
 
-The same seed, steps and ranks give the same faults. A fault happens after a share of the training, not after
-a number of seconds, so it means the same on a faster machine. Each kind comes once before any comes twice.
+The same seed, steps and ranks give the same faults. A fault is due after a share of the training, not after a
+number of seconds, so it means the same on a faster machine. Each kind occurs once before any occurs twice.
 
 The promise is that at most the steps since the last checkpoint are lost: a training that had a checkpoint of
-step 30 on the disk when it was killed at step 34 goes on from 30 or later.
+step 30 on disk when it was killed at step 34 continues from step 30 or later.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _RESUMED = re.compile(r"resuming from checkpoint \S+: (\d+) steps done")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """One thing that happens."""
+    """One planned fault."""
 
     # `kill` is SIGKILL, `terminate` SIGTERM, `stop` SIGSTOP for a while, `slow` half of the processor for a
     # while, `cut` a node's network cable pulled for a while
     kind: Kind
     share: float  # of the training, after which it happens
-    ranks: tuple[int, ...] = ()  # whom it happens to
-    seconds: float = 0.0  # how long, where it passes
-    node: int = 0  # whose cable
+    ranks: tuple[int, ...] = ()  # the affected ranks
+    seconds: float = 0.0  # duration of a temporary fault
+    node: int = 0  # the node to cut off
 
     @property
     def ends_attempt(self) -> bool:
-        """Whether the step has to be started again."""
+        """Whether the step has to be restarted."""
         return self.kind in ("kill", "terminate")
 
     @property
@@ -76,7 +76,7 @@ def draw_faults(seed: int, step: str, world_size: int, nodes: int = 0) -> tuple[
 
 
 def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) -> Iterator[str]:
-    """What will happen, in lines."""
+    """The planned faults as lines."""
     for step, faults in plans.items():
         yield f"chaos {seed}: {step}: {len(faults)} fault{'s' * (len(faults) != 1)}"
         yield from (f"  at {fault.share:4.0%} of the training: {fault.description}" for fault in faults)
@@ -90,7 +90,7 @@ def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
 
 
 def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
-    # Drawn for every kind alike, so that one fault's kind does not move the others.
+    # Drawn for every kind, so that the kind of one fault does not change the others.
     rank, group_draw, length, node = (
         chance.randrange(world_size),
         chance.random(),
@@ -107,7 +107,7 @@ def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int
 
 @dataclass(slots=True)
 class InjectedFault:
-    """A fault that happened."""
+    """A fault that was injected."""
 
     fault: PlannedFault  # which
     step: str  # of the pipeline
@@ -120,30 +120,30 @@ class InjectedFault:
 
     @property
     def lost(self) -> int | None:
-        """Steps that had to be done again."""
+        """Training steps that had to be repeated."""
         if not self.fault.ends_attempt:
             return 0
         return None if self.resumed is None else max(0, self.reached - self.resumed)
 
     @property
     def pending(self) -> bool:
-        """Whether the step has not been started again yet."""
+        """Whether the step has not been restarted yet."""
         return self.fault.ends_attempt and self.resumed is None
 
     @property
     def allowed_loss(self) -> int:
-        """Steps that may be lost: those that no checkpoint had."""
+        """Training steps that may be lost: those after the last checkpoint."""
         return self.reached - self.saved if self.fault.ends_attempt else 0
 
     @property
     def is_promise_kept(self) -> bool:
-        """Whether the promise was."""
+        """Whether no more steps were lost than allowed."""
         return self.lost is not None and self.lost <= self.allowed_loss
 
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Watches running steps and hurts them; a ``steps.Watcher``."""
+    """Injects the planned faults into running steps; a ``steps.Watcher``."""
 
     plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
     networks: Namespaces | None  # where the nodes are; None where they are only processes
@@ -153,12 +153,12 @@ class Rehearsal:
     _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(
         default_factory=dict
     )  # until when
-    _last: dict[str, Attempt] = field(default_factory=dict)  # that was seen of each step
-    _quiet: dict[str, float] = field(default_factory=dict)  # no fault before
-    _stopped: bool = False  # where the duty cycle of a slow rank is
+    _last: dict[str, Attempt] = field(default_factory=dict)  # attempt that was seen of each step
+    _quiet: dict[str, float] = field(default_factory=dict)  # no fault before this time
+    _stopped: bool = False  # state of the duty cycle of slow ranks
 
     def tick(self, attempts: Collection[Attempt]) -> None:
-        """Let happen what is due, end what has lasted, and see how the steps get on."""
+        """Inject the faults that are due, end temporary ones, and follow the progress of the steps."""
         now = time.monotonic()
         running = {
             each.task.name: each for each in attempts if each.group is not None and not each.group.done
@@ -173,11 +173,11 @@ class Rehearsal:
                 self._last[name] = attempt
                 self._follow(attempt, now)
         for hit in self.hits:
-            if hit.pending and hit.step not in running:  # what it did until it was over
+            if hit.pending and hit.step not in running:  # its progress until it ended
                 hit.reached = max(hit.reached, _count_done(self._last[hit.step]))
 
     def report(self) -> Iterator[str]:
-        """What happened and what was lost, in lines."""
+        """The injected faults and their cost as lines."""
         for step, faults in self.plans.items():
             hits = [hit for hit in self.hits if hit.step == step]
             tries = len({hit.attempt for hit in hits if hit.fault.ends_attempt and hit.resumed is not None})
@@ -254,7 +254,7 @@ class Rehearsal:
                 site.pull(site.nodes[fault.node], plug=plug)
 
     def _see(self, hit: InjectedFault, attempt: Attempt, done: int, now: float) -> None:
-        """Take note of how far a step has come since it was hit."""
+        """Record the progress of a step since a fault."""
         if hit.fault.ends_attempt and attempt.number == hit.attempt:
             hit.reached = max(hit.reached, done)
             return
@@ -265,7 +265,7 @@ class Rehearsal:
 
 
 def saved_step(checkpoints: Path) -> int:
-    """Steps that the newest whole checkpoint of a folder has; 0 without one."""
+    """Training steps of the newest complete checkpoint of a folder; 0 without one."""
     try:
         matches = [_CHECKPOINT.fullmatch(path.name) for path in checkpoints.iterdir()]
     except OSError:
@@ -278,7 +278,7 @@ def _count_done(attempt: Attempt) -> int:
 
 
 def _read_resumed_step(attempt: Attempt) -> int:
-    """What a try began with, as its leader said."""
+    """The training step from which an attempt resumed, by the log of its first rank."""
     logs = attempt.context.run.step(attempt.task.name).logs
     for path in sorted(logs.glob("*-0.log")):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""How a ``distribution`` becomes processes with Azure ML's environment; nothing is started here.
+"""Turns a ``distribution`` into processes with Azure ML's environment; nothing is started here.
 
 To add a launcher, write its two functions and name it in :data:`LAUNCHERS`.
 """
@@ -22,15 +22,15 @@ MPI_VARIABLES = frozenset(
     | {"AZ_BATCH_MASTER_NODE", "AZ_BATCHAI_MPI_MASTER_NODE"}
 )
 
-# As variables, because a setting that a version does not have is no error then.
+# As variables, because Open MPI ignores variables that it does not know.
 SETTINGS = {
-    # Ranks of one machine meet in shared memory: none of them listens on a network.
+    # Ranks of one machine communicate through shared memory and do not listen on a network.
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "^tcp,openib,uct,ofi",
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # 4.1: containers forbid what it tries first
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # 4.1: containers forbid the default
 }
-OVER_TCP = "^openib,uct,ofi"  # instead, where instances are machines with addresses of their own
-# Where both versions keep sockets and shared memory: when mpirun is killed nobody else removes them.
+OVER_TCP = "^openib,uct,ofi"  # instead, if instances have their own addresses
+# Where both versions keep sockets and shared memory, which remain when mpirun is killed.
 FOLDERS = (
     "OMPI_MCA_orte_tmpdir_base",
     "PRTE_MCA_prte_tmpdir_base",
@@ -41,7 +41,7 @@ FOLDERS = (
 
 
 def count_mpi_ports(call: Call) -> int:
-    """One that AZ_BATCH_MASTER_NODE names, where there are several instances."""
+    """One port, that of AZ_BATCH_MASTER_NODE, if there are several instances."""
     return 1 if call.instance_count > 1 else 0
 
 
@@ -54,8 +54,8 @@ def plan_mpi(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     if call.hosts:
         settings["OMPI_MCA_btl"] = OVER_TCP
     if call.world_size > call.cores:
-        settings["OMPI_MCA_mpi_yield_when_idle"] = "1"  # a rank that waits must not keep the others waiting
-    there = replace(call, prefixes=())  # the launcher is on every instance itself
+        settings["OMPI_MCA_mpi_yield_when_idle"] = "1"  # a waiting rank must not use the core of another
+    there = replace(call, prefixes=())  # mpirun itself starts programs on every instance
     ranks = tuple(make_rank(there, rank, {**master, **_world(call, rank)}) for rank in range(call.world_size))
     yield Process(
         PROGRAM,
@@ -71,7 +71,7 @@ def plan_mpi(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 
 
 def _line(call: Call) -> tuple[str, ...]:
-    """No binding: two runs side by side would bind to the same cores."""
+    """The command line of mpirun; without binding, because two runs would bind to the same cores."""
     each = call.process_count_per_instance
     if call.hosts:  # ranks fill the first instance, then the next
         places = [f"{host}:{each}" for host in call.hosts]
@@ -101,7 +101,7 @@ def _world(call: Call, rank: int) -> dict[str, str]:
 
 
 PYTORCH_VARIABLES = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK"})
-# Otherwise Gloo listens where the machine's own name leads to, which may be an address that others reach.
+# Otherwise Gloo listens on the address of the machine's name, which other machines may reach.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
 
 
@@ -115,7 +115,7 @@ class Launcher(NamedTuple):
 
 
 def count_ports(call: Call) -> int:
-    """How many free ports the call's launcher wants reserved."""
+    """How many free ports the launcher of a call needs."""
     return LAUNCHERS[call.launcher].count_ports(call)
 
 
@@ -134,7 +134,7 @@ def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 
     Azure ML sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and NODE_RANK on every instance and RANK and LOCAL_RANK
     for every process (Microsoft Learn, "Distributed GPU training guide"). LOCAL_WORLD_SIZE is not part of
-    that contract, so it is not set here either: a script that needs it fails here and not first in the cloud.
+    that contract, so it is not set here either: a script that needs it fails here, not only in the cloud.
     """
     loopback = {} if call.hosts else {name: each for name, each in LOOPBACK.items() if name not in call.env}
     for rank in range(call.world_size):
@@ -188,8 +188,8 @@ def plan_tensorflow(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 # By `distribution.type` in lower case; `none` where there is no distribution.
 LAUNCHERS = {
     "none": Launcher(lambda _: 0, plan_single),
-    "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # on which rank 0 gathers the others
-    "tensorflow": Launcher(  # each process is a server to the others
+    "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # rank 0 listens on it
+    "tensorflow": Launcher(  # each process is a server
         lambda call: call.world_size + call.parameter_server_count, plan_tensorflow, frozenset({"TF_CONFIG"})
     ),
     "mpi": Launcher(count_mpi_ports, plan_mpi, MPI_VARIABLES),

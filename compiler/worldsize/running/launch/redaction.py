@@ -1,7 +1,7 @@
-"""What of a run may be written down or shown: never a value that was given as a secret.
+"""Redacts what a run records and shows: values that were given as secrets are masked.
 
-A secret is known by where it came from: a value that was given to an input or variable whose name says so
-(:mod:`worldsize.secrecy.names`), or that reached one. It is hidden in each text from there on.
+A secret is recognised by its origin: a value of an input or variable with the name of a secret
+(:mod:`worldsize.secrecy.names`), or a value that reaches one. It is masked in every text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worldsize.secrecy import assignments, masking
 from worldsize.secrecy.masking import HIDDEN, Mask
 from worldsize.secrecy.names import is_secret
 
-_LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one holds no settings
+_LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one has no settings
 
 
 def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
@@ -47,14 +47,14 @@ def _task_secrets(task: Task) -> Iterator[str]:
 
 
 def is_hidden(name: str, source: Source | None) -> bool:
-    """Whether an input holds a secret by its name or by where its value came from."""
+    """Whether an input holds a secret, by its name or by the origin of its value."""
     parts = list_parts(source) if source is not None else ()
     texts = [part for part in parts if isinstance(part, Text)]
     return any(part.secret for part in texts) or (bool(texts) and is_secret(name))
 
 
 def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: Mask) -> dict[str, str]:
-    """The inputs that are texts, cut where they are long, for records that others can read."""
+    """The inputs that are texts, shortened, for records that others can read."""
     return {
         name: HIDDEN if is_hidden(name, source) else mask.text(source.rendered)[:longest]
         for name, source in inputs.items()
@@ -76,7 +76,7 @@ class Redaction:
         return [_document(self.process(process)) for process in walk_processes(plan)]
 
     def process(self, process: Process) -> Process:
-        """A process as it may be seen; it is not one to start."""
+        """A process as it may be shown, but not started."""
         return replace(
             process,
             argv=tuple(map(self._word, process.argv)),
@@ -103,7 +103,7 @@ def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Re
 
 
 def redact_failure(failure: Failure | None, mask: Mask) -> Failure | None:
-    """Why a step failed, without secrets in what it had written or what is said of it."""
+    """A failure without secrets in its log lines and messages."""
     if failure is None:
         return None
     lines, notes = (tuple(map(mask.text, texts)) for texts in (failure.last_lines, failure.notes))

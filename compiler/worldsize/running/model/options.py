@@ -1,4 +1,4 @@
-"""What a run is asked for besides its file: the flags of ``worldsize run``, as data."""
+"""The options of a run: the flags of ``worldsize run`` as data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NodeMode = Literal["processes", "namespaces"]
 class RunOptions:
     """How a pipeline is to be run here."""
 
-    processes: int | None = None  # processes of every distributed step; None for as many as planned and fit
+    processes: int | None = None  # of every distributed step; None for as many as planned and fit
     # inputs of the pipeline by name, as text, over those of its file
     settings: Mapping[str, str] = field(default_factory=dict)
     # local paths by reference (`azureml:cifar@latest`), over those of `worldsize.yml`
@@ -31,7 +31,7 @@ class RunOptions:
     chaos: int | None = None  # seed of a rehearsal that kills, stops, slows and cuts off processes
 
     def __post_init__(self) -> None:
-        """Refuse counts that mean nothing.
+        """Refuse impossible counts.
 
         Raises:
             ValueError: ``processes`` is below 1, or ``max_restarts`` below 0.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
-DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states whose outputs are there
+DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states with outputs
 RunState = Literal["succeeded", "failed", "interrupted"]
 
 MAX_NAMES = 6
@@ -31,7 +31,7 @@ class Failure:
     log: Path | None
     last_lines: tuple[str, ...]
     message: str  # "rank 1 ended with exit status 3", "worker 1 was killed by SIGKILL"
-    notes: tuple[str, ...] = ()  # what follows from it, such as "3 other ranks failed because of it"
+    notes: tuple[str, ...] = ()  # consequences, such as "3 other ranks failed because of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class StepResult:
     folder: Path
     outputs: Mapping[str, Path]
     failure: Failure | None = None
-    parent: str | None = None  # the step that expanded into this one, which says what its end means
-    summary: str | None = None  # what came of a step that expanded, such as the best trial of a sweep
+    parent: str | None = None  # the step that expanded into this one, and judges its end
+    summary: str | None = None  # the result of a step that expanded, such as the best trial of a sweep
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -76,8 +76,8 @@ class RunResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     registrations: tuple[Registration, ...] = ()
     tracking_uri: str | None = None  # None where the run was not tracked
-    untracked: str | None = None  # why it was not, though it should have been
-    record_incomplete: bool = False  # MLflow has a record of it, to which something is missing
+    untracked: str | None = None  # why it was not, although it should have been
+    record_incomplete: bool = False  # whether MLflow's record of it lacks something
     notices: tuple[str, ...] = ()
     signal: int | None = None  # the signal that interrupted it
 
@@ -101,7 +101,7 @@ def failure_of_step(message: str) -> Failure:
 
 
 def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
-    """Which processes of a group had not ended, and which had, in words."""
+    """Describe which processes of a group had not ended, and which had."""
     running_ranks = [each for each in ranks if each in running]
     ended_ranks = [each for each in ranks if each not in running and not each.serves]
     if not running_ranks:
@@ -118,7 +118,7 @@ def _named(processes: Sequence[Process]) -> str:
 
 
 def describe_ending(name: str, status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"{name} ended with exit status {status}"
     try:
@@ -129,7 +129,7 @@ def describe_ending(name: str, status: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One record. What the script does not report, or reports as something else than a number, is None."""
+    """One record. Values that the script does not report, or not as numbers, are None."""
 
     step: int | None = None
     total_steps: int | None = None
@@ -137,8 +137,8 @@ class Progress:
     loss: float | None = None
     learning_rate: float | None = None
     samples_per_second: float | None = None
-    slow_rank: float | None = None  # a rank that keeps the others waiting
-    slow_ratio: float | None = None  # and how many times as long it computes
+    slow_rank: float | None = None  # a rank that the others wait for
+    slow_ratio: float | None = None  # how many times as long it computes
 
     @property
     def fraction(self) -> float | None:
@@ -150,7 +150,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Status:
-    """Where a step is. ``started`` is a monotonic time."""
+    """The state of a step. ``started`` is a monotonic time."""
 
     name: str
     state: StepState = "waiting"
@@ -160,27 +160,27 @@ class Status:
     progress: Progress | None = None
 
     def elapsed(self, now: float) -> float:
-        """Seconds since it started, or that it took."""
+        """Seconds since it started, or its duration."""
         return self.seconds if self.started is None or self.seconds else now - self.started
 
 
 class View(Protocol):
-    """Shows a run. It is a context manager; inside, the terminal is the view's."""
+    """Shows a run. It is a context manager, inside of which the view controls the terminal."""
 
     def notice(self, text: str) -> None:
-        """Say something once."""
+        """Show a notice."""
 
     def warn(self, text: str) -> None:
-        """Say once what is not as it should be, also to those who want to hear little."""
+        """Show a warning, even if the user wants little output."""
 
     def changed(self, status: Status) -> None:
-        """A step has another state."""
+        """Show the new state of a step."""
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
-        """Some time has passed."""
+        """Update the view."""
 
     def __enter__(self) -> Self:
-        """Take the terminal."""
+        """Take control of the terminal."""
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release the terminal."""

@@ -30,7 +30,7 @@ MAX_RANKS = 6  # named in a message
 
 
 class FaultError(ValueError):
-    """A fault that cannot be ordered. ``help`` says what to write."""
+    """A fault that cannot be requested. ``help`` says what to write."""
 
     def __init__(self, message: str, help_: str) -> None:
         super().__init__(message)
@@ -39,19 +39,19 @@ class FaultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
-    """What happens to a node, and when: at a training step, or so long after its processes started."""
+    """A fault of a node, and when: at a training step, or some seconds after its processes started."""
 
     kind: Kind
     node: int
-    step: str | None = None  # of the pipeline; None where only one can be meant
+    step: str | None = None  # of the pipeline; None if there is only one candidate
     at_step: int | None = None  # of the training
     at_seconds: float | None = None
-    lasts: float | None = None  # seconds; None for ever
-    text: str = ""  # as the user wrote it
+    lasts: float | None = None  # seconds; None for permanently
+    text: str = ""  # as written
 
     @property
     def option(self) -> str:
-        """As it was asked for."""
+        """The option as written."""
         return f"--{self.kind} {self.text}"
 
     @property
@@ -67,10 +67,10 @@ class NodeFault:
 
 
 def parse_fault(kind: Kind, text: str) -> NodeFault:
-    """What ``--kill`` or ``--drop-link`` says.
+    """Parse ``--kill`` or ``--drop-link``.
 
     Raises:
-        FaultError: It cannot be read.
+        FaultError: It is malformed.
     """
     example = "node1@step:200` or `node1@30s" if kind == "kill" else "node1@30s` or `node1@30s for 10s"
     matched = _FAULT.fullmatch(text.strip())
@@ -106,10 +106,10 @@ def _seconds(text: str) -> float | None:
 
 
 def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
-    """The fault with the step that it happens to.
+    """Find the step of a fault.
 
     Raises:
-        FaultError: No step, or several, can be meant, or its node is not one of the step's.
+        FaultError: No step, or more than one, qualifies, or the step does not have the node.
     """
     spread = {name: task for name, task in tasks.items() if task.launcher != "none"}
     step = fault.step
@@ -146,7 +146,7 @@ def _list_choices(spread: Sequence[str]) -> str:
 
 
 def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:
-    """What has happened, for the user: ``node1 (ranks 2 and 3) was killed by `--kill node1@step:200```."""
+    """Describe a fault: ``node1 (ranks 2 and 3) was killed by `--kill node1@step:200```."""
     there = f"{fault.where}{_describe_ranks([each for each in ranks if each.node == fault.node])}"
     if fault.kind == "kill":
         return f"{there} was killed by `{fault.option}`"
@@ -171,7 +171,7 @@ COMMAND_LINE = Span("command line", 1, 1, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """What to emulate. ``namespaces`` is None where instances are only processes."""
+    """What to emulate. ``namespaces`` is None if instances are only processes."""
 
     namespaces: Namespaces | None = None
     faults: tuple[NodeFault, ...] = ()
@@ -179,11 +179,11 @@ class Emulation:
 
     @property
     def places(self) -> Places:
-        """Where instances are."""
+        """Provides the machines of instances."""
         return self.namespaces or LocalPlaces()
 
     def preview(self, call: Call) -> Call:
-        """The call as a dry run shows it, with the addresses that its instances would have."""
+        """The call as a dry run shows it, with the addresses of its instances."""
         return call if self.namespaces is None else preview_nodes(call)
 
 
@@ -214,7 +214,7 @@ def read_emulation(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the options; what is wrong goes to ``problems``."""
+    """Reads the options and collects their problems."""
 
     options: RunOptions
     tasks: Mapping[str, Task]
@@ -225,7 +225,7 @@ class _Reader:
         self.problems.append(Problem("run-refused", COMMAND_LINE, message, help_))
 
     def faults(self) -> tuple[NodeFault, ...]:
-        """The faults, each with its step."""
+        """The requested faults, each with its step."""
         ordered: list[tuple[Kind, str]] = [("kill", text) for text in self.options.kill]
         ordered += [("drop-link", text) for text in self.options.drop_link]
         if self.options.kill and sys.platform != "linux":
@@ -251,7 +251,7 @@ class _Reader:
         return fault
 
     def rehearsal(self) -> None:
-        """Say that ``--chaos`` has nothing to go on from after a fault."""
+        """Refuse ``--chaos`` if no step can resume after a fault."""
         seed = self.options.chaos
         if seed is not None and not any(map(keeps_checkpoints, self.tasks.values())):
             self.refuse(
@@ -261,7 +261,7 @@ class _Reader:
             )
 
     def link(self) -> Link | None:
-        """What ``--link`` says, if anything."""
+        """Parse ``--link``, if it is given."""
         if self.options.link is None:
             return None
         if self.options.nodes != "namespaces":
@@ -295,7 +295,7 @@ class _Reader:
 
 
 def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str]:
-    """By step the VM size that its plan, or its ``resources.instance_type``, names."""
+    """The VM size of each step, by its plan or its ``resources.instance_type``."""
     vm_sizes = {}
     for name, task in tasks.items():
         resources = task.step.resources if task.step is not None else None

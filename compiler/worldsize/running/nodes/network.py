@@ -1,4 +1,4 @@
-"""The network of a step's instances: how links are shaped, and the commands that make it, without making it.
+"""Plans the network of a step's instances: how links are shaped, and the commands that make it.
 
 Each node has one device, ``eth0`` as on Azure's machines, whose other end is a port of a bridge. The bridge
 is in a namespace of its own, so two runs at the same time can use the same names and addresses.
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from worldsize.facts import vm_sizes
 
-# What veth pairs carry is the processor's work: two cores move about 11 Gbit/s from one namespace to another
-# (measured with 1 MiB writes over one TCP connection), so a rate above this would shape nothing.
+# The processor moves the data of veth pairs: two cores reach about 11 Gbit/s between two namespaces (measured
+# with 1 MiB writes over one TCP connection), so a higher rate would have no effect.
 MAX_BITS_PER_S = 10e9
 MIN_BITS_PER_S = 8e3
 MAX_DELAY_S = 60.0
-BURST_S = 1e-3  # of sending at full rate: the timers of a kernel with HZ=1000 fill the bucket so often
-MIN_BURST_BYTES = 128 * 1024  # two segments as TCP hands them down (64 KiB); smaller ones would be cut up
-QUEUE_S = 0.05  # what a full queue holds back before it drops
+BURST_S = 1e-3  # of sending at full rate: a kernel with HZ=1000 fills the bucket at this interval
+MIN_BURST_BYTES = 128 * 1024  # two TCP segments of 64 KiB; a smaller burst would split them
+QUEUE_S = 0.05  # of data that a full queue holds before it drops packets
 PACKET_BYTES = 1500
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s)?", re.IGNORECASE)
@@ -33,14 +33,14 @@ _HELP = (
     "write a rate, a delay and a loss, each at most once, such as `1gbit`, `25gbit,50us` or `1gbit,2ms,0.1%`"
 )
 Command = tuple[str, ...]
-NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and seldom anybody's
+NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and rarely used
 DEVICE = "eth0"
 SWITCH = "switch"
 MAX_NODES = 1000  # a bridge has 1023 ports
 
 
 class LinkError(ValueError):
-    """A ``--link`` that cannot be meant. ``help`` says what to write."""
+    """An invalid ``--link``. ``help`` says what to write."""
 
     def __init__(self, message: str, help_: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a node's link carries, each way. None or 0: not limited."""
+    """The limits of a node's link in each direction. None or 0 is unlimited."""
 
     bits_per_s: float | None = None
     delay_s: float = 0.0  # from one node to another
@@ -66,10 +66,10 @@ UNSHAPED = Link()
 
 
 def parse_link(text: str) -> Link:
-    """What ``--link`` says; ``none`` leaves links as the kernel has them.
+    """Parse ``--link``; ``none`` does not shape links.
 
     Raises:
-        LinkError: It says nothing that can be shaped.
+        LinkError: It is malformed or impossible.
     """
     if text.strip().lower() == "none":
         return UNSHAPED
@@ -107,7 +107,7 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
 
 
 def find_vm_link(name: str | None) -> tuple[Link, str] | None:
-    """The link of an instance of a VM size, and what it is; None where the catalogue has no figure."""
+    """The link of an instance of a VM size, and its name; None if the catalogue has no figure."""
     size = vm_sizes.lookup(name) if name else None
     if size is None:
         return None
@@ -120,7 +120,7 @@ def find_vm_link(name: str | None) -> tuple[Link, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class FittedLink:
-    """What a step's links get here, and in words what was meant where that is something else."""
+    """The links of a step on this machine, and their description."""
 
     link: Link
     said: str
@@ -153,7 +153,7 @@ def fit_link(
 
 
 def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
-    """What shapes what a device sends, for ``tc``: ``netem`` at the root, ``tbf`` in it."""
+    """The commands for ``tc`` that shape what a device sends: ``netem`` at the root, ``tbf`` in it."""
     commands: list[tuple[str, ...]] = []
     parent: tuple[str, ...] = ("root",)
     if link.delay_s or link.loss:
@@ -179,7 +179,7 @@ def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
 
 
 def _packets_under_way(link: Link) -> int:
-    """What ``netem`` must be able to hold: the link's delay and queue at its rate, in packets."""
+    """The packets that ``netem`` must hold: the link's delay and queue at its rate."""
     bits = (link.bits_per_s or MAX_BITS_PER_S) * (link.delay_s + QUEUE_S)
     return max(1000, round(bits / 8 / PACKET_BYTES))
 
@@ -228,13 +228,13 @@ def make_nodes(count: int) -> tuple[Node, ...]:
 
 
 def hosts_file(joined: Sequence[Node]) -> str:
-    """What each of them has as ``/etc/hosts``."""
+    """The content of ``/etc/hosts`` on each node."""
     local = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     return "\n".join([*local, *(f"{node.address}\t{node.name}" for node in joined)]) + "\n"
 
 
 def switch_commands() -> tuple[Command, ...]:
-    """What makes the switch, for ``ip`` in its namespace."""
+    """The commands for ``ip`` in the switch's namespace that make it."""
     return (("link", "add", SWITCH, "type", "bridge"), ("link", "set", "dev", SWITCH, "up"))
 
 
@@ -250,23 +250,23 @@ def node_commands(node: Node, switch: str) -> tuple[Command, ...]:
 
 
 def port_commands(node: Node) -> tuple[Command, ...]:
-    """What plugs a node in, for ``ip`` in the switch's namespace."""
+    """The commands for ``ip`` in the switch's namespace that connect a node."""
     return (("link", "set", "dev", node.name, "master", SWITCH, "up"),)
 
 
 def plug_command(node: Node, *, plugged: bool) -> Command:
-    """What pulls a node's cable, or plugs it in again, for ``ip`` in the switch's namespace."""
+    """The command for ``ip`` in the switch's namespace that cuts or restores a node's link."""
     return ("link", "set", "dev", node.name, "up" if plugged else "down")
 
 
 def uplink_commands(link: Link) -> tuple[Command, ...]:
-    """What shapes what a node sends, for ``tc`` in its namespace."""
+    """The commands for ``tc`` in a node's namespace that shape what it sends."""
     return shaping_commands(DEVICE, link)
 
 
 def downlink_commands(node: Node, link: Link) -> tuple[Command, ...]:
-    """What shapes what a node receives, for ``tc`` in the switch's namespace.
+    """The commands for ``tc`` in the switch's namespace that shape what a node receives.
 
-    The way is delayed and loses packets once, when a packet leaves its sender.
+    Delay and loss are applied once, when a packet leaves its sender.
     """
     return shaping_commands(node.name, Link(link.bits_per_s))

@@ -21,14 +21,14 @@ from worldsize.running.prepare.machine import Machine
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
-MAX_PER_CORE = 8  # processes that share a core where a script needs them all
+MAX_PER_CORE = 8  # processes that may share a core if a script needs all of them
 
-VARIABLE = "$"  # begins the name of an environment variable among the templates
+VARIABLE = "$"  # prefix of environment variables among the templates
 
 
 @dataclass(frozen=True, slots=True)
 class FittedTasks:
-    """The tasks as they will run here, and what to say about it, a line a step."""
+    """The tasks as they will run here, notices (one line per step), and problems."""
 
     tasks: dict[str, Task]
     notices: list[str]
@@ -47,13 +47,13 @@ def fit_tasks(
     """Fit the tasks of a pipeline.
 
     Args:
-        tasks: By name, as the pipeline says.
+        tasks: Those of the pipeline, by name.
         pipeline: Its file.
         compiled: The plan of the spec that it was compiled from, and which inputs follow it.
-        machine: What there is.
-        processes: How many the user wants for a distributed step; None for as many as fit.
-        keep_instances: Whether a step keeps its instances, because each is a machine of its own here; they
-            share the processes equally, at least one each.
+        machine: This machine.
+        processes: The number that the user requests for distributed steps; None for as many as fit.
+        keep_instances: Whether a step keeps its instances, because each is emulated as a machine; they share
+            the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
     if (
@@ -71,7 +71,7 @@ def fit_tasks(
 
 
 def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
-    """Steps whose instances cannot share the processes that were asked for."""
+    """Report steps whose instances cannot share the requested processes equally."""
     for name, task in tasks.items():
         count = task.instance_count
         if task.launcher != "none" and processes % count:
@@ -81,7 +81,7 @@ def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> 
 
 
 def _report_too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
-    """Steps that no machine starts: one that tried would run out of memory or of process ids."""
+    """Report steps with too many processes for any machine's memory or process ids."""
     for name, task in tasks.items():
         if task.process_count > MAX_PROCESSES:
             message = (
@@ -134,9 +134,9 @@ def _fit_planned(
 def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
     """The task with the processes of a plan for this machine.
 
-    One instance has all ranks, which Azure ML would do too, unless instances are kept. A TensorFlow worker is
-    an instance: without GPUs each replica is a worker of its own; with GPUs as many of the planned workers
-    stay as share them equally. Where instances are kept they share the workers.
+    One instance has all ranks, as Azure ML would do too, unless instances are kept. A TensorFlow worker is an
+    instance: without GPUs each replica is a worker; with GPUs as many of the planned workers remain as can
+    share the replicas equally. If instances are kept, they share the workers.
     """
     if task.worker_count is None:
         per_instance = here.process_count_per_instance
@@ -158,9 +158,9 @@ def _keep_whole_groups(
     *,
     keep_instances: bool,
 ) -> Plan:
-    """The fitted plan, with all planned processes for steps that keep their global batch in no other way.
+    """The fitted plan, with all planned processes for steps that cannot keep their global batch otherwise.
 
-    Cores can be shared, GPUs cannot; and a machine has memory for so many processes only.
+    Cores can be shared and GPUs cannot, and memory limits the number of processes.
     """
     steps = dict(fitted.steps)
     for name, before in plan.steps.items():
@@ -174,9 +174,9 @@ def _keep_whole_groups(
 
 
 def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
-    """Whether the command can take the planned global batch with the processes that there are.
+    """Whether the command can keep the planned global batch with the processes of this machine.
 
-    It has to be told the accumulation, or the global batch, which it then divides itself.
+    It has to receive the accumulation, or the global batch, which it then divides itself.
     """
     if before.training is None or here.training is None:
         return True
@@ -185,7 +185,7 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) 
 
 
 def _describe_sharing(here: StepPlan, machine: Machine) -> str:
-    """Why a step runs with more processes than run at full speed."""
+    """Explain why a step runs with more processes than run at full speed."""
     assert here.training is not None
     processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
     return (
@@ -215,7 +215,7 @@ def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozens
 
 
 def _describe_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
-    """What becomes of the global batch with other processes than planned."""
+    """Describe the global batch with another number of processes than planned."""
     assert before.training is not None
     assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
@@ -234,20 +234,20 @@ def _describe_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> s
 
 
 def _describe_workers(count: int, gpus: int) -> str:
-    """TensorFlow's workers, each with so many replicas."""
+    """Describe TensorFlow's workers and their replicas."""
     text = f"{count} worker{'s' if count > 1 else ''}"
     return f"{text} × {gpus} GPUs" if gpus > 1 else text
 
 
 def _describe_mesh(topology: Topology) -> str:
-    """How the ranks share data, layers and depth."""
+    """Describe how the ranks split data, layers and depth."""
     return Degrees(
         topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
     ).shown()
 
 
 def _describe_unequal(here: StepPlan, processes: int | None) -> str:
-    """Why a training step does not get the processes that were asked for."""
+    """Explain why a training step does not get the requested processes."""
     if processes is None or here.training is None or here.topology.world_size == processes:
         return ""
     share = here.training.global_batch_size // here.training.batch_size_per_device
@@ -265,7 +265,7 @@ def _describe_unequal(here: StepPlan, processes: int | None) -> str:
 def _fit_native(
     tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
 ) -> FittedTasks:
-    """Without a plan nobody knows what a script derives from its world size: it is kept, unless told."""
+    """Keep the world size unless ``processes`` is given: without a plan its use in a script is unknown."""
     fitted = FittedTasks({}, [], [])
     for name, planned in tasks.items():
         task = planned
@@ -290,7 +290,7 @@ def _fit_native(
 
 
 def _set_processes(task: Task, processes: int, instances: int) -> Task:
-    """The task with as many processes; a TensorFlow worker is an instance, unless several are kept."""
+    """Set the processes of a task; a TensorFlow worker is an instance, unless several are kept."""
     if task.worker_count is not None:
         kept = instances if instances > 1 else processes
         return replace(task, instance_count=kept, worker_count=processes)
@@ -298,7 +298,7 @@ def _set_processes(task: Task, processes: int, instances: int) -> Task:
 
 
 def _describe_uneven_workers(task: Task) -> Iterator[str]:
-    """What Azure ML does with workers and instances that differ in number, and what is done here."""
+    """Describe what happens if the numbers of workers and instances differ."""
     workers, instances = task.worker_count, task.instance_count
     if workers is None or workers == instances:
         return
@@ -311,10 +311,10 @@ def _describe_uneven_workers(task: Task) -> Iterator[str]:
 
 
 def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
-    """The quantities of the plan that reach the command of a task.
+    """The quantities of the plan that the command of a task receives.
 
-    An input counts where the command names it; a variable always does. One that was changed by hand since
-    compiling tells the user's own number.
+    An input counts if the command names it, and a variable always counts, unless its value was changed by
+    hand since compiling.
     """
     named = {
         expression.port
@@ -333,7 +333,7 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
-    """Give the inputs and variables that follow the plan their value for this number of processes."""
+    """Set the inputs and variables that follow the plan to their values for this number of processes."""
     inputs: dict[str, Source | None] = dict(task.inputs)
     variables = dict(task.environment_variables)
     for name, template in templates.items():
@@ -345,12 +345,12 @@ def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Pl
         else:
             inputs[name] = Text(here)
     if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
-        inputs[PREDICTION] = None  # other processes take other memory than was foreseen
+        inputs[PREDICTION] = None  # the prediction is for another number of processes
     return replace(task, inputs=inputs, environment_variables=variables)
 
 
 def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
-    """Whether a value is still the plan's: one that was changed by hand since compiling is the user's."""
+    """Whether a value is still that of the plan, and not changed by hand since compiling."""
     planned = _fill(template, plan, task.name)
     if planned is None:
         return False
@@ -380,7 +380,7 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
 
 
 def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
-    """A step's own quantity; without one that of the only training step, as in the compiler."""
+    """A step's own quantity, else that of the only training step, as in the compiler."""
     own = plan.steps.get(step)
     if own is not None and name in own.inputs:
         return own.inputs[name]

@@ -1,7 +1,7 @@
-"""What this machine offers, GPUs by nvidia-smi or else cores, to steps that were planned for GPUs.
+"""What this machine offers: GPUs by nvidia-smi, else cores; and installed packages and programs.
 
-A training component stops where its planned GPUs are missing. Only a run on a machine without GPUs may go
-without them, and says so.
+A training component stops if its planned GPUs are missing. Only a run on a machine without GPUs may do
+without them, and reports it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GPUS, SIZE, PRECISION = "planned_gpus_per_instance", "planned_instance_type", "p
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Slots for processes: one a GPU where there are any, else one a core."""
+    """Slots for processes: one per GPU if there are any, else one per core."""
 
     cores: int
     gpus: tuple[str, ...] = ()  # as CUDA_VISIBLE_DEVICES names them
@@ -48,12 +48,12 @@ class Machine:
 
     @property
     def unit(self) -> str:
-        """What a slot is, in the singular."""
+        """The unit of a slot, in the singular."""
         return "GPU" if self.gpus else "core"
 
 
 def detect_machine() -> Machine:
-    """Look at the machine; CUDA_VISIBLE_DEVICES and the CPU affinity are respected."""
+    """Detect cores and GPUs, respecting CUDA_VISIBLE_DEVICES and the CPU affinity."""
     return Machine(_cores(), _gpus())
 
 
@@ -79,7 +79,7 @@ def _gpus() -> tuple[str, ...]:
             timeout=10,
             check=True,
         )
-    except (OSError, subprocess.SubprocessError):  # a driver that does not answer drives no GPU
+    except (OSError, subprocess.SubprocessError):  # without an answer of the driver there is no GPU
         return ()
     return tuple(word for word in listing.stdout.split() if word.isdigit())
 
@@ -123,7 +123,7 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
 
 
 def _gpus_of_instance(task: Task) -> int:
-    """GPUs of an instance that the processes there are given."""
+    """The GPUs of an instance that its processes use."""
     return task.process_count_per_instance if task.worker_count is None else task.gpus_per_process
 
 
@@ -141,7 +141,7 @@ def _input_text(task: Task, name: str) -> str | None:
     return source.rendered if isinstance(source, Text) else None
 
 
-# The modules that each extra of the package brings; pyproject.toml has their versions.
+# The modules of each extra of the package; pyproject.toml has their versions.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "run": ("matplotlib", "mlflow", "numpy", "pandas", "PIL", "psutil", "pyarrow", "sklearn", "torch"),
     "tensorflow": ("tensorflow",),
@@ -157,9 +157,9 @@ INSTALL = (
 
 
 def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot]) -> list[Problem]:
-    """One problem for all packages that built-in components import and this Python lacks.
+    """Report the packages that built-in components import and this Python lacks, as one problem.
 
-    A script of the user's own is not judged: it may import what it can do without.
+    A user's own script is not checked, because its imports may be optional.
     """
     absent = {
         module: extra
@@ -200,7 +200,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:
-    """A problem for each program that a step needs and that is not here, at the step that needs it first."""
+    """Report each missing program at the first step that needs it."""
     problems: dict[str, Problem] = {}
     for task in tasks.values():
         if task.launcher != "mpi":
@@ -213,7 +213,7 @@ def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:
 
 
 def search_path(task: Task) -> str:
-    """PATH as the step's processes will have it."""
+    """The PATH of the step's processes."""
     step_path = task.environment_variables.get("PATH")
     return step_path or os.pathsep.join(
         [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
@@ -221,7 +221,7 @@ def search_path(task: Task) -> str:
 
 
 def find_mpi_fault(path: str) -> str | None:
-    """What is wrong with ``mpirun``: it is not there, does not start, or is another MPI's."""
+    """Why ``mpirun`` cannot be used: it is missing, does not start, or belongs to another MPI."""
     program = shutil.which(PROGRAM, path=path)
     if program is None:
         return f"there is no `{PROGRAM}` on this machine"

@@ -1,4 +1,4 @@
-"""From what the user named to a pipeline that can run here: read, fitted to the machine, its code at hand."""
+"""Prepares a target of the user to run here: reads the pipeline, fits it to the machine, lists its code."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from worldsize.secrecy.masking import Mask
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A pipeline that can run here: read, fitted to the machine, its code at hand."""
+    """A pipeline that can run here: read, fitted to the machine, its code listed."""
 
-    target: Path  # what the user named
+    target: Path  # the file that the user named
     options: RunOptions
     job: Job
     graph: Graph
@@ -58,8 +58,8 @@ class Prepared:
     notices: tuple[str, ...]
     emulation: Emulation = field(default_factory=Emulation)
     environments: EnvironmentPlan = field(default_factory=EnvironmentPlan)
-    restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec says how many
-    mask: Mask = field(default_factory=Mask)  # hides what was given as a secret
+    restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec sets them
+    mask: Mask = field(default_factory=Mask)  # masks the secrets
 
     @property
     def experiment(self) -> str:
@@ -143,7 +143,7 @@ def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, tr
 
 
 def _refuse_untracked_sweeps(graph: Graph, *, track: bool) -> Iterator[Problem]:
-    """Sweeps that could not read what their trials have logged."""
+    """Refuse sweeps that cannot read what their trials log."""
     why, help_ = "`--no-track` records nothing", "leave out `--no-track`"
     if track:
         why, help_ = "MLflow is not installed here", "run `pip install 'worldsize[run]'`"
@@ -164,7 +164,7 @@ def _notice_variables(tasks: Mapping[str, Task]) -> Iterator[str]:
 
 
 def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
-    """How often the spec wants steps to be started again, by its plan."""
+    """The maximum of restarts of each step that its plan sets."""
     steps = plan.steps if plan is not None else {}
     restarts = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
     return {name: count for name, count in restarts.items() if isinstance(count, int)}
@@ -174,14 +174,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 
 def list_snapshots(tasks: Mapping[str, Task], gate: CopyAccess) -> tuple[dict[str, Snapshot], list[Problem]]:
-    """The code of every task, listed but not copied yet, and what is wrong with it."""
+    """List the code of every task, which is not copied yet, and its problems."""
     snapshots: dict[str, Snapshot] = {}
     problems: dict[Problem, None] = {}
     listed: dict[tuple[str, ...], Snapshot] = {}
     for name, task in tasks.items():
         code, includes = task.component.code, task.component.additional_includes
         key = (str(task.folder), repr(code and code.value), repr(includes and includes.value))
-        if key not in listed:  # steps often share a folder, and a large one takes long to list
+        if key not in listed:  # steps often share a folder, and listing a large one is slow
             listed[key], more = snapshot.read_snapshot(task.component, task.folder, gate)
             problems.update(dict.fromkeys(more))
         snapshots[name] = listed[key]
@@ -190,7 +190,10 @@ def list_snapshots(tasks: Mapping[str, Task], gate: CopyAccess) -> tuple[dict[st
 
 
 def refuse_unsafe_names(task: Task) -> Iterator[Problem]:
-    """Why a task cannot be run, as far as it is for its names and texts."""
+    """Refuse names and texts of a task that no file, variable or process can have.
+
+    ``check`` reports these too, but a comment in a file can suppress a check.
+    """
     raw = task.component.raw
     at = raw.span if raw is not None else Span(str(task.component.path or task.folder), 1, 1, 1, 1)
     for kind, names in (("input", task.inputs), ("output", task.outputs)):

@@ -1,4 +1,4 @@
-"""The event log of a run: one JSON document a line, only ever appended, by one writer."""
+"""The event log of a run: one JSON document per line, appended by one writer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from worldsize.secrecy.masking import Mask
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Names that others look up: a secret that happens to be one of these words must not change them.
+# Names that readers look up: a secret that equals one of these words must not change them.
 _NAMES = frozenset({"run", "step", "steps", "process", "processes", "state", "best", "policy"})
 
 
 def now() -> datetime:
-    """The time of an event."""
+    """The current time."""
     return datetime.now(timezone.utc)
 
 
@@ -37,7 +37,7 @@ class EventLog:
         self._clock = clock
         if self._file.seek(0, os.SEEK_END):
             self._file.seek(-1, os.SEEK_END)
-            if self._file.read(1) != b"\n":  # a line that was torn when an earlier writer died
+            if self._file.read(1) != b"\n":  # an incomplete line of an earlier writer that died
                 self._file.write(b"\n")
 
     def write(self, event: str, **details: Any) -> None:
@@ -59,9 +59,9 @@ class EventLog:
 
 
 def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The events of a log, and how many other lines it has.
+    """The events of a log, and the number of lines that are not events.
 
-    A last line that was torn when the runner died is not counted. A log that is not there is empty.
+    An incomplete last line, left when the runner died, is not counted. A missing log is empty.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")

@@ -1,4 +1,4 @@
-"""MLflow, as far as the runner is concerned: what to give each step so that its calls land in its run."""
+"""Tracks a run in MLflow, and gives each step the variables with which its calls join its own run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from worldsize.running.record.tracker_process import TrackerProcess
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-PATIENCE_SECONDS = 30.0  # for the last writes of a run that is broken off
-STUCK_SECONDS = 120.0  # for one thing to be written, from the import on; a database may be locked for long
-MAX_LOSSES = 3  # of trackers in a row that wrote nothing
+PATIENCE_SECONDS = 30.0  # for the last writes of an interrupted run
+STUCK_SECONDS = 120.0  # for one document, import included; a database may be locked for long
+MAX_LOSSES = 3  # of consecutive trackers that wrote nothing
 LOOK_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMetric:
-    """What a step has logged of one metric: its values in their order.
+    """The values of one metric of a step, in order.
 
-    ``names`` are the metrics that it has logged instead, where it has logged none of this one.
+    ``names`` are the metrics that it has logged instead, if it has not logged this one.
     """
 
     values: tuple[float, ...]
@@ -36,10 +36,10 @@ class LoggedMetric:
 
 
 class Tracking:
-    """The line to the tracker process. Without MLflow every call still works and steps run untracked.
+    """The connection to the tracker process. Without MLflow every call still works, and steps run untracked.
 
-    Each message is kept until the tracker has confirmed that it is written. A tracker that dies or falls
-    silent is started again, and gets the unconfirmed messages again.
+    Each message is kept until the tracker has confirmed it. A tracker that dies or becomes silent is
+    replaced, and gets the unconfirmed messages again.
 
     Args:
         home: The folder of the database and the artifacts.
@@ -48,7 +48,7 @@ class Tracking:
 
     def __init__(self, home: Path, *, wanted: bool = True) -> None:
         self.home = home.absolute()
-        self.unavailable: str | None = None if wanted else ""  # the reason, empty where tracking is off
+        self.unavailable: str | None = None if wanted else ""  # the reason, empty if tracking is off
         self.run_id: str | None = None
         self.started = False  # whether the tracker was ever needed
         self._experiment = ""
@@ -56,27 +56,29 @@ class Tracking:
         self._runs: dict[str, str] = {}
         self._ended: set[str] = set()  # steps whose runs are closed
         self._logged: dict[tuple[str, str], LoggedMetric] = {}
-        self._description: Callable[[], dict[str, Any]] | None = None  # of the run, until it is needed
+        self._description: Callable[[], dict[str, Any]] | None = (
+            None  # of the run, until the tracker needs it
+        )
         self._begin: dict[str, Any] | None = None
-        self._pending: deque[dict[str, Any]] = deque()  # not known to be written, the oldest first
+        self._pending: deque[dict[str, Any]] = deque()  # unconfirmed, the oldest first
         self._number = 0
         self._waited = 0.0  # seconds for the oldest
         self._worker: TrackerProcess | None = None
         self._finished = False  # whether the end of the run is written
-        self._losses = 0  # of trackers, since one of them wrote something
+        self._losses = 0  # of trackers since the last confirmation
 
     @property
     def uri(self) -> str | None:
-        """The tracking URI, None where nothing is tracked."""
+        """The tracking URI, or None if nothing is tracked."""
         return None if self.unavailable is not None else f"sqlite:///{self.home / 'mlflow.db'}"
 
     @property
     def incomplete(self) -> bool:
-        """Whether the run has a record to which something is missing."""
+        """Whether the record of the run lacks something."""
         return bool(self.unavailable) and self.run_id is not None
 
     def start(self) -> None:
-        """Start the tracker process, which begins to import MLflow."""
+        """Start the tracker process, which imports MLflow."""
         if self.unavailable is not None or self._worker is not None:
             return
         self.started = True
@@ -115,12 +117,12 @@ class Tracking:
         """
         self.start()
         self._describe()
-        self._runs.pop(step, None)  # of an attempt before this one: the step waits until it is counted
+        self._runs.pop(step, None)  # of an earlier attempt: the step waits until this one is counted
         self._ended.discard(step)
         self._send(do="step", step=step, key=key or "")
 
     def environment(self, step: str) -> dict[str, str] | None:
-        """MLflow's variables for a step, as Azure ML presets them; None while they are not known yet."""
+        """MLflow's variables for a step, as Azure ML presets them; None until they are known."""
         if self.unavailable is not None:
             return {}
         if step not in self._runs:
@@ -128,15 +130,15 @@ class Tracking:
         return mlflow_variables(str(self.uri), self._experiment, self._experiment_id, self._runs[step])
 
     def ask(self, step: str, metric: str) -> None:
-        """Ask what a step has logged of a metric; :meth:`logged` has it once it is there."""
+        """Request the values of a metric of a step; :meth:`logged` has them when they arrive."""
         self._send(do="metrics", step=step, metric=metric)
 
     def logged(self, step: str, metric: str) -> LoggedMetric | None:
-        """The newest answer to :meth:`ask`, taken out: None until there is one, and after it was taken."""
+        """Take the newest answer to :meth:`ask`; None if there is none."""
         return self._logged.pop((step, metric), None)
 
     def wait_for(self, step: str, metric: str, seconds: float = PATIENCE_SECONDS) -> LoggedMetric | None:
-        """Ask, and wait for the answer; None where none comes, because nothing is tracked or in time."""
+        """Request values and wait for them; None if nothing is tracked, or after a timeout."""
         self._logged.pop((step, metric), None)
         self.ask(step, metric)
         deadline = time.monotonic() + seconds
@@ -145,19 +147,19 @@ class Tracking:
         return self.logged(step, metric)
 
     def tag(self, step: str, tags: Mapping[str, str]) -> None:
-        """Add tags to the run of a step; returns at once."""
+        """Add tags to the run of a step; does not wait."""
         self._send(do="tag", step=step, tags=dict(tags))
 
     def run_of(self, step: str) -> str | None:
-        """The id of a step's run, None where it has none."""
+        """The id of a step's run, or None."""
         return self._runs.get(step)
 
     def end(self, step: str, state: str) -> None:
-        """Close the run of a step; returns at once."""
+        """Close the run of a step; does not wait."""
         self._send(do="end", step=step, state=state)
 
     def finish(self, state: str, metrics: Mapping[str, float]) -> None:
-        """Close the run, and wait until everything is written; nothing is, where it never began."""
+        """Close the run, if it has started, and wait until everything is written."""
         if self.run_id is not None:
             self._send(do="finish", state=state, metrics=dict(metrics))
             while self._pending and self._wait():
@@ -165,16 +167,16 @@ class Tracking:
         self._close()
 
     def fileno(self) -> int | None:
-        """What a selector waits on, None where there is nothing to wait for; the same for the whole run."""
+        """What a selector waits on, the same for the whole run; None if nothing is tracked."""
         return None if self._worker is None or self.unavailable is not None else self._worker.fileno()
 
     def read(self) -> None:
-        """Take in what the tracker has said."""
+        """Handle the answers of the tracker."""
         for document in self._worker.read() if self._worker is not None else ():
             self._handle(document)
 
     def look(self) -> None:
-        """See whether the tracker still works, and start another where it does not."""
+        """Check the tracker, and replace it if it does not work."""
         if self._worker is None or self.unavailable is not None or self._finished:
             return
         waited = self._worker.look()
@@ -197,10 +199,10 @@ class Tracking:
             self._worker.send(self._begin)
 
     def _replace(self, fault: str) -> None:
-        """Start another tracker in place of one that does not work, and say again what is not written."""
+        """Replace a tracker that does not work, and send the unconfirmed messages again."""
         assert self._worker is not None
         self._worker.kill()
-        self.read()  # what it could still answer is done
+        self.read()  # its last answers
         self._waited = 0.0
         self._losses += 1
         if self.unavailable is not None or self._finished:
@@ -221,7 +223,7 @@ class Tracking:
             self._worker.send({**document, "repeated": True})
 
     def _wait(self) -> bool:
-        """Wait a moment for the tracker; False where there is none to wait for."""
+        """Wait a moment for the tracker; False if there is none."""
         number = self.fileno()
         if number is not None:
             select.select([number], [], [], LOOK_SECONDS)
@@ -247,7 +249,7 @@ class Tracking:
                 self._finished = self._finished or written["do"] == "finish"
         elif "unavailable" in answer and self._worker is not None:
             self._worker.fault = answer["unavailable"]
-            if self.run_id is None:  # without MLflow, or without its database, another would not do better
+            if self.run_id is None:  # another tracker would fail, too
                 self.unavailable = answer["unavailable"]
 
     def _send(self, **document: Any) -> None:
@@ -265,7 +267,7 @@ class Tracking:
 
 
 def _now() -> int:
-    """Milliseconds, as MLflow counts them."""
+    """The time in milliseconds, as in MLflow."""
     return int(time.time() * 1000)
 
 

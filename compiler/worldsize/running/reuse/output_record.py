@@ -1,4 +1,4 @@
-"""What a step made, written beside it: `made.json` in its folder, and whether it is still what it was."""
+"""The record of a step's outputs, `made.json` in its folder, and the check that they are unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class OutputRecord:
-    """The outputs of a step when it had succeeded, and what its key was made of."""
+    """The outputs of a step when it succeeded, and the parts of its key."""
 
     key: str
     parts: Parts
@@ -36,12 +36,12 @@ class OutputRecord:
 
 
 def output_path(folder: StepFolder, output: str) -> Path:
-    """Where an output lies; of :data:`ARTIFACTS` it is the working folder, with ./outputs and ./logs."""
+    """The path of an output; that of :data:`ARTIFACTS` is the working folder."""
     return folder.code if output == ARTIFACTS else folder.outputs / output
 
 
 def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
-    """Write it beside what was made.
+    """Write the record to the folder of the step.
 
     Raises:
         OSError: It cannot be written.
@@ -58,7 +58,7 @@ def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
 
 
 def load_output_record(folder: StepFolder) -> OutputRecord | None:
-    """Read it; None where there is none, or where it is damaged."""
+    """Read the record of a step; None if there is none, or if it is damaged."""
     document = read_json(folder.root / NAME)
     if document is None or document.get("version") != VERSION:
         return None

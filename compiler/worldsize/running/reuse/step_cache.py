@@ -1,4 +1,4 @@
-"""The cache of steps as one run uses it: finds the outputs of earlier runs, keeps its own for later ones."""
+"""The step cache of a run: finds the outputs of earlier runs, and keeps its own for later runs."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ from worldsize.running.reuse.store import (
 
 @dataclass(slots=True)
 class ReuseCache:
-    """Finds and keeps steps for one run."""
+    """Finds and keeps the outputs of steps for one run."""
 
     run: RunFolder  # the run
-    tasks: Mapping[str, Task]  # its steps; some may be added while it goes on
-    code: Mapping[str, Snapshot]  # their code; a step that another turns into has that one's
-    store: Store  # where steps are found and kept
-    digests: Digests  # hashes their files
-    environments: EnvironmentPlan  # what interprets the steps
-    notice: Callable[[str], None]  # says something to the user
+    tasks: Mapping[str, Task]  # its steps; some may be added while it is active
+    code: Mapping[str, Snapshot]  # their code; a step that another expands into has the code of the other
+    store: Store  # the entries of steps
+    digests: Digests  # hashes files
+    environments: EnvironmentPlan  # the environments of the steps
+    notice: Callable[[str], None]  # shows a notice to the user
     force: bool = False  # whether nothing is reused
-    earlier: frozenset[str] = frozenset()  # of a run that is resumed, the steps that had succeeded
-    _keys: dict[str, Parts | None] = field(default_factory=dict)  # of the steps that were asked for
+    earlier: frozenset[str] = frozenset()  # the steps of a resumed run that had succeeded
+    _keys: dict[str, Parts | None] = field(default_factory=dict)  # by step, if it was looked up
     _records: dict[str, tuple[OutputRecord, StepFolder]] = field(
         default_factory=dict
-    )  # of the steps that are done
+    )  # of the steps that have ended
     _adopted: set[str] = field(default_factory=set)
-    _artifact_sources: frozenset[str] = field(init=False)  # the steps whose artifacts a step reads
+    _artifact_sources: frozenset[str] = field(init=False)  # the steps whose artifacts other steps read
 
     def __post_init__(self) -> None:
-        """Note the steps whose working folders are outputs too."""
+        """Find the steps whose working folders are outputs too."""
         sources = [source for task in self.tasks.values() for source in task.inputs.values() if source]
         outputs = [part for source in sources for part in list_parts(source) if isinstance(part, Output)]
         self._artifact_sources = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
@@ -81,7 +81,7 @@ class ReuseCache:
         Raises:
             OSError: The outputs cannot be put in place.
         """
-        if task.name in self._keys:  # it waits for slots
+        if task.name in self._keys:  # it was looked up, and waits for slots
             return None
         parts = self._keys[task.name] = self._parts(task)
         adopted = self._adopt(task, parts)
@@ -90,15 +90,15 @@ class ReuseCache:
         return adopted
 
     def key(self, task: Task) -> str | None:
-        """The key of a step after :meth:`recall`; None where it has none."""
+        """The key of a step after :meth:`recall`, or None."""
         parts = self._keys.get(task.name)
         return None if parts is None else make_key(parts)
 
     def keep(self, task: Task, seconds: float) -> None:
-        """Remember the outputs of a step that has just succeeded.
+        """Keep the outputs of a step that has just succeeded.
 
-        It can be reused only if nothing that it read has changed while it ran: otherwise nobody knows
-        which of two contents it saw.
+        It can be reused only if its inputs did not change while it ran; otherwise it is unknown which content
+        it has read.
         """
         if task.name in self._adopted:
             return
@@ -108,7 +108,7 @@ class ReuseCache:
             places = {name: output_path(folder, name) for name in self._outputs(task)}
             outputs = {name: self.digests.tree(path, remember=False) for name, path in places.items()}
             changed = [] if before is None else list_changed(before, self._parts(task) or {})
-            parts = {**(before or {}), **dict.fromkeys(changed, "")}  # of two contents nobody knows which
+            parts = {**(before or {}), **dict.fromkeys(changed, "")}  # it is unknown which content was read
             done = OutputRecord(make_key(parts), parts, outputs, seconds)
             self._records[task.name] = done, folder
             save_output_record(done, folder)
@@ -116,11 +116,11 @@ class ReuseCache:
                 self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
             elif not changed and before is not None:
                 self._add(task, done)
-        except OSError:  # unreadable outputs, a full disk: later steps and runs do without
+        except OSError:  # without a record the step is not reused
             return
 
     def _add(self, task: Task, done: OutputRecord) -> None:
-        """Let later runs find a step.
+        """Add an entry for later runs.
 
         Raises:
             OSError: The store cannot be written.
@@ -148,7 +148,7 @@ class ReuseCache:
         return entry.run
 
     def _adopt(self, task: Task, parts: Parts | None) -> str | None:
-        """Adopt the outputs of an interrupted run, or clear them for another attempt."""
+        """Adopt the outputs of a resumed run, or clear them for another attempt."""
         own = self.run.step(task.name)
         source = read_original(own)
         folder = own if source is None else original_folder(self.run, source)
@@ -159,7 +159,7 @@ class ReuseCache:
                 self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
             elif self._is_unchanged(task, done, folder, source.run if source else self.run.id):
                 self._adopted.add(task.name)
-                if source is None:  # the run may have died before it could
+                if source is None:  # the run may have died before it added an entry
                     with contextlib.suppress(OSError):
                         self._add(task, done)
                 return source.run if source else self.run.id
@@ -171,7 +171,7 @@ class ReuseCache:
         return None
 
     def _is_unchanged(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:
-        """Whether the outputs of a step are unchanged; tells the user where they are not."""
+        """Whether the outputs of a step are unchanged; notifies the user if not."""
         now, changed = verify_outputs(done, folder, self.digests)
         if changed is not None:
             self.notice(f"{task.name}: runs again, its output in run {run} has changed since: {changed}")
@@ -183,7 +183,7 @@ class ReuseCache:
         return True
 
     def _parts(self, task: Task) -> Parts | None:
-        """What the key of a step is made of; None where that cannot be told, and it runs every time."""
+        """The parts of the key of a step; None if they are unknown, so that it always runs."""
         try:
             inputs = {name: self._value(source) for name, source in task.inputs.items()}
             code = self.digests.files(self._code(task.name).files, task.folder).digest()
@@ -193,7 +193,7 @@ class ReuseCache:
             return None
 
     def _value(self, source: Source | None) -> list[list[str]]:
-        """What an input stands for."""
+        """The value of an input for the key."""
         return [self._part(part) for part in list_parts(source)] if source is not None else [["absent"]]
 
     def _part(self, part: Part) -> list[str]:
@@ -213,7 +213,7 @@ class ReuseCache:
 
     @staticmethod
     def _data(tree: Tree, name: str) -> list[str]:
-        """Of a lone file its name counts too, because programs look at endings."""
+        """Data for the key; the name of a single file counts, because programs read its suffix."""
         return ["data", name if tree.kind == "file" else "", tree.digest()]
 
     def _code(self, name: str) -> Snapshot:
@@ -224,12 +224,12 @@ class ReuseCache:
         return self.code[name]
 
     def _outputs(self, task: Task) -> list[str]:
-        """The outputs whose content matters: those declared, and the artifacts where a step reads them."""
+        """The declared outputs, and the artifacts if another step reads them."""
         return [*task.outputs, *([ARTIFACTS] if task.name in self._artifact_sources else [])]
 
 
 def is_deterministic(task: Task) -> bool:
-    """What its component says; by default it is."""
+    """Whether the component of a step is deterministic, which is the default."""
     setting = task.component.is_deterministic
     return setting is None or str(setting.value).lower() != "false"
 

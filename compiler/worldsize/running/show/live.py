@@ -1,4 +1,4 @@
-"""The view for a terminal: one table that is redrawn, notices above it."""
+"""The view for a terminal: a table that is redrawn, with notices above it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 REDRAW_SECONDS = 0.12
-MARGIN_ROWS = 6  # of the terminal that the table leaves alone
+MARGIN_ROWS = 6  # of the terminal that the table does not use
 _LOOKS: Mapping[StepState, tuple[str, str]] = {
     "waiting": ("·", "dim"),
     "preparing": ("·", "cyan"),
@@ -42,7 +42,7 @@ class LiveView:
         self._console = console
         self._statuses: Mapping[str, Status] = {}
         self._drawn = 0.0
-        # Redrawn by the loop itself, not by a thread: a signal then never meets a half-drawn table.
+        # Redrawn by the main loop, not by a thread, so that a signal does not interrupt drawing.
         self._live = RichLive(console=console, auto_refresh=False, vertical_overflow="ellipsis")
 
     def notice(self, text: str) -> None:

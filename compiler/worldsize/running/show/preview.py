@@ -1,4 +1,4 @@
-"""A dry run: every process with its command and the variables we set, without making or starting any."""
+"""A dry run: every process with its command and variables, without starting any."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
 from worldsize.secrecy.masking import Mask
 
-RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
+RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts is in braces
 PORT = "{port}"
 FOLDER = "{private folder}"
 

@@ -1,4 +1,4 @@
-"""The summary of a run: its folder, its results and how to look at them; or what failed and why."""
+"""The summary of a run: its folder and results, or what failed and why."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, RunResult, StepResult
 from worldsize.running.show.views import format_duration
 
-HEADLINE = ("accuracy", "loss", "perplexity", "bits_per_byte")  # shown first, and alone where there are many
+HEADLINE = (
+    "accuracy",
+    "loss",
+    "perplexity",
+    "bits_per_byte",
+)  # shown first, and alone if there are many metrics
 MAX_METRICS = 8
 
 
 def render_summary(result: RunResult, *, steps: bool = True) -> str:
-    """The summary as lines, ending in a line break; without a line for each step where a table shows them."""
+    """The summary as text; without ``steps`` if a table has shown them."""
     lines = [
         *_failures(result),
         *_incomplete(result),
@@ -77,7 +82,7 @@ def _metrics(result: RunResult) -> Iterator[str]:
 def _models(result: RunResult) -> Iterator[str]:
     for model in result.registrations:
         if model.version is not None:
-            # Untracked, the step had no registry but the one that MLflow makes in its working folder.
+            # Without tracking, MLflow makes a registry in the working folder of the step.
             where = "" if result.tracking_uri is not None else ", in this run's folder only"
             yield f"{model.name} version {model.version}{where}"
         else:
@@ -108,7 +113,7 @@ def _failure(step: str, failure: Failure) -> Iterator[str]:
 
 
 def mlflow_ui(uri: str) -> str:
-    """The command that shows the runs in a browser of this machine, and of no other."""
+    """The command that shows the runs in a browser of this machine only."""
     database = Path(uri.removeprefix("sqlite:///"))
     program = "mlflow"
     beside = Path(sys.executable).parent / "mlflow"

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: the contract of a view, and the one for logs and pipes."""
+"""Views of an active run for logs and pipes, and the formats that all views share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlainView:
         self.notice(text)
 
     def changed(self, status: Status) -> None:
-        """Write the states that matter to a reader."""
+        """Write the states that a reader needs."""
         if status.state == "running":
             self._said[status.name] = (self._clock(), None)
             count = f", {status.processes} processes" if status.processes > 1 else ""
@@ -48,7 +48,7 @@ class PlainView:
             self._write(f"{status.name}: {status.state} after {format_duration(status.seconds)}")
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
-        """Write progress that is new, every few seconds."""
+        """Write new progress every few seconds."""
         now = self._clock()
         for status in statuses.values():
             if status.state != "running" or status.progress is None:
@@ -73,19 +73,19 @@ class MaskedView:
         self._mask = mask
 
     def notice(self, text: str) -> None:
-        """Say something once."""
+        """Show a masked notice."""
         self._view.notice(self._mask.text(text))
 
     def warn(self, text: str) -> None:
-        """Say once what is not as it should be."""
+        """Show a masked warning."""
         self._view.warn(self._mask.text(text))
 
     def changed(self, status: Status) -> None:
-        """A step has another state."""
+        """Show the new state of a step."""
         self._view.changed(status)
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
-        """Some time has passed."""
+        """Update the view."""
         self._view.tick(statuses)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""From a job graph to tasks: the graphs of pipeline components unfolded, every input traced to its source.
+"""Turns a job graph into tasks: pipeline components expanded, every input traced to its source.
 
-Nothing is started and nothing is written; the refusals are complete before the first step begins.
+Nothing is started or written; all problems are reported before the first step starts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from worldsize.running.model.sweep import SweepPlan
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
-LONGEST_NAME = 240  # of a folder; the trials of a sweep add to it
-MAX_STEPS = 20_000  # pipeline components inside each other multiply: ten lines can mean a billion steps
+LONGEST_NAME = 240  # of a folder; the names of trials are longer
+MAX_STEPS = 20_000  # nested pipeline components multiply: ten lines can expand to a billion steps
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -57,9 +57,9 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         outputs={} if faults.problems else dict(_trace_outputs(outer)),
         notices=(*faults.notices, *_notice_unwritten(outer)),
         sweeps=sweeps,
-        # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since 2023, when Microsoft
-        # began to write `false` into its own examples (azureml-examples, pull request 2368). Older copies of
-        # the page, and the schedule's, still say false.
+        # The default is true, by "CLI (v2) pipeline job YAML schema" since 2023, when Microsoft started to
+        # write `false` into its own examples (azureml-examples, pull request 2368). Older copies of the page,
+        # and that of the schedule, still say false.
         keep_going=_read_switch(job, "continue_on_step_failure", default=True),
         force_rerun=_read_switch(job, "force_rerun", default=False),
         secrets=frozenset(tracer.secrets),
@@ -68,7 +68,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
 
 
 def _list_readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
-    """Every step that runs; in place of a pipeline step those of its component."""
+    """The readers of all steps that run; a pipeline step is replaced by those of its component."""
     for step in scope.job.steps.values():
         reader = StepReader(scope, step, step.span or at, tracer, faults)
         if _NAME.fullmatch(step.name) is None or len(reader.name) > LONGEST_NAME:
@@ -82,7 +82,7 @@ def _list_readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> I
 
 
 def _open_component(reader: StepReader) -> Scope | None:
-    """The graph behind a pipeline step, once what it is given is known to be sound."""
+    """The inner graph of a pipeline step, after its inputs and outputs were checked."""
     component = reader.step.component
     inner = reader.scope.inside(reader.step)
     if inner is None or inner.job.interface is None or inner.job.path is None:
@@ -106,7 +106,7 @@ def _open_component(reader: StepReader) -> Scope | None:
 
 
 def _trace_outputs(outer: Scope) -> list[tuple[str, Output]]:
-    """The outputs of the pipeline itself, each traced to the step that makes it."""
+    """Trace the outputs of the pipeline to the steps that make them."""
     outputs = []
     for step in outer.job.steps.values():
         for name, setting in step.outputs.items():
@@ -118,13 +118,13 @@ def _trace_outputs(outer: Scope) -> list[tuple[str, Output]]:
 
 
 def _notice_unwritten(outer: Scope) -> Iterator[str]:
-    """Of the pipeline itself; steps say it of their own."""
+    """Notices about outputs of the pipeline itself."""
     if outer.job.type == "pipeline":
         yield from notice_unwritten_outputs(outer.job.outputs, outer.folder, "outputs")
 
 
 def _count_steps(job: Job, known: dict[int, int]) -> int:
-    """Steps after unfolding; a component that is used often is counted once and multiplied."""
+    """Count the steps after expansion; a component is counted once, however often it is used."""
     total = 0
     for step in job.steps.values():
         inner = step.component.graph if step.component is not None else None
@@ -143,7 +143,7 @@ def _read_switch(job: Job, name: str, *, default: bool) -> bool:
 
 
 def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
-    """A problem where steps wait for each other."""
+    """Report steps that wait for each other."""
     names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:
         return []

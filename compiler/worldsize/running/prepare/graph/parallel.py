@@ -1,9 +1,9 @@
-"""Reading a parallel step: what it comes to is a command step that runs our driver.
+"""Reads a parallel step as a command step that runs our driver.
 
-The driver is the package ``worldsize_parallel`` beside this file. It lands in the step's working folder
-with the user's code, as an include, so that it runs wherever the step does, in the step's own interpreter.
-Everything it must know stands in the command as ``name=value`` lines on its standard input, so that
-placeholders are filled in as in any command and no shell reads what a value holds.
+The driver is the package ``worldsize_parallel``. It is added to the step's working folder like an include, so
+that it runs wherever the step does, in the step's own interpreter. The command passes its settings as
+``name=value`` lines on standard input, so that placeholders are filled in as in any command, and no shell
+interprets the values.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _ParallelReader(SettingsReader):
         )
 
     def _get(self, name: str) -> Field[Any] | None:
-        """A setting of the step, else of its component: the step's own wins."""
+        """A setting of the step, else of its component."""
         component = self.step.component
         for raw in (self.step.raw, component.raw if component else None):
             setting = fields.read_field(raw, name) if isinstance(raw, YamlMapping) else None
@@ -139,7 +139,7 @@ class _ParallelReader(SettingsReader):
         return f"{expression!s}"
 
     def _input_type(self) -> str:
-        """The type of the data, as the step says it, else as what it is bound to has it."""
+        """The type of the data, by the step, else by the port."""
         setting = self._get("input_data")
         expression = binding.parse_expression(setting.value) if setting is not None else None
         name = expression.port or "" if expression is not None else ""

@@ -1,4 +1,4 @@
-"""One step of a graph as a task."""
+"""Reads one step of a graph as a task."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from worldsize.yaml import Mapping as YamlMapping
 if TYPE_CHECKING:
     from worldsize.running.model.sweep import SweepPlan
 
-_REPORTED = Text("")  # stands in for a missing source: a problem is reported, so the task never runs
+_REPORTED = Text("")  # replaces a missing source whose problem is reported, so that the task never runs
 
 
 @dataclass(frozen=True, slots=True)
 class StepReader:
-    """Reads one step; what is wrong goes to ``faults``."""
+    """Reads one step; problems are added to ``faults``."""
 
     scope: Scope
     step: Step
@@ -51,11 +51,11 @@ class StepReader:
 
     @property
     def name(self) -> str:
-        """The step's name among those of all graphs."""
+        """The step's name, unique among all graphs."""
         return self.scope.name(self.step)
 
     def task(self) -> Task | None:
-        """The task, or None where the step cannot be run here."""
+        """The task, or None if the step cannot run here."""
         component = self.runnable()
         if component is not None and self.step.type == "parallel":
             component = self._read_driver()
@@ -97,7 +97,7 @@ class StepReader:
         )
 
     def runnable(self) -> Component | None:
-        """The step's component, where it is of a kind that can be run here."""
+        """The step's component, if its kind can run here."""
         step, component = self.step, self.step.component
         if step.type not in KINDS:
             self.refuse(*describe_unsupported(self.name, step.type))
@@ -125,7 +125,7 @@ class StepReader:
         return modernise_command(component) if self.scope.job.type != "pipeline" else component
 
     def check_names(self, ports: dict[str, Port], more: frozenset[str] = frozenset()) -> None:
-        """Mention values for inputs that the component does not have; Azure ML ignores them, too."""
+        """Add notices for values without an input of the component, which Azure ML ignores too."""
         for name, field in self.step.inputs.items():
             for leaf in list_leaves(name, field, ports):
                 if (
@@ -162,7 +162,7 @@ class StepReader:
         return source
 
     def _notice_joined(self, port: Port, field: Field[Any]) -> None:
-        """Say that a text around a binding is put together, which Azure ML may not do."""
+        """Add a notice that text around a binding is joined, which Azure ML may not do."""
         value = field.value
         text = value.value if isinstance(value, Literal) else None
         if isinstance(value, Data) and value.path is not None:
@@ -174,10 +174,10 @@ class StepReader:
             )
 
     def _check_value(self, port: Port, source: Source, field: Field[Any]) -> None:
-        """Hold a literal against the declared type, range and words, and a mapped path against the type."""
+        """Check a literal against the port's type, range and enumeration, and a path against the type."""
         if isinstance(source, File):
             what = f"input `{port.name}` of step `{self.name}`"
-            # The job knows its data: official examples give it to ports of another type, and those run.
+            # The type of the job counts: official examples bind data to ports of another type, and they run.
             declared = source.type or ("uri_file" if port.type.lower() == "uri_file" else "")
             self.tracer.assets.check_type(source.path, declared.lower(), what)
         if not isinstance(source, Text) or port.type not in literals.PRIMITIVES:
@@ -200,7 +200,7 @@ class StepReader:
         return None
 
     def sweep(self) -> SweepPlan | None:
-        """What a sweep step tries; None where that cannot be read."""
+        """The plan of a sweep step; None if it is wrong."""
         from worldsize.running.prepare.graph.sweep import read_sweep  # few have such steps
 
         plan, problems = read_sweep(self.step, self.setting)
@@ -209,7 +209,7 @@ class StepReader:
         return plan
 
     def _read_driver(self) -> Component | None:
-        """The command component that a parallel step comes to."""
+        """The command component that runs a parallel step."""
         from worldsize.running.prepare.graph.parallel import read_parallel  # few have such steps
 
         component, problems = read_parallel(self.step, self.setting)
@@ -218,7 +218,7 @@ class StepReader:
         return component
 
     def setting(self, value: Any) -> Any:
-        """A setting with its binding to an input of the pipeline resolved; what is no binding as it is."""
+        """A setting with a binding to an input of the pipeline resolved; any other value is unchanged."""
         expression = binding.parse_expression(value)
         if expression is None:
             return value
@@ -232,7 +232,7 @@ class StepReader:
         return {name: self.value(port) for name, port in ports.items() if name not in searched}
 
     def _list_swept(self) -> frozenset[str]:
-        """What a sweep varies: its trials get these values, not the step."""
+        """The inputs that a sweep varies, which only its trials have."""
         raw = self.step.raw
         space = (
             raw.get("search_space") if self.step.type == "sweep" and isinstance(raw, YamlMapping) else None
@@ -240,7 +240,7 @@ class StepReader:
         return frozenset(space) if isinstance(space, YamlMapping) else frozenset()
 
     def _output_type(self, port: Port) -> str:
-        """The type of an output; an inline job that only binds it takes that of the pipeline's output."""
+        """The type of an output; an inline job that only binds it has that of the pipeline's output."""
         if port.type in literals.PRIMITIVES:
             message = f"output `{port.name}` of step `{self.name}` is a {port.type}, and only data comes out"
             at: Field[Any] = Field(None, port.span)
@@ -269,7 +269,7 @@ class StepReader:
             self.refuse(f"step `{self.name}`: {message}", help_, Field(None, span))
 
     def _with_code_here(self, component: Component) -> Component:
-        """The component with code that lies on this machine; other code is refused."""
+        """The component with its code on this machine; other code is refused."""
         code = component.code
         text = code.value if code is not None else None
         if code is None or not isinstance(text, str) or classify(text) == "local":
@@ -291,7 +291,7 @@ class StepReader:
         text = reference.value if reference else None
         mapped = self.tracer.assets.local(text) if isinstance(text, str) else None
         if mapped is not None:
-            if exists(mapped):  # where it does not, the map's own entry is reported
+            if exists(mapped):  # if it does not exist, the entry of the map is reported
                 message = f"`{mapped.name}`, which stands for component `{text}`, is not a component file"
                 self.refuse(message, "map it to its YAML file", reference)
         elif isinstance(text, str):
@@ -305,5 +305,5 @@ class StepReader:
         return str(name.value) if name is not None and name.value is not None else None
 
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
-        """Report why the step cannot be run, at a field where there is one."""
+        """Report why the step cannot run, at a field if one is given."""
         self.faults.refuse(self.span, message, help_, at)

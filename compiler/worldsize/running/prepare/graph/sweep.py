@@ -1,6 +1,6 @@
-"""Reading a sweep step: what is tried, how trials are drawn, what is better, and when to stop.
+"""Reads a sweep step: search space, sampling, objective, limits and early termination.
 
-Nothing is coerced silently: what Azure ML would refuse, or mean otherwise, is a problem with its place.
+Values are not coerced: what Azure ML refuses, or reads differently, is a problem with its position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worldsize.yaml.nodes import Node
 
 ALGORITHMS = ("random", "grid", "bayesian")
 POLICIES = ("bandit", "median_stopping", "truncation_selection")
-BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler takes
+BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler accepts
 LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
 
 
@@ -246,7 +246,7 @@ class _SweepReader(SettingsReader):
         excluded = fields.read_member(block, "exclude_finished_jobs")
         return EarlyTermination(
             kind=cast("Literal['bandit']", kind),
-            # The SDK sends 0 where nothing is said, which means every interval.
+            # The SDK sends 0 by default, which means every interval.
             evaluation_interval=max(1, self._whole(block, "evaluation_interval", 1, least=0) or 1),
             delay_evaluation=self._whole(block, "delay_evaluation", 0, least=0) or 0,
             slack_factor=slack["slack_factor"],
@@ -268,7 +268,7 @@ class _SweepReader(SettingsReader):
     def _whole(
         self, block: Field[Any] | None, name: str, default: int | None, *, least: int = 1, needed: bool = True
     ) -> int | None:
-        """A whole number; without a default it must be there, unless it is not ``needed``."""
+        """A whole number; without a default it is required, unless it is not ``needed``."""
         setting = fields.read_member(block, name)
         if setting is None or setting.value is None:
             if default is None and needed and name != "max_concurrent_trials":

@@ -1,6 +1,6 @@
-"""Follows what a step is given back to where it comes from, through each graph on the way.
+"""Traces the inputs of steps back to their sources, through nested graphs.
 
-Graphs lie inside each other: the pipeline, and below each of its pipeline steps the graph of its component.
+The outermost graph is the pipeline; each of its pipeline steps contains the graph of its component.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from worldsize.running.model.source import (
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml import Mapping as YamlMapping
 
-DEEPEST_TEXT = 20  # bindings inside texts that are bound inside texts
+DEEPEST_TEXT = 20  # nested texts with bindings
 MAX_PARTS = 1000  # of one text
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One graph, and the place it has among the others."""
+    """One graph, and its position among the nested graphs."""
 
     job: Job  # the graph
     prefix: str = ""  # what the names of its steps begin with: `outer.`
@@ -48,15 +48,15 @@ class Scope:
 
     @property
     def folder(self) -> Path:
-        """What paths in the graph's file are relative to."""
+        """The folder of the graph's file, to which its paths are relative."""
         return self.job.path.parent if self.job.path else Path()
 
     def name(self, step: Step) -> str:
-        """A step's name among the steps of all graphs."""
+        """A step's name, unique among all graphs."""
         return self.prefix + step.name
 
     def inside(self, step: Step) -> Scope | None:
-        """The graph behind a step that is a pipeline component, else None."""
+        """The inner graph of a pipeline step, else None."""
         scope = self._inner.get(step.name)
         inner = step.component.graph if step.component is not None else None
         if scope is None and inner is not None:
@@ -64,7 +64,7 @@ class Scope:
         return scope
 
     def writers(self, output: str) -> list[tuple[Step, str]]:
-        """The steps that are bound to an output of this graph, each with its own output."""
+        """The steps that write an output of this graph, with the names of their own outputs."""
         if self._written is None:
             self._written = {}
             for step in self.job.steps.values():
@@ -76,7 +76,7 @@ class Scope:
 
 
 def find_argument(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Argument] | None:
-    """What ``inputs:`` gives to a port; a member of a group may stand in the group's own mapping."""
+    """The argument of a port; a member of a group may be in the mapping of the group."""
     argument = inputs.get(name)
     head, dot, _ = name.rpartition(".")
     while argument is None and dot:
@@ -87,7 +87,7 @@ def find_argument(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Arg
 
 
 def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port]) -> list[str]:
-    """The ports that an entry of ``inputs:`` speaks of: itself, or the members of a group."""
+    """The ports that an entry of ``inputs:`` sets: itself, or the members of a group."""
     node = argument.node
     if name in ports or not isinstance(node, YamlMapping):
         return [name]
@@ -113,7 +113,7 @@ def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
 class Reason:
     """Why an input has no source here; the message continues ``input `x` of step `y` …``.
 
-    ``at`` is the path that is to blame, where inputs only pass it on.
+    ``at`` is the wrong path, if inputs only pass it on.
     """
 
     message: str
@@ -123,13 +123,13 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No value: an optional input that was left open, here or in a graph around this one."""
+    """No value: an optional input that is not set, here or in an outer graph."""
 
     of: str
 
 
 class Unknown:
-    """Something is wrong at the other end, and is reported there."""
+    """The source is wrong, which is reported at its own position."""
 
 
 Traced = Source | Absent | Reason | Unknown
@@ -138,7 +138,7 @@ _Next = tuple[Scope, Argument]
 
 @dataclass(slots=True)
 class Tracer:
-    """Follows arguments to their sources, each once."""
+    """Traces arguments to their sources, each once."""
 
     assets: Assets
     secrets: set[str] = field(default_factory=set)
@@ -146,7 +146,7 @@ class Tracer:
 
     def trace(self, scope: Scope, argument: Argument, *, is_data: bool, depth: int = 0) -> Traced:
         """Find the source of an argument in a graph; ``depth`` counts the texts around it."""
-        passed: dict[tuple[int, str, bool], str] = {}  # the name of the port at each
+        passed: dict[tuple[int, str, bool], str] = {}  # by key the name of the port
         traced: Traced | _Next = (scope, argument)
         while isinstance(traced, tuple):
             scope, argument = traced
@@ -167,7 +167,7 @@ class Tracer:
         return traced
 
     def keep_secret(self, traced: Traced) -> Traced:
-        """A value that came through a name which says secret: it is one wherever it goes from here."""
+        """Mark a value that passed through an input with the name of a secret."""
         if isinstance(traced, Text):
             self.secrets.add(traced.rendered)
             return replace(traced, secret=True)
@@ -192,7 +192,7 @@ class Tracer:
         return _add_declared(traced, argument) if isinstance(argument, Data) else traced
 
     def _literal(self, value: str) -> Text | File:
-        """A literal; an address that the map knows is what lies there, as a script would open it."""
+        """A literal, or the local path of an address that the map contains."""
         mapped = self.assets.local(value)
         return Text(value) if mapped is None else File(mapped)
 
@@ -214,7 +214,7 @@ class Tracer:
         return File(path)
 
     def _text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
-        """A text with bindings inside: the values of all, written one after the other."""
+        """Join a text and the values of the bindings in it."""
         if depth > DEEPEST_TEXT:
             return Reason("is a text inside too many others", "bind it to the value itself")
         parts: list[Part] = []
@@ -257,14 +257,14 @@ class Tracer:
 
 
 def _add_declared(traced: Traced, data: Data) -> Traced:
-    """What was found for data, with what the job says of it: its type, or the place to blame."""
+    """Add the type that the job declares to a file, or the position to a reason."""
     if isinstance(traced, Reason):
         return replace(traced, at=data.path)
     return replace(traced, type=data.type) if isinstance(traced, File) else traced
 
 
 def follow_binding(scope: Scope, expression: Expression) -> Traced | _Next:
-    """One link of a chain of bindings: the end, or where to go on."""
+    """Follow one binding: to its source, or to the next argument."""
     if expression.scope == "parent.inputs":
         return _follow_graph_input(scope, expression)
     if expression.parts == ("name",):
@@ -288,7 +288,7 @@ def _follow_step(scope: Scope, expression: Expression) -> Traced | _Next:
 
 
 def trace_output(scope: Scope, step_name: str, port: str) -> Output | Unknown | None:
-    """The output of a step that runs, behind an output of a step or of a graph inside of it."""
+    """The output of the innermost step behind an output of a step."""
     step = scope.job.steps[step_name]
     while (inner := scope.inside(step)) is not None:
         writers = inner.writers(port)
@@ -311,7 +311,7 @@ def _follow_graph_input(scope: Scope, expression: Expression) -> Traced | _Next:
         return scope.parent, argument.value
     declared = scope.job.interface.inputs.get(port) if scope.job.interface else None
     traced = _without_value(declared, expression)
-    # That a required input is left open is said once, where the component is used.
+    # A required input without a value is reported once, where the component is used.
     return Unknown() if isinstance(traced, Absent) and declared and not declared.optional else traced
 
 

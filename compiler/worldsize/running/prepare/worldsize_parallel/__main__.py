@@ -1,4 +1,4 @@
-"""``python -m worldsize_parallel``: read what the step says, work through it, write what came back."""
+"""``python -m worldsize_parallel``: runs the mini-batches of a step, and writes their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_WORKERS_PER_CORE = 4  # more would only wait for each other
 
 
 def main() -> int:
-    """The exit status: 0, or 1 with the reason as the last line."""
+    """Run the driver; the exit status is 0, or 1 with the reason as the last line."""
     try:
         read = settings.read(sys.stdin)
         tally = work(read)
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def work(read: Settings) -> Tally:
-    """Work through the mini-batches of a step, and write what they returned.
+    """Run the mini-batches of a step, and write what they returned.
 
     Raises:
         DriverError: It cannot be done, or too much has failed.
@@ -53,7 +53,7 @@ def work(read: Settings) -> Tally:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
@@ -61,7 +61,7 @@ def write(path: Path, text: str) -> None:
 
 
 def show_progress(tally: Tally) -> None:
-    """Tell the runner's view how far this is."""
+    """Report the progress to the runner's view."""
     progress = os.environ.get("WORLDSIZE_PROGRESS")
     if progress:
         with open(progress, "a", encoding="utf-8") as file:  # noqa: PTH123
@@ -69,7 +69,7 @@ def show_progress(tally: Tally) -> None:
 
 
 def say(text: str) -> None:
-    """One line of the step's log."""
+    """Print a line to the step's log."""
     print(text, flush=True)  # noqa: T201
 
 

@@ -1,4 +1,4 @@
-"""What there is to do: the files or the table of the input, split into mini-batches; each item is in one."""
+"""The files or the table of the input, split into mini-batches; each item is in exactly one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = re.compile(r"([^=]+)=(.*)")  # a folder `Store=1000`
 
 @dataclass(frozen=True)
 class Batch:
-    """A mini-batch: the positions of its items, and what they have in common where keys part them."""
+    """A mini-batch: the positions of its items, and their common key if there are partition keys."""
 
     index: int
     positions: tuple[int, ...]
@@ -26,13 +26,13 @@ class Batch:
 
 
 def by_count(items: int, size: int) -> list[Batch]:
-    """Runs of ``size`` items, the last one with what is left."""
+    """Split items into mini-batches of ``size``; the last one may be smaller."""
     starts = range(0, items, size)
     return [Batch(index, tuple(range(start, min(start + size, items)))) for index, start in enumerate(starts)]
 
 
 def rows_of(size: int, rows: int, total: int) -> int:
-    """How many rows make a mini-batch of about ``size`` bytes, where ``rows`` of them have ``total``."""
+    """The rows of a mini-batch of about ``size`` bytes, if ``rows`` of them have ``total`` bytes."""
     return max(1, size * rows // max(1, total))
 
 
@@ -48,10 +48,10 @@ def by_key(names: Sequence[str], keys: Iterable[Sequence[Hashable]]) -> list[Bat
 
 
 def folder_key(path: str, root: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """A file's key from the folders it lies in: ``Store=1000`` by name, else the first folders in order.
+    """A file's key by its folders: ``Store=1000`` by name, else the first folders in order.
 
     Raises:
-        DriverError: It does not lie deep enough.
+        DriverError: It has too few folders above it.
     """
     folders = PurePosixPath(os.path.relpath(path, root)).parts[:-1]
     named = {match[1]: match[2] for match in map(_NAMED.fullmatch, folders) if match}
@@ -74,26 +74,26 @@ class Work:
 
     @property
     def noun(self) -> str:
-        """What the items are."""
+        """The name of the items."""
         return "files" if self.frame is None else "rows"
 
     @property
     def items(self) -> int:
-        """How many there are."""
+        """The number of items."""
         return sum(len(batch.positions) for batch in self.batches)
 
     def content(self, batch: Batch) -> Any:
-        """What ``run`` is called with: a list of paths, or a DataFrame whose rows count from 0."""
+        """The argument of ``run``: a list of paths, or a DataFrame with a new index."""
         if self.frame is None:
             return [self.files[position] for position in batch.positions]
         return self.frame.iloc[list(batch.positions)].reset_index(drop=True)
 
 
 def load(settings: Settings) -> Work:
-    """Find the input and part it.
+    """Find the input and split it.
 
     Raises:
-        DriverError: There is nothing, or it cannot be read or parted as asked.
+        DriverError: It is empty, or cannot be read or split as requested.
     """
     path, keys = settings.input_data, settings.partition_keys
     if not path.exists():

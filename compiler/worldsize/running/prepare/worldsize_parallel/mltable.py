@@ -1,8 +1,8 @@
-"""Reading an MLTable: which files it names, and the table that its transformations make of them.
+"""Reads an MLTable: its files, and the table that its transformations make of them.
 
-What is read: paths by file, folder and pattern, delimited text, Parquet and JSON lines, and the
-transformations below. Anything else is refused by name, because a table read otherwise than meant is worse
-than none (MLTable's reference: Microsoft Learn, "CLI (v2) MLtable YAML schema").
+Supported are paths by file, folder and pattern, delimited text, Parquet and JSON lines, and the
+transformations below. Anything else is refused by name, because a table that is read wrongly is worse than
+none (MLTable's reference: Microsoft Learn, "CLI (v2) MLtable YAML schema").
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .settings import DriverError
 
 FILE = "MLTable"
 PATH_COLUMN = "Path"
-MAX_ENTRIES = 2_000_000  # links that lead to each other make millions of places of a few folders
+MAX_ENTRIES = 2_000_000  # circular links turn a few folders into millions of paths
 ENCODINGS = {"utf8bom": "utf-8-sig", "iso88591": "latin-1", "windows1252": "cp1252"}
 # The pandas type of each column type, and that of a column with gaps.
 TYPES = {
@@ -40,7 +40,7 @@ class Definition:
 
     @property
     def is_table(self) -> bool:
-        """Whether the files are read into rows, and not handed on as files."""
+        """Whether the files are read into rows, not passed on as files."""
         return any(name.startswith("read_") for name, _ in self.steps)
 
 
@@ -48,7 +48,7 @@ def definition(path: Path) -> Definition:
     """Read the MLTable file of a folder.
 
     Raises:
-        DriverError: There is none, or it names nothing that is there.
+        DriverError: There is none, or none of its files exists.
     """
     file = path if path.is_file() else path / FILE
     if not file.is_file():
@@ -87,12 +87,12 @@ def _files(entry: Any, folder: Path) -> list[str]:
 
 
 def files_below(path: Path) -> list[str]:
-    """The files of a folder and its folders, sorted by their path; a file is its own only one.
+    """The files below a folder, sorted by their path, or a file itself.
 
-    Links are followed, except into a folder that holds them; pipes and links to nothing are left out.
+    Links are followed, except into a folder that contains them; pipes and broken links are omitted.
 
     Raises:
-        DriverError: There are more than can be meant.
+        DriverError: There are too many.
     """
     if path.is_file():
         return [str(path)]
@@ -196,7 +196,7 @@ def _json_lines(definition: Definition, settings: dict[str, Any]) -> Any:
 
 
 def _with_path(frame: Any, file: str, definition: Definition, settings: dict[str, Any]) -> Any:
-    """The file of each row, where it is asked for or a partition format reads it."""
+    """Add the file of each row, if it is requested or needed for a partition format."""
     needed = any(name == "extract_columns_from_partition_format" for name, _ in definition.steps)
     if needed or settings.get("include_path_column"):
         frame[PATH_COLUMN] = "/" + Path(os.path.relpath(file, definition.folder)).as_posix()

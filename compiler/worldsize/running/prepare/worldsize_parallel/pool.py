@@ -1,4 +1,4 @@
-"""The workers: started, given mini-batches, watched, and replaced when they crash or hang."""
+"""Runs the workers: starts them, assigns mini-batches, and replaces workers that crash or hang."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .worker import send, unpack
 
 SHUTDOWN_SECONDS = 60.0  # for the script's `shutdown`
 LAST_LINES = 10
-Job = tuple[Batch, int]  # and how often it has been tried
+Job = tuple[Batch, int]  # and the number of earlier attempts
 
 
 @dataclass
 class Tally:
     """Counts of mini-batches and items.
 
-    A mini-batch fails when ``run`` raises, hangs or takes its process along, more often than it is tried
-    again; then all its items have failed. Items that ``run`` returns nothing for have failed too, but not
-    their mini-batch: a ``run`` that keeps its results to itself returns an empty list.
+    A mini-batch fails when ``run`` raises, hangs or ends its process in every attempt; then all of its items
+    have failed. Items without a result of ``run`` have failed too, but not their mini-batch: ``run`` may
+    return an empty list on purpose.
     """
 
     batches: int
@@ -45,11 +45,11 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Mini-batches that are over."""
+        """Mini-batches that have ended."""
         return self.succeeded + self.failed
 
     def succeed(self, index: int, items: int, returned: int, text: tuple[str, str] | None) -> None:
-        """A mini-batch came back."""
+        """Count a mini-batch that succeeded."""
         self.succeeded += 1
         self.processed_items += min(items, returned)
         self.failed_items += max(0, items - returned)
@@ -57,12 +57,12 @@ class Tally:
             self.texts[index] = text
 
     def fail(self, items: int) -> None:
-        """A mini-batch failed for good."""
+        """Count a mini-batch that failed finally."""
         self.failed += 1
         self.failed_items += items
 
     def exceeded(self, settings: Settings) -> str | None:
-        """The threshold that has been passed, in words."""
+        """Describe the threshold that was exceeded, if any."""
         if 0 <= settings.error_threshold < self.failed_items:
             return f"{self.failed_items} items failed, and `error_threshold` is {settings.error_threshold}"
         limit = settings.mini_batch_error_threshold
@@ -75,7 +75,7 @@ class Tally:
         return None
 
     def aggregated(self, *, header: bool) -> str:
-        """What all mini-batches returned, in their order."""
+        """The results of all mini-batches, in order."""
         lines = [self.texts[index][0] for index in sorted(self.texts)]
         first = next((self.texts[index][1] for index in sorted(self.texts)), "") if header else ""
         return "".join([first, *lines])
@@ -123,7 +123,7 @@ class Worker:
         return self._line.fileno()
 
     def give(self, job: Job, work: Work, settings: Settings) -> None:
-        """Hand over a mini-batch."""
+        """Assign a mini-batch."""
         batch, _ = self.job = job
         self.deadline = time.monotonic() + settings.timeout
         self._send(
@@ -137,7 +137,7 @@ class Worker:
         )
 
     def hear(self) -> Iterator[dict[str, Any]]:
-        """What it says; a last ``{"ended": …}`` where it is gone."""
+        """Its messages; the last one is ``{"ended": …}`` when it has ended."""
         try:
             chunk = self._line.recv(1 << 20)
         except OSError:
@@ -149,18 +149,18 @@ class Worker:
             yield {"ended": ending(self._process.wait())}
 
     def close(self) -> None:
-        """Let it call ``shutdown`` and end."""
+        """Close the connection, so that it calls ``shutdown`` and exits."""
         self._line.close()
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, and kill it after that."""
+        """Wait for its end, then kill it."""
         try:
             self._process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
-        """End it without grace."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
         self._line.close()
@@ -194,10 +194,10 @@ class Pool:
             self._start(number)
 
     def run(self) -> Tally:
-        """Do everything; no worker is left when it returns.
+        """Run all mini-batches; no worker is left when it returns.
 
         Raises:
-            DriverError: The script cannot be used, or a threshold was passed.
+            DriverError: The script cannot be used, or a threshold was exceeded.
         """
         try:
             while self.tally.done < self.tally.batches:
@@ -252,7 +252,7 @@ class Pool:
         self._over()
 
     def _lost(self, worker: Worker, how: str) -> None:
-        """Replace a worker that is gone, or that was killed because it hung."""
+        """Replace a worker that has ended or hangs."""
         self._selector.unregister(worker)
         self._workers.remove(worker)
         worker.kill()
@@ -296,7 +296,7 @@ class Pool:
 
 
 def ending(status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"ended with exit status {status}"
     try:
@@ -306,7 +306,7 @@ def ending(status: int) -> str:
 
 
 def quoted(log: Path) -> str:
-    """The end of a worker's log, on lines of their own."""
+    """The last lines of a worker's log, indented."""
     with contextlib.suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         return "".join(f"\n  {line}" for line in lines)

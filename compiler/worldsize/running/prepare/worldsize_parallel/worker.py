@@ -1,7 +1,7 @@
 """One worker: imports the entry script, calls ``init`` once, ``run`` for each mini-batch, ``shutdown`` last.
 
-A program of its own (``python -m worldsize_parallel.worker FD``). What the script prints goes to this
-worker's log; results travel over the socket, each message as its length and a pickle: both ends are this
+A separate program (``python -m worldsize_parallel.worker FD``). The output of the script goes to this
+worker's log. Results are sent over the socket, each message as its length and a pickle; both ends are this
 program.
 """
 
@@ -29,7 +29,7 @@ _LENGTH = struct.Struct("!Q")
 
 
 class MiniBatchContext:
-    """What a ``run`` with two parameters is told about its mini-batch."""
+    """The second argument of a ``run`` with two parameters."""
 
     def __init__(self, index: int, key: dict[str, Any] | None, first: int, count: int) -> None:
         self.minibatch_index = str(index)
@@ -39,7 +39,7 @@ class MiniBatchContext:
 
 
 def main() -> None:
-    """Serve the driver until it closes the line."""
+    """Serve the driver until it closes the connection."""
     die_with_the_driver()
     line = socket.socket(fileno=int(sys.argv[1]))
     setup = receive(line)
@@ -49,7 +49,7 @@ def main() -> None:
     try:
         module = load(Path(setup["script"]), setup["arguments"])
         call(module, "init")
-    except BaseException as error:  # also a `sys.exit` of the script's
+    except BaseException as error:  # also `sys.exit` in the script
         traceback.print_exc()
         send(line, {"broken": described(error)})
         return
@@ -82,7 +82,7 @@ def call(module: ModuleType, name: str) -> None:
 
 
 def handle(module: ModuleType, task: dict[str, Any]) -> dict[str, Any]:
-    """Run one mini-batch: how many items came back and as what text, or why it failed."""
+    """Run one mini-batch; the number of results and their text, or the error."""
     batch = task["content"]
     context = MiniBatchContext(task["index"], task["key"], task["first"], len(batch))
     try:
@@ -98,7 +98,7 @@ def handle(module: ModuleType, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def invoke(run: Callable[..., Any], batch: Any, context: MiniBatchContext) -> Any:
-    """Call ``run`` with one parameter or two, and insist on what it must return."""
+    """Call ``run`` with one argument or two, and check the type of its result."""
     parameters = inspect.signature(run).parameters.values()
     positional = [
         each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
@@ -126,7 +126,7 @@ def described(error: BaseException) -> str:
 
 
 def die_with_the_driver() -> None:
-    """Have the kernel end this process should the driver be killed."""
+    """Let the kernel end this process if the driver is killed."""
     if sys.platform != "linux":
         return
     import ctypes  # Linux only
@@ -138,13 +138,13 @@ def die_with_the_driver() -> None:
 
 
 def pack(message: Any) -> bytes:
-    """A message as it travels."""
+    """Encode a message."""
     body = pickle.dumps(message, protocol=4)
     return _LENGTH.pack(len(body)) + body
 
 
 def unpack(data: bytearray) -> Any | None:
-    """Take the first message out of what has arrived; None while it is not whole."""
+    """Remove the first message from the received data; None while it is incomplete."""
     if len(data) < _LENGTH.size:
         return None
     (length,) = _LENGTH.unpack_from(data)
@@ -157,13 +157,13 @@ def unpack(data: bytearray) -> Any | None:
 
 
 def send(line: socket.socket, message: Any) -> None:
-    """Say something; to nobody, where the other end is gone, which :func:`receive` then tells."""
+    """Send a message; a closed connection is noticed by :func:`receive`."""
     with contextlib.suppress(OSError):
         line.sendall(pack(message))
 
 
 def receive(line: socket.socket) -> Any | None:
-    """Wait for a message; None where the other end is gone."""
+    """Wait for a message; None if the connection is closed."""
     data = bytearray()
     while (message := unpack(data)) is None:
         try:

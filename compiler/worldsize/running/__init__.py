@@ -40,8 +40,8 @@ _HOMES = {
     "Registration": "model.results",
     "RunResult": "model.results",
     "StepResult": "model.results",
-    "ResumeError": "api.resume",
-    "resume": "api.resume",
+    "ResumeError": "api.run",
+    "resume": "api.run",
 }
 
 

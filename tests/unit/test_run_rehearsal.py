@@ -77,7 +77,7 @@ def test_the_promise_is_the_last_checkpoint_that_was_on_the_disk() -> None:
     assert (hit.lost, hit.is_promise_kept) == (9, False)
     assert InjectedFault(
         PlannedFault("slow", 0.5, (1,), 3.0), "train", 1, reached=34, saved=30, since=0.0
-    ).kept
+    ).is_promise_kept
 
 
 def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
